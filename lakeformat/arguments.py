@@ -1,4 +1,5 @@
-"""What verbs are given besides rows: numbers, texts, times, ages, partition specs; what is none of them is refused."""
+"""Arguments of verbs other than rows: numbers, texts, times, ages and partition specs. Invalid ones raise
+`InvalidInput`."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def milliseconds(what: str, age: datetime.timedelta | None) -> int | None:
 
 
 def whole(what: str, value: Any, least: int) -> Any:
-    """A whole number of 64 bits, at least `least`, or None; all else is refused."""
+    """A 64-bit integer that is at least `least`, or None. Raises `InvalidInput`."""
     if value is None:
         return None
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < 2**63:
@@ -63,7 +64,7 @@ def whole(what: str, value: Any, least: int) -> Any:
 
 
 def text(what: str, value: Any, may_be_empty: bool = False) -> None:
-    """Refuse what is no text that a file can hold."""
+    """Raise `InvalidInput` for a value that is no text, or that UTF-8 cannot encode."""
     if not isinstance(value, str) or not (value or may_be_empty) or "\0" in value:
         raise InvalidInput(f"{what} is {value!r}; it must be text")
     try:
@@ -73,7 +74,7 @@ def text(what: str, value: Any, may_be_empty: bool = False) -> None:
 
 
 def columns(value: Any) -> tuple[str, ...]:
-    """Names of columns, given as a list or tuple. Raises `InvalidInput`."""
+    """Column names, as a list or tuple. Raises `InvalidInput`."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise InvalidInput(f"columns={value!r}: give a list of names, e.g. ['id', 'address.city']")
     return tuple(value)

@@ -1,4 +1,4 @@
-"""Tables as Spark's `format("lakeformat")` names them: options -> scans, changes, streams, and where written rows go."""
+"""Tables for Spark's `format("lakeformat")`: options -> scans, changes, streams, and the target of written rows."""
 
 from __future__ import annotations
 
@@ -29,37 +29,38 @@ KIND_FIELD = Field(NO_ID, KIND_COLUMN, scalar(Kind.STRING), nullable=False)
 
 _READS = (
     *("path", "table", "branch", "snapshot", "tag", "as_of", "from_snapshot", "to_snapshot", "row_kinds"),
-    "partitionoverwritemode",  # Of a view that is written to as well.
+    "partitionoverwritemode",  # A view that is also written to passes its write options.
 )
 _STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespertrigger", "maxrowspertrigger")
 _WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
-_SPARKS_OWN = ("checkpointlocation", "header")  # What Spark puts among a source's options.
-# Of a task, in parallel.
+_SPARKS_OWN = ("checkpointlocation", "header")  # Options that Spark adds by itself.
+# A task's attributes with one value per file.
 _BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside"}
-_START = -1  # As the snapshot of an offset: nothing was read yet.
-_WHOLE = -1  # As the tasks of an offset: all of them.
+_START = -1  # Snapshot of an offset: nothing was read yet.
+_WHOLE = -1  # Tasks of an offset: all of them.
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A task of a reader: pickled, so that it crosses to executors, and the kind of its rows, or None where a column says."""
+    """A task of a reader, pickled for the executors, and the kind of its rows; None if a column holds it."""
 
     task: bytes
     kind: str | None
     row_count: int
     file_count: int
     size_bytes: int
-    home: tuple[Any, ...]  # (partition, bucket), as far as the task knows it.
+    home: tuple[Any, ...]  # (partition, bucket), as far as it is known.
 
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """The tables of `lake`, as options name them. It can be pickled."""
+    """The tables of `lake`, named by options. It can be pickled."""
 
     lake: Any
 
     def sink(self, options: Mapping[str, str], user: str | None, overwrite: bool = False) -> Sink | Replacing:
-        """Where written rows go, committed under the name `user` (None: of a stream, by its options). Raises `InvalidInput`."""
+        """The target of written rows, committed under the name `user` (None: a stream whose options name the user).
+        Raises `InvalidInput`."""
         _require_known("write", options, _WRITES)
         table = self._table(options)
         if overwrite:
@@ -72,12 +73,12 @@ class ByName:
         return Sink(_Opens(table, name), appends=user is not None)
 
     def shown(self, options: Mapping[str, str]) -> tuple[Field, ...]:
-        """The columns of a read or a stream with these options: Spark asks before it says which of the two it is."""
+        """The columns of a read or a stream with these options. Spark asks before it says which of the two it is."""
         limits = {key for key in options if key.lower() in _STREAMS and key.lower() not in _READS}
         return self.reading({key: value for key, value in options.items() if key not in limits}).fields
 
     def reading(self, options: Mapping[str, str]) -> Reading:
-        """The rows, or changes, that the options of a read name. Raises `InvalidInput`, `NotFound`."""
+        """The rows or changes that a read's options select. Raises `InvalidInput`, `NotFound`."""
         _require_known("read", options, _READS)
         table = self._table(options)
         snapshot, tag, as_of = _whole(options, "snapshot"), options.get("tag"), options.get("as_of")
@@ -94,7 +95,7 @@ class ByName:
         return Reading(table.changes(since, until), has_kinds=True)
 
     def following(self, options: Mapping[str, str]) -> Following:
-        """The stream that the options of `readStream` name. Raises `InvalidInput`, `NotFound`."""
+        """The stream that the options of `readStream` select. Raises `InvalidInput`, `NotFound`."""
         _require_known("readStream", options, _STREAMS)
         limits = {name: _whole(options, name) for name in ("maxFilesPerTrigger", "maxRowsPerTrigger")}
         for name, limit in limits.items():
@@ -117,7 +118,7 @@ class ByName:
 
 @dataclass(frozen=True, slots=True)
 class _Opens:
-    """A stream's session, opened where it is asked for."""
+    """Opens a stream's session when it is needed."""
 
     table: Table
     user: str
@@ -128,7 +129,7 @@ class _Opens:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A batch read: rows of a scan, or changes with their kinds in a last column."""
+    """A batch read: the rows of a scan, or changes with their kinds in a last column."""
 
     source: Scan | Changes
     has_kinds: bool = False
@@ -139,17 +140,18 @@ class Reading:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns that Spark is shown."""
+        """The columns that Spark sees."""
         return (*self.source.fields, KIND_FIELD) if self.has_kinds else self.source.fields
 
     def select(self, names: Sequence[str]) -> Reading:
-        """Only these columns are read. The kinds are where they are asked for."""
+        """Read these columns only. The kinds are put where the caller asks for them."""
         if isinstance(self.source, Scan):
             return replace(self, source=self.source.select(names))
         return replace(self, source=replace(self.source, fields=_chosen(self.source.fields, names)))
 
     def filter(self, condition: Expression) -> Reading:
-        """Rows for which the condition is true. Raises `LakeError` for what cannot be asked of the table."""
+        """Read the rows for which the condition is true. Raises `LakeError` for a condition that the table cannot
+        evaluate."""
         if isinstance(self.source, Scan):
             return replace(self, source=self.source.filter(condition))
         bound = bind(condition, self.source.view.schema.fields)
@@ -163,12 +165,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A stream: the rows of the table as they are when it begins, then what changes; or, after `from_snapshot`, the changes
-    alone. Where it does not show kinds, it has rows that come, and raises at those that go.
+    """A stream: the table's rows when it starts and then the changes, or with `from_snapshot` the changes alone.
+    Without row kinds it returns added rows, and raises at removed ones.
 
-    An offset is how far a stream has come: `tasks` of those of a step have been read, and a step is the changes of one
-    `snapshot`, or (`full`) all its rows. The tasks of a step are the same each time, so that a batch that Spark asks for
-    again has the same rows.
+    An offset is a stream's progress: how many `tasks` of a step have been read. A step is the changes of one
+    `snapshot`, or (`full`) all its rows. The tasks of a step are always the same, so a batch that Spark repeats has the
+    same rows.
     """
 
     table: Table
@@ -192,14 +194,14 @@ class Following:
         return _offset(_START, 0, full=True) if self.after is None else _offset(self.after)
 
     def newest(self) -> dict[str, Any]:
-        """Where a stream is that has read everything."""
+        """The offset of a stream that has read everything."""
         found = self.table._view().snapshot_id
         return _offset(found) if found > 0 else self.initial()
 
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
     ) -> dict[str, Any]:
-        """How far to read from `start`: up to `until` (the newest), as far as the limits allow, one task at least."""
+        """The offset to read to from `start`: up to `until` (the newest), within the limits, but at least one task."""
         end = dict(until or self.newest())
         if end["snapshot"] == _START or (max_files is None and max_rows is None):
             return end
@@ -214,14 +216,15 @@ class Following:
         return came
 
     def pieces(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
-        """What lies between two offsets, older changes first. Raises `NotFound` where a snapshot in between has expired."""
+        """The tasks between two offsets, oldest changes first. Raises `NotFound` if a snapshot in between has
+        expired."""
         steps = self._steps(names, start, end)
         return [
             piece for each in steps for piece in each.pieces[each.place(start, 0) : each.place(end, len(each.pieces))]
         ]
 
     def _steps(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[_Step]:
-        """What lies between two offsets, and what of it the first has already read, oldest first."""
+        """The steps between two offsets, oldest first, and how many tasks of the first have been read."""
         if start == end or end["snapshot"] == _START:
             return
         came = start["snapshot"]
@@ -241,31 +244,31 @@ class Following:
 
 
 class _Step(NamedTuple):
-    """The rows of a table, or the changes of a snapshot: where they begin, and what there is to read."""
+    """The rows of a table, or the changes of a snapshot: the offset where they start, and their tasks."""
 
     begin: dict[str, Any]
     pieces: list[Piece]
 
     def place(self, offset: Mapping[str, Any], otherwise: int) -> int:
-        """How many of the pieces come before an offset, if that is inside."""
+        """How many of the tasks come before an offset, if it is inside this step."""
         is_inside = offset["tasks"] != _WHOLE and {**offset, "tasks": 0} == self.begin
         return offset["tasks"] if is_inside else otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """Rows that replace those of a table, written by many tasks and committed by one process: of the partitions that they lie
-    in (`is_dynamic`), or all."""
+    """Rows that replace those of a table, written by many tasks and committed by one process. They replace the
+    partitions that they are in (`is_dynamic`), or all rows."""
 
     table: Table
     is_dynamic: bool
 
     def require_writable(self, fields: tuple[Field, ...]) -> None:
-        """Raise what writing the first row would. `fields`: those of the rows."""
+        """Raise the error that writing the first row would raise. `fields` are those of the rows."""
         self.write(arrow_schema(fields).empty_table())
 
     def write(self, batches: Any) -> Prepared:
-        """One task's rows, in files."""
+        """Write one task's rows."""
         view = self.table._view()
         layout = overwrite.layout(view)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
@@ -277,7 +280,7 @@ class Replacing:
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
-        """Make what all tasks wrote the rows of the table, in one snapshot."""
+        """Commit what all tasks wrote as the rows of the table, in one snapshot."""
         files: tuple[WrittenFile, ...] = tuple(file for part in parts for file in part.files)
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
             self._discard(files)
@@ -300,8 +303,8 @@ class Replacing:
         return self.table._commit(view, operation, engine)
 
     def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
-        """Remove the files of a write of which a task failed; where none did, a commit was tried, which knows what became of
-        it."""
+        """Delete the files of a write of which a task failed. If none failed, a commit was tried and may have landed:
+        nothing is deleted."""
         if None in parts:
             self._discard([file for part in parts if part is not None for file in part.files])
 
@@ -326,7 +329,7 @@ def _pieces(deltas: Sequence[Delta], by_file: bool = False) -> list[Piece]:
 
 
 def _by_file(task: ReadTask) -> list[ReadTask]:
-    """A task for each file, where rows of several are not merged."""
+    """One task per file, where rows of several files are not merged."""
     if task.merge is not None:
         return [task]
     names = [each.name for each in fields(task) if each.name in _BY_FILE]
@@ -339,7 +342,7 @@ def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int =
 
 
 def _chosen(fields: tuple[Field, ...], names: Sequence[str]) -> tuple[Field, ...]:
-    """The fields with these names, or else the first one: a task has to read something to know its rows."""
+    """The fields with these names, or else the first one: a task must read a column to know how many rows it has."""
     return tuple(each for each in fields if each.name in names) or fields[:1]
 
 

@@ -1,4 +1,4 @@
-"""The one loop by which an operation becomes part of a table."""
+"""The commit loop: the only way by which an operation becomes part of a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-# Processes that fork share the state of `random`: they would all wait the same time.
+# Forked processes share the state of `random` and would all wait equally long.
 _jitter = random.SystemRandom().random
 
 
@@ -45,17 +45,20 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
     jitter: Callable[[], float] = _jitter,
     clock: Callable[[], float] = time.monotonic,
 ) -> Snapshot:
-    """Make `operation` part of the table, once, whoever else is writing; at most `attempts` tries to publish.
+    """Commit `operation` exactly once, whoever else is writing, in at most `attempts` attempts.
 
-    `known` is what the caller has loaded: of the version that it is, nothing is read twice. The snapshot returned says how many
-    attempts and milliseconds it took. Asking again with the same id is always safe and returns the same snapshot. Raises `Conflict`
-    and `CommitLost`, which mean that nothing landed and that the operation's files are gone; `CommitUnknown`, which means that it may
-    have landed: ask again, delete nothing. Any other exception leaves all files in place, and the outcome unknown.
+    `known` is a view that the caller has loaded; its version is not read again. The returned snapshot says how many
+    attempts and milliseconds the commit took. A repeated call with the same id is always safe and returns the same
+    snapshot.
+
+    Raises `Conflict` and `CommitLost`: nothing has landed, and the operation's files are deleted. Raises
+    `CommitUnknown`: it may have landed; call again and delete nothing. After any other exception all files stay, and
+    the outcome is unknown.
     """
     assert attempts > 0, attempts
     id, started = operation.request.id, clock()
-    doubts: list[_Doubt] = []  # Attempts of which it is not known yet whether they landed.
-    failure: StoreError | None = None  # What storage said last where an attempt may have landed.
+    doubts: list[_Doubt] = []  # Attempts whose outcome is not known yet.
+    failure: StoreError | None = None  # Storage's last error of an attempt that may have landed.
 
     def landed(snapshot: Snapshot, attempt: int) -> Snapshot:
         milliseconds = round((clock() - started) * 1000)
@@ -75,13 +78,13 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
         try:
             version = head.version()
             view = format.load(store, version, known)
-            # An attempt whose answer was lost, or a caller who asked twice.
+            # The answer to an attempt was lost, or the caller repeated the call.
             if found := settle(store, operation, view, doubts) or view.find(operation):
                 return landed(found, attempt)
             try:
                 view.check(operation)
             except (Conflict, InvalidInput) as error:
-                if doubts:  # One of them may still land: its name is free as yet.
+                if doubts:  # One of them may still land: nobody has taken its version yet.
                     raise unknown(store, id, error) from error
                 discard(store, new_files(operation))
                 raise
@@ -90,10 +93,10 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
             store.write_many(plan.files)
         except StoreError as error:
             if doubts:
-                failure = error  # Whether an earlier attempt landed is still unknown.
+                failure = error  # The outcome of an earlier attempt is still unknown.
             elif not isinstance(error, NoSuchFile) or head.version() == version:
                 raise
-            continue  # The base expired while it was looked at: others were faster.
+            continue  # The base expired while it was read: others have committed.
         try:
             outcome = head.advance(view.version, plan)
         except StoreRefused as error:
@@ -132,7 +135,8 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """An attempt that may have made its plan the version after `version`. `may_land`: no answer came, so that it may still do so."""
+    """An attempt that may have made its plan the version after `version`. `may_land`: it got no answer, so it may still
+    do so."""
 
     version: int
     plan: Plan
@@ -140,15 +144,17 @@ class _Doubt:
 
 
 def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doubt]) -> Snapshot | None:
-    """The snapshot that one of the attempts in `doubts` became. Those that history proves to be no part of it leave the list,
-    and what they wrote is removed. Raises `CommitUnknown` where the snapshots that would show it have expired.
+    """The snapshot that one of the attempts in `doubts` became. An attempt that history proves not to be part of it
+    leaves the list, and its files are deleted. Raises `CommitUnknown` if the snapshots that would prove it have
+    expired.
 
-    A root that was created below newer versions, under a name that expiry had freed, hides from whoever reads the newest, not
-    from whoever asks for its number. Files that an attempt without an answer wrote stay: it may land yet, and be read.
+    A root created below newer versions, under a name that expiry had freed, is hidden from readers of the newest
+    version but not from readers of its number. The files of an attempt without an answer stay: it may still land and be
+    read.
     """
     for doubt in doubts[::-1]:
         if view.version == doubt.version:
-            continue  # Its name is free as yet.
+            continue  # Nobody has taken its version yet.
         match view.settle(operation, doubt.plan, doubt.version):
             case Outcome.PUBLISHED:
                 return doubt.plan.snapshot
@@ -168,18 +174,18 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
 
 
 def newest(store: Store, format: Format, known: AnyView | None = None) -> AnyView:
-    """The table as it is now; `known` as for `commit`."""
+    """The table as it is now. `known`: see `commit`."""
     return load_newest(format.head(store), partial(format.load, store, known=known))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:
-    """Delete what no reader can see. A failure is left to the sweep: it must not hide the outcome."""
+    """Delete files that no reader can see. A failure is left to the sweep: it must not hide the outcome."""
     with suppress(StoreError):
         store.delete(tuple(paths))
 
 
 def pause(retry: int, share: float) -> float:
-    """Seconds before retry 0, 1, ...: 10 ms, doubled each time up to 10 s, and up to a fifth more by `share` of it."""
+    """Seconds to wait before retry 0, 1, ...: 10 ms, doubled up to 10 s, plus `share` of a fifth of it."""
     return min(0.01 * 2.0 ** min(retry, 60), 10.0) * (1 + 0.2 * share)
 
 

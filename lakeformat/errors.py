@@ -26,67 +26,67 @@ from lakeformat.redact import redacted
 
 
 class LakeError(Exception):
-    """Whatever lakeformat raises on purpose. Passwords in the addresses of its message are not shown."""
+    """The base of all errors that lakeformat raises on purpose. Its message shows no passwords of addresses."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*(redacted(each) if isinstance(each, str) else each for each in arguments))
 
 
 class InvalidInput(LakeError, ValueError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something impossible. The message names it and the way out."""
 
 
 class OutsideScope(InvalidInput):
-    """Rows outside the partitions that an overwrite declared; nothing was committed."""
+    """Rows outside the partitions that an overwrite declared. Nothing was committed."""
 
 
 class NotFound(LakeError, LookupError):
-    """No such warehouse, table, snapshot, tag, column or file."""
+    """The warehouse, table, snapshot, tag, column or file does not exist."""
 
 
 class AlreadyExists(LakeError):
-    """A table, tag or column of that name is there."""
+    """A table, tag, column or file of that name exists."""
 
 
 class UnsupportedFeature(LakeError):
-    """The table uses something lakeformat does not know."""
+    """The table uses a feature that lakeformat does not support. It is refused, never half-read."""
 
 
 class CorruptTable(LakeError):
-    """Metadata that contradicts itself or is not there."""
+    """Metadata is missing or contradicts itself."""
 
 
 class CorruptFile(CorruptTable):
-    """Bytes that are not what their name says."""
+    """A file does not hold what its name says."""
 
 
 class StoreError(LakeError, OSError):
-    """Storage refused, or its answer did not come."""
+    """Storage failed, or its answer did not come."""
 
 
 class NoSuchFile(StoreError):
-    """Storage says the file is not there."""
+    """Storage has no such file."""
 
 
 class StoreRefused(StoreError):
-    """Storage said no for good: nothing was done."""
+    """Storage refused for good: nothing was done, and a retry does not help."""
 
 
 class SourceError(LakeError):
-    """A database whose changes are followed cannot be reached or refused; the message says what to set there."""
+    """A database that is followed refused or cannot be reached. The message says what to set there."""
 
 
 class CommitError(LakeError):
-    """An operation that did not become part of the table, or may not have."""
+    """An operation did not become part of the table, or may not have."""
 
 
 class Conflict(CommitError):
-    """Somebody changed what this operation relied on."""
+    """Others changed what this operation relied on. Nothing was written."""
 
 
 class CommitLost(CommitError):
-    """Every attempt lost the race."""
+    """Other writers were faster in every attempt. Nothing was written."""
 
 
 class CommitUnknown(CommitError):
-    """No answer came: the operation may or may not have landed. Ask again with the same id."""
+    """Storage did not answer: the operation may have landed. Run it again with the same id."""

@@ -1,4 +1,4 @@
-"""What a scan leaves out, file by file, and by which condition and bounds."""
+"""Explain: which files a scan skips, and by which condition and bounds."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SCHEMA = pa.schema(
 
 
 def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
-    """One row a live data file, by path: `left_out_by` is the first part of the condition that no row of the file can satisfy,
-    null for a file that is read, and `bounds` what metadata knows of that part's columns in the file. Of Parquet files that are
-    read, footers say how many of their row groups are."""
+    """One row per live data file, sorted by path. `left_out_by` is the first part of the condition that no row of the
+    file can satisfy (null for a file that is read), and `bounds` the file's bounds of that part's columns. For Parquet
+    files that are read, the footers say how many of their row groups are."""
     every, kept = view.files(), view.files(predicate)
     paths = every.paths
 
@@ -84,8 +84,8 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
 
 
 def manifests(view: AnyView, predicate: Expression) -> pa.Table:
-    """One row a manifest: `left_out_by` is the first part of the condition that its bounds of partitions rule out, null for a
-    manifest that is read, and `bounds` what they are."""
+    """One row per manifest. `left_out_by` is the first part of the condition that its partition bounds exclude (null
+    for a manifest that is read), and `bounds` are these bounds."""
     every = view.pruning.manifests()
 
     def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
@@ -100,10 +100,10 @@ def manifests(view: AnyView, predicate: Expression) -> pa.Table:
 
 
 def text(condition: Expression) -> str:
-    """A condition as people read it."""
+    """A condition as text for people."""
     try:
         return to_sql(condition)
-    except InvalidInput:  # A value without a literal of its own.
+    except InvalidInput:  # A value that SQL has no literal for.
         return "..."
 
 
@@ -113,12 +113,14 @@ def _left_out(
     surviving: Callable[[Expression], pa.Array | pa.ChunkedArray],
     shown: Callable[[np.ndarray, set[str]], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(for each of `paths` the first part of the condition that leaves it out, or None; the bounds by which it does).
+    """For each of `paths` (the first part of the condition that excludes it, or None; the bounds that do).
 
-    `surviving`: the paths that a condition leaves in. `shown`: the bounds of columns, as text, of those in a mask."""
+    `surviving`: the paths that a condition does not exclude. `shown`: the bounds of columns as text, for the paths in a
+    mask.
+    """
     left_out_by, bounds = np.full(len(paths), None, object), np.full(len(paths), None, object)
     parts = [each for each in conjuncts(predicate) if each != ALWAYS]
-    # Several together may leave out more than each alone.
+    # Several parts together may exclude more than each alone.
     for part in [*parts, *([predicate] if len(parts) > 1 else [])]:
         kept = surviving(part)
         excluded = ~np.asarray(pc.is_in(paths, value_set=kept)) & (left_out_by == None)  # noqa: E711

@@ -1,4 +1,4 @@
-"""What loads when it is first used: libraries and packages that take long to import, and that most runs do not need."""
+"""Lazy imports: libraries and packages that take long to import and that most runs do not need."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)
-        setattr(self, name, value)  # Asked for once.
+        setattr(self, name, value)  # Read once.
         return value
 
 
 def library(name: str) -> Any:
-    """A module in whose place `import name` could stand; it is imported when one of its names is asked for."""
+    """A stand-in for `import name`, which imports the module when one of its names is used."""
     return _Lazy(name)
 
 
 def names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose public names stand in `modules` (name -> module within the package), each of which is
-    imported when one of its names is asked for. The package imports them under TYPE_CHECKING too, where the import rule sees them.
-    """
+    """The `__getattr__` of a package whose public names are in `modules` (name -> module of the package); each module
+    is imported when its name is used. The package also imports the names under TYPE_CHECKING, where the test of layers
+    sees them."""
 
     def get(name: str) -> Any:
         if name not in modules:

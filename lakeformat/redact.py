@@ -1,7 +1,7 @@
-"""Secrets out of texts: the one place that redacts.
+"""Secrets are removed from texts here and nowhere else.
 
-Every `LakeError` passes its message through `redacted`; whoever raises one from an error of another library raises it from
-`cause(error)`, and whoever shows an address that a user gave shows `address(text)`.
+Every `LakeError` passes its message through `redacted`. Code that raises one from an error of another library raises it
+from `cause(error)`; code that shows an address given by the user shows `address(text)`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IN_TEXT = (
 )
 _IN_ADDRESS = (*_IN_TEXT, re.compile(r"(?P<before>:)(?P<secret>[^\s:@]*)(?=@)"))
 _IS_SECRET = re.compile(_SECRET_KEY, re.IGNORECASE)
-_LEAST = 4  # Characters of a secret that is looked for by itself; shorter ones are parts of many words.
+_LEAST = 4  # Shorter secrets are not searched for by themselves: they are parts of many words.
 
 
 def redacted(text: str, *secrets: str) -> str:
@@ -37,33 +37,33 @@ def redacted(text: str, *secrets: str) -> str:
 
 
 def address(text: str) -> str:
-    """An address that a user gave, also one that no library can parse, without its secrets."""
+    """An address given by the user, without its secrets; also one that no library can parse."""
     for pattern in _IN_ADDRESS:
         text = pattern.sub(rf"\g<before>{_SHOWN}", text)
     return text
 
 
 def secrets_in(text: str) -> tuple[str, ...]:
-    """The secrets in an address, as they are written and as they are meant."""
+    """The secrets in an address, as written and as decoded."""
     found = {match["secret"] for pattern in _IN_ADDRESS for match in pattern.finditer(text)}
     return tuple(sorted(found | {unquote(each) for each in found}))
 
 
 def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of options that are secret by their name, and the parts of `client:secret`."""
+    """The values of options whose names mark them as secret, and the parts of `client:secret`."""
     values = [str(value) for key, value in options.items() if _IS_SECRET.search(key) or key.startswith("header.")]
     return tuple({part for value in values for part in (value, value.strip(), value.rpartition(":")[2])} - {""})
 
 
 def cause(error: BaseException, *secrets: str) -> BaseException | None:
-    """`error`, to raise another from. Where its text, or that of what led to it, shows a secret, one of its type that says the rest;
-    None where there can be no such."""
+    """`error`, or a copy of its type with a redacted text if it, or an error that caused it, contains a secret. None if
+    there can be no such copy."""
     shown = (f"{each}\n{each!r}" for each in _chain(error))
     if all(text == redacted(text, *secrets) for text in shown):
         return error
     try:
         return type(error)(redacted(str(error), *secrets))
-    except Exception:  # Of another library, and made of more than a text.
+    except Exception:  # An error of another library that is made of more than a text.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Commits of a stream: prepared, then committed, each once, whatever is killed in between."""
+"""Streaming writes: rows are prepared, then committed, exactly once whatever process dies in between."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from lakeformat.verbs.placing import after, looking
 
 _STARTS = 3
 _DELETES = {Content.EQUALITY_DELETES, Content.POSITION_DELETES, Content.DELETION_VECTORS}
-STREAM, CHECKPOINT = "stream.name", "stream.checkpoint-id"  # In the properties of a changelog's snapshots.
-_LARGEST = 2**63 - 2  # One below what Paimon gives to commits that belong to no stream.
+STREAM, CHECKPOINT = "stream.name", "stream.checkpoint-id"  # Snapshot properties of a changelog.
+_LARGEST = 2**63 - 2  # One below Paimon's identifier of batch commits.
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Rows that are written and that no snapshot shows yet. It can be pickled, and committed by another process."""
+    """Rows that are written and not committed yet. It can be pickled, and committed by another process."""
 
     user: str
     identifier: int
     files: tuple[WrittenFile, ...] = ()
     schema_id: int = 0
     watermark: int | None = None
-    read_at: int = 0  # The version that it was prepared on, and at which it was not committed.
-    follows: tuple[int, ...] = ()  # The commits that were prepared by then, and that it comes after.
+    read_at: int = 0  # The version that it was prepared on; it was not committed then.
+    follows: tuple[int, ...] = ()  # The identifiers prepared before it, which are committed first.
     partitioning_id: int | None = None
 
     @property
@@ -57,33 +57,35 @@ class Prepared:
 
 @dataclass(slots=True)
 class WriteSession:
-    """A stream that writes to a table under one name, `user`, with identifiers that rise: a checkpoint's, a batch's.
+    """A write session: one stream's commits to a table, under the name `user` and with increasing identifiers (of
+    checkpoints or batches).
 
-    Where the table has a primary key, each row takes the place of the one with its key, whatever the format; else rows are added.
-    What is committed is found in the table's history, so keep snapshots longer than a stream may be down. One process at a
-    time writes under a name. Compaction that belongs to commits runs beside them, in a thread; `settle` waits for it.
+    Rows are upserted into a table with a primary key, and appended to any other table. The table's history says what
+    has been committed, so keep snapshots for longer than a stream may be down. Only one process at a time may write
+    under a name. Auto-compaction runs in a thread beside the commits; `settle` waits for it.
     """
 
     store: Store
     format: Format
     user: str
     branch: str | None = None
-    # What is prepared, by identifier; nothing for a commit that failed, which those after it must not land without.
+    # Prepared files by identifier; empty for a failed commit, without which no later one may be committed.
     _waiting: dict[int, tuple[WrittenFile, ...]] = field(default_factory=dict)
-    _tried: set[int] = field(default_factory=set)  # Those of which a commit was tried, and may still land.
-    _engine: Engine | None = None  # That of the rows that were written last.
+    _tried: set[int] = field(default_factory=set)  # Identifiers whose commit was tried and may still land.
+    _engine: Engine | None = None  # The engine of the rows that were written last.
     _compaction: Thread | None = None
-    _ahead: int = 0  # Commits since it began.
+    _ahead: int = 0  # Commits of this session.
 
     def __reduce__(self) -> Any:
         return WriteSession, (self.store, self.format, self.user, self.branch)
 
     def last_committed(self) -> int | None:
-        """The largest identifier that this user has committed, as far as history is kept."""
+        """The largest identifier that this user has committed, as far as the table's history goes back; None if there
+        is none."""
         return self._view().history.committed(self.user)
 
     def is_committed(self, identifier: int) -> bool:
-        """Whether this commit, or one after it, is part of the table."""
+        """Whether this identifier, or a later one, has been committed."""
         return self._is_committed(self._view(), identifier)
 
     def _is_committed(self, view: AnyView, identifier: int) -> bool:
@@ -91,8 +93,16 @@ class WriteSession:
         return last is not None and identifier <= last
 
     def prepare(self, identifier: int, data: Any, *, watermark: int | None = None, appends: bool = False) -> Prepared:
-        """Write rows that `commit` then shows. Of a commit that is there already no row is written again. `appends`: the caller knows that
-        neither the table nor `data` has two rows with one of these keys, so none is looked for to be replaced."""
+        """Write rows, which `commit` then makes visible. Rows of a commit that has landed already are not written
+        again.
+
+        Args:
+            identifier: Larger than those before it.
+            data: Any data that `Table.append` takes.
+            watermark: Event time in milliseconds, recorded in the snapshot.
+            appends: The caller guarantees that no two rows of the table and `data` have the same key, so no row is
+                looked up to be replaced.
+        """
         _check(identifier)
         view = self._view()
         if self._is_committed(view, identifier):
@@ -122,7 +132,8 @@ class WriteSession:
     def _hold(
         self, view: AnyView, identifier: int, files: tuple[WrittenFile, ...], watermark: int | None = None
     ) -> Prepared:
-        """Files that were written for the table as `view` has it, to be committed after those that are prepared already."""
+        """Prepared files, written for the table as `view` has it, to be committed after those that are prepared
+        already."""
         follows = tuple(each for each in self._waiting if each != identifier)
         self._waiting[identifier] = files
         self._tried.discard(identifier)
@@ -130,15 +141,16 @@ class WriteSession:
         return Prepared(self.user, identifier, files, *made_on)
 
     def _upserted(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
-        """Rows, and what deletes by key those that they replace: where rows are not merged by key when they are read."""
+        """The rows, and the equality deletes of those they replace, for tables that do not merge rows by key when they
+        are read."""
         store, layout = self._reach(view), delta_layout(view, view.schema.primary_key)
         if is_spark(data):
             return tuple(write_changelog([data], store, layout, True, MAX_KEYS, BUFFER_BYTES))
         return tuple(DeltaFiles(store, layout, upsert=True).write_all([data]))
 
     def part(self, data: Any, *, appends: bool = False) -> Prepared:
-        """Rows that one of several tasks writes for a commit, which gives them its identifier. Raises `UnsupportedFeature` where
-        tasks would have to know of each other; rows that are to be added whatever their keys are (`appends`) need not."""
+        """The rows that one of several tasks writes for a commit. Raises `UnsupportedFeature` if tasks would have to
+        know of each other; rows that are appended whatever their keys (`appends`) never do."""
         view = self._view()
         layout = view.layout(from_files=True)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
@@ -159,12 +171,17 @@ class WriteSession:
     def commit(
         self, prepared: Prepared, *, empty: bool = False, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
-        """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
-        there are none. With `empty`, a commit without rows makes a snapshot too, for its watermark and `properties`.
+        """Commit prepared rows in one snapshot. Returns None if this or a later identifier is committed already, or if
+        there are no rows.
 
-        Asking again is always safe. Raises as a verb does: after `Conflict` and `CommitLost` the files are gone, and the rows, with
-        those prepared after them, are to be prepared again. `NotFound` says so where that was in a process before this one,
-        or where a sweep took the files.
+        It is always safe to repeat. Raises as verbs do: after `Conflict` and `CommitLost` the files are gone, and these
+        rows and those prepared after them must be prepared again. `NotFound` says so if a process before this one got
+        that error, or if a sweep has deleted the files.
+
+        Args:
+            prepared: What `prepare` returned.
+            empty: Make a snapshot without rows too, for its watermark and `properties`.
+            properties: Written into the snapshot.
         """
         if prepared.user != self.user:
             raise InvalidInput(f"prepared by {prepared.user!r}, and this session is {self.user!r}'s")
@@ -211,16 +228,16 @@ class WriteSession:
         return made
 
     def settle(self) -> None:
-        """Wait for the compaction that is under way."""
+        """Wait for the compaction that is running."""
         if self._compaction is not None:
             self._compaction.join()
         self._compaction, self._ahead = None, 0
 
     def abort(self, prepared: Prepared) -> None:
-        """Remove the files of prepared rows that are not committed; nothing else. Raises `InvalidInput` if they are.
+        """Delete the files of prepared rows that are not committed. Raises `InvalidInput` if they are committed.
 
-        Where a commit of them may have been tried, here or by a process before this one, and may still land, a snapshot without
-        rows is made first: after it nothing that began before can.
+        If a commit of them was tried, here or by an earlier process, and may still land, a snapshot without rows is
+        made first: no commit that started before it can land after it.
         """
         self._require_absent(prepared.identifier)
         is_own = self._waiting.get(prepared.identifier) == prepared.files
@@ -236,9 +253,11 @@ class WriteSession:
         self._forget(prepared.identifier)
 
     def write_batch(self, frame: Any, batch_id: int) -> Snapshot | None:
-        """For Structured Streaming's `foreachBatch`: a batch that Spark gives again after a failure is written once.
+        """A function for Structured Streaming's `foreachBatch`: a batch that Spark repeats after a failure is written
+        once.
 
-        Where others changed what the rows were prepared for (the buckets of new keys), they are prepared anew, three times.
+        If others have changed what the rows were prepared for (the buckets of new keys), they are prepared again, up to
+        three times.
         """
         for start in range(_STARTS):
             if self.is_committed(batch_id):
@@ -252,7 +271,7 @@ class WriteSession:
         raise AssertionError("unreachable")
 
     def _again(self, identifier: int, engine: Engine) -> None:
-        """The compaction that belongs to a commit that is there, if the process before this one did not come to it."""
+        """Run the compaction of a commit that has landed, if the process that committed it did not get to it."""
         view = self._view()
         upkeep = compact.upkeep(view, identifier)
         if upkeep is None or not upkeep.waits:
@@ -263,7 +282,8 @@ class WriteSession:
             compact.again(Change(self._reach(view), view, engine, request), self.format, upkeep, made)
 
     def _keep_up(self, view: AnyView, request: Request, made: Snapshot) -> None:
-        """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""
+        """Start the compaction that belongs to a commit, beside later commits; one at a time. The process waits for it
+        before it ends."""
         assert request.session is not None, request
         upkeep = compact.upkeep(view, request.session[1])
         if self._compaction is not None and self._compaction.is_alive() and not (upkeep and upkeep.waits):
@@ -285,7 +305,7 @@ class WriteSession:
             self.settle()
 
     def _forget(self, identifier: int) -> None:
-        """Let a prepared commit go that failed or is there already; its files are left as they are."""
+        """Forget a prepared commit that failed or has landed; its files stay."""
         self._waiting.pop(identifier, None)
         self._tried.discard(identifier)
 
@@ -309,10 +329,10 @@ class WriteSession:
 
 
 class DeltaWriter:
-    """Writes a changelog to a table without rows merged by key: `write` frames, then `checkpoint`.
+    """Writes a changelog to a table that does not merge rows by key: `write` frames, then `checkpoint`.
 
-    What a stream of this `name` has committed is found in the table's history when the writer is made: a checkpoint that
-    is there already is not written again. Leaving a `with` deletes what no checkpoint holds.
+    The table's history says what the stream `name` has committed; it is read when the writer is made, and a checkpoint
+    that has landed is not written again. Leaving a `with` block deletes files that no checkpoint committed.
     """
 
     def __init__(
@@ -321,27 +341,30 @@ class DeltaWriter:
         self._session, self._key, self._upsert = session, key, upsert
         self._max_keys, self._buffer_bytes = max_keys, buffer_bytes
         self._view = session._view()
-        delta_layout(self._view, key)  # What it refuses, it refuses before the first row.
+        delta_layout(self._view, key)  # Raises what it refuses before the first row is written.
         self._files: DeltaFiles | None = None
-        self._frames: list[Any] = []  # Of Spark, which its tasks write at the checkpoint; none beside `_files`.
+        self._frames: list[
+            Any
+        ] = []  # Spark's frames, which its tasks write at the checkpoint; either these or `_files`.
         self._prepared: Prepared | None = None  # A commit that may or may not have landed.
         self.last_checkpoint = session.last_committed()
 
     @property
     def key_count(self) -> int:
-        """How many keys are known since the last checkpoint."""
+        """The number of keys seen since the last checkpoint."""
         return len(self._files.keys) if self._files else 0
 
     @property
     def key_bytes(self) -> int:
-        """The memory that those keys take."""
+        """The memory used by those keys."""
         return self._files.keys.nbytes if self._files else 0
 
     def write(self, data: Any) -> None:
-        """Rows in the order they happened, with a column `rowkind`: "+I", "-U", "+U" or "-D" (null, or no column: "+I").
+        """Add changes in the order in which they happened. The column `rowkind` holds "+I", "-U", "+U" or "-D" (null,
+        or no column: "+I").
 
-        A Spark DataFrame counts partition by partition, in its order. Spark's tasks write it at the checkpoint, spread by key,
-        unless its rows are few or other rows belong to the same checkpoint: then they come here.
+        The partitions of a Spark DataFrame count in their order. Spark's tasks write it at the checkpoint, distributed
+        by key; a frame of few rows, or one beside other rows of the same checkpoint, is collected to this process.
         """
         self._require_settled()
         if self._files is None:
@@ -361,8 +384,8 @@ class DeltaWriter:
         self._files.write(data)
 
     def checkpoint(self, id: int, properties: Mapping[str, str] | None = None) -> Snapshot | None:
-        """Commit what was written since the last checkpoint, in one snapshot; None where there is nothing, or where this or a
-        later checkpoint has been committed before: then what was written is dropped."""
+        """Commit the changes since the last checkpoint in one snapshot. Returns None if there are none, or if this or a
+        later checkpoint was committed before; then the changes are discarded."""
         if not isinstance(id, int) or isinstance(id, bool) or id < 0:
             raise InvalidInput(f"checkpoint({id!r}): give a whole number that grows")
         self._require_settled(id)
@@ -381,21 +404,21 @@ class DeltaWriter:
         except CommitUnknown:
             raise
         except BaseException:
-            self._session._forget(id)  # Its rows may come again, or with a later checkpoint.
+            self._session._forget(id)  # The caller may write the rows again, with this or a later checkpoint.
             self._prepared = None
             raise
         self._prepared, self.last_checkpoint = None, id
         return made
 
     def close(self) -> None:
-        """Drop what no checkpoint holds."""
+        """Delete what no checkpoint committed."""
         self._frames = []
         if self._files is not None:
             self._files.abandon()
             self._files = None
 
     def _spread(self) -> list[WrittenFile]:
-        """The files of Spark's frames."""
+        """The files that Spark's tasks write."""
         if not self._frames:
             return []
         store, layout = self._session._reach(self._view), delta_layout(self._view, self._key)
@@ -418,25 +441,26 @@ class DeltaWriter:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A stream's batches, written by many tasks and committed by one process, none of which knows of the others.
+    """The batches of a stream, written by many independent tasks and committed by one process.
 
-    `open` gives a session of the stream; it can be pickled. Where a batch is committed already, files that were written for it
+    `open` returns a session of the stream; it can be pickled. If a batch is committed already, files written for it
     again are left to the sweep.
     """
 
     open: Callable[[], WriteSession]
-    appends: bool = False  # Rows are added whatever their keys are.
+    appends: bool = False  # Rows are appended whatever their keys.
 
     def require_writable(self, fields: tuple[Field, ...]) -> None:
-        """Raise what the first row would. Fields are those of the rows."""
+        """Raise the error that writing the first row would raise. `fields` are those of the rows."""
         self.open().part(arrow_schema(fields).empty_table(), appends=self.appends)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Prepared:
-        """One task's rows, in files."""
+        """Write one task's rows."""
         return self.open().part(batches, appends=self.appends)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
-        """Make what all tasks of a batch wrote part of the table, once; None where the batch is, or has no rows."""
+        """Commit what all tasks of a batch wrote, once. Returns None if the batch is committed already or has no
+        rows."""
         session = self.open()
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
             discard(session._reach(session._view()), (file.path for part in parts for file in part.files))
@@ -448,7 +472,7 @@ class Sink:
             return None
         files = tuple(file for part in parts for file in part.files)
         read_at = min(part.read_at for part in parts)
-        session._waiting[identifier] = files  # They were written a moment ago: nobody asks whether they are there.
+        session._waiting[identifier] = files  # They were written a moment ago: whether they exist is not checked.
         try:
             made_on = parts[0].schema_id, None, read_at, (), parts[0].partitioning_id
             return session.commit(Prepared(session.user, identifier, files, *made_on))
@@ -456,8 +480,8 @@ class Sink:
             session.settle()
 
     def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
-        """Remove the files of a batch of which a task failed. Where all tasks wrote theirs, a commit was tried, and only
-        that knows what became of it: nothing is removed."""
+        """Delete the files of a batch of which a task failed. If all tasks succeeded, a commit was tried and may have
+        landed: nothing is deleted."""
         session = self.open()
         if None in parts and not session.is_committed(identifier):
             discard(
@@ -472,7 +496,8 @@ def _check(identifier: Any) -> None:
 
 
 def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
-    """How a changelog of rows known by `key` becomes files. Raises `UnsupportedFeature` where none delete by key."""
+    """How a changelog of rows with the key `key` becomes files. Raises `UnsupportedFeature` if the format has no
+    equality deletes."""
     if not isinstance(view, DeletesByKey):
         raise UnsupportedFeature(
             f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary key, and upsert "

@@ -1,6 +1,7 @@
-"""Views: a query kept under a name in a catalog, as Iceberg's view specification (format version 1) has it.
+"""Views: queries that a catalog keeps under a name, in Iceberg's view format (version 1).
 
-A view's document holds versions, each with the query in one or more SQL dialects and the schema of its rows; ours is Spark's.
+A view's document holds versions, each with the query in one or more SQL dialects and the schema of its rows. We use
+Spark's dialect.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lakeformat.model.snapshot import Stamp
 
 DIALECT = "spark"
 QUERY_COLUMNS = (
-    "spark.query-column-names"  # What the query calls its columns; the schema has the view's names, in the same order.
+    "spark.query-column-names"  # Property: the query's own column names; the schema has the view's, in the same order.
 )
 NOT_KEPT = "this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), and one with a REST catalog whose server has views"
 _COMMENT, _LOCATION = "comment", "location"
@@ -38,7 +39,7 @@ _DEFAULT_KEPT_VERSIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view at its current version: `query` is Spark SQL, in which names without a namespace are of `namespace`."""
+    """A view at its current version. `query` is Spark SQL; names without a namespace are resolved in `namespace`."""
 
     name: str
     query: str
@@ -50,16 +51,19 @@ class View:
 
     @property
     def query_columns(self) -> tuple[str, ...]:
-        """What the query calls its columns."""
+        """The column names of the query."""
         names = tuple(filter(None, self.properties.get(QUERY_COLUMNS, "").split(",")))
         return names if len(names) == len(self.fields) else tuple(each.name for each in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The views of a catalog; new ones lie below `root` unless the catalog chooses, and `options` are those of the storage. A change
-    is one commit of the view's metadata; one that meets another's raises `Conflict`. A REST server is asked for the change alone,
-    and makes it of what it has by then."""
+    """The views of a catalog. New ones are placed below `root` unless the catalog chooses; `options` are storage
+    options.
+
+    Each change is one commit of the view's metadata, and raises `Conflict` if another change was committed first. A
+    REST server is sent the change alone and applies it to its current version.
+    """
 
     catalog: Catalog | None
     root: str
@@ -67,11 +71,11 @@ class Views:
 
     @property
     def are_kept(self) -> bool:
-        """Whether the catalog keeps views; folders do not, neither Iceberg's nor Paimon's, and of REST servers some."""
+        """Whether the catalog keeps views. Folders do not, and some REST servers do not."""
         return self._keeper is not None
 
     def names(self, namespace: str) -> list[str]:
-        """Full names; none where views are not kept."""
+        """The full names of the views; empty if the catalog keeps none."""
         return [] if self._keeper is None else self._keeper.views(namespace)
 
     def is_there(self, name: str) -> bool:
@@ -82,7 +86,8 @@ class Views:
         return None if found is None else parse(found.document, name, found.location)
 
     def create(self, view: View, if_exists: str) -> None:
-        """`if_exists`: "error" raises `AlreadyExists`, "ignore" leaves the view that is there, "replace" gives it the new query."""
+        """Create a view. `if_exists`: "error" raises `AlreadyExists`, "ignore" keeps the existing view, "replace" gives
+        it the new query."""
         there, stamp, catalog = self._found(view.name), Stamp.now(), self._required(view.name)
         if there is None:
             placed = None if catalog.places_views else f"{self.root}/{view.name.replace('.', '.db/', 1)}"
@@ -94,11 +99,11 @@ class Views:
             raise AlreadyExists(f"{view.name}: there is a view already; CREATE OR REPLACE VIEW gives it another query")
 
     def alter(self, name: str, properties: Mapping[str, str], unset: frozenset[str] = frozenset()) -> None:
-        """Raises `NotFound`."""
+        """Set and unset properties. Raises `NotFound`."""
         self._change(name, self._there(name), lambda base: altered(base, properties, unset), Stamp.now())
 
     def alter_dialect(self, name: str, action: str, dialect: str, query: str | None) -> None:
-        """Add, update or drop what the view says in one dialect; the others and its columns stay. Raises `NotFound`,
+        """Add, update or drop the query in one SQL dialect; other dialects and the columns stay. Raises `NotFound`,
         `AlreadyExists`."""
         there, stamp = self._there(name), Stamp.now()
         self._change(name, there, lambda base: in_dialect(base, name, action, dialect, query, stamp), stamp)
@@ -107,7 +112,7 @@ class Views:
         self._required(old).rename_view(old, new)
 
     def drop(self, name: str) -> None:
-        """With its metadata files. Raises `NotFound`."""
+        """Drop the view and its metadata files. Raises `NotFound`."""
         self._required(name).drop_view(name, self.root, self.options)
 
     @property
@@ -143,7 +148,8 @@ class Views:
 
 
 def parse(document: Mapping[str, Any], name: str, where: str) -> View:
-    """Raises `CorruptFile`, and `UnsupportedFeature` for a view in dialects other than Spark's."""
+    """Parse a view's document. Raises `CorruptFile`, and `UnsupportedFeature` for a view without a query in Spark's
+    dialect."""
     with _specified(where):
         version = _current(document)
         sql = {each["dialect"].lower(): each["sql"] for each in version["representations"] if each["type"] == "sql"}
@@ -160,7 +166,7 @@ def parse(document: Mapping[str, Any], name: str, where: str) -> View:
 
 
 def created(view: View, location: str | None, stamp: Stamp) -> dict[str, Any]:
-    """The first document of a view. `location`: None where the catalog chooses."""
+    """The first document of a view. `location`: None if the catalog chooses it."""
     return _with_version(
         {
             "view-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/view")),
@@ -178,8 +184,8 @@ def created(view: View, location: str | None, stamp: Stamp) -> dict[str, Any]:
 
 
 def replaced(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str, Any]:
-    """The document of a view with another query; its properties are added to those it has. Raises `UnsupportedFeature` where the
-    version before is in dialects that would be lost, as Java does."""
+    """The document with another query; the view's properties are added to the existing ones. Raises
+    `UnsupportedFeature` if the current version has dialects that would be lost, as Java does."""
     properties = {**(base.get("properties") or {}), **_properties(view)}
     before = {each.get("dialect", "").lower() for each in _current(base).get("representations", ())}
     if before - {DIALECT} and properties.get(_MAY_DROP_DIALECTS, "false").lower() != "true":
@@ -199,8 +205,9 @@ def altered(base: Mapping[str, Any], properties: Mapping[str, str], unset: froze
 def in_dialect(
     base: Mapping[str, Any], name: str, action: str, dialect: str, query: str | None, stamp: Stamp
 ) -> dict[str, Any]:
-    """The document with a version that has a dialect added, updated or dropped. Raises `NotFound` for one to update or drop that
-    is not there, `AlreadyExists` for one to add that is, `InvalidInput` for the last one."""
+    """The document with a new version in which one dialect is added, updated or dropped. Raises `NotFound` for an
+    update or drop of a dialect that does not exist, `AlreadyExists` for an add of one that does, `InvalidInput` for a
+    drop of the last one."""
     current = _current(base)
     kept = [each for each in current["representations"] if each.get("dialect", "").lower() != dialect.lower()]
     is_there = len(kept) < len(current["representations"])
@@ -223,7 +230,7 @@ def in_dialect(
 
 @contextmanager
 def _specified(where: str) -> Iterator[None]:
-    """Turn what a document lacks, or has of another type, into a `CorruptFile`."""
+    """Raise `CorruptFile` for a document with a missing key or a value of another type."""
     try:
         yield
     except LakeError:
@@ -242,7 +249,7 @@ def _properties(view: View) -> dict[str, str]:
 
 
 def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str, Any]:
-    """A new version becomes the current one, unless one that says the same is there."""
+    """Make a new version the current one; an existing version with the same content is used again."""
     fields, _ = evolution.number(view.fields, 0, collections_have_ids=True)
     schemas = list(base["schemas"])
     schema = metadata.emit_schema(fields, 1 + max((each["schema-id"] for each in schemas), default=-1), [])

@@ -1,4 +1,4 @@
-"""Files that others wrote become part of a table where they are: each is looked at, then all are named in one snapshot."""
+"""add_files: existing files become part of a table in place. Each is inspected, then one snapshot names them all."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def plan(
     may_repeat: bool,
     set_properties: Callable[[Mapping[str, str]], None],
 ) -> Adopt | None:
-    """The operation that adds these files; None where they hold no rows. Where files hold no field ids, the table is first
-    given a name mapping."""
+    """The operation that adds these files; None if they have no rows. If files have no field ids, the table first gets
+    a name mapping."""
     view = change.view
     if not isinstance(view, Adoption):
         raise UnsupportedFeature(

@@ -1,4 +1,4 @@
-"""Statistics of a snapshot that its manifests do not have: distinct values of columns."""
+"""Statistics of a snapshot that its manifests lack: distinct values of columns, figures of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeformat.verbs.change import Change
 
 
 def columns(change: Change, names: Sequence[str] | None) -> Operation:
-    """The operation that notes about how many distinct values columns have; all rows of the snapshot are read."""
+    """The operation that records the estimated number of distinct values of columns. Reads all rows of the snapshot."""
     view = supported(change.view)
     fields = view.countable(names)
     sketches = {field.id: Sketch() for field in fields}
@@ -24,7 +24,7 @@ def columns(change: Change, names: Sequence[str] | None) -> Operation:
 
 
 def partitions(change: Change) -> Operation:
-    """The operation that notes the figures of each partition; metadata alone is read."""
+    """The operation that records statistics per partition. Reads metadata alone."""
     return supported(change.view).partition_statistics(change.request)
 
 

@@ -1,4 +1,4 @@
-"""Append: rows are added to those that are there."""
+"""Append: rows are added to the existing ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeformat.verbs.placing import looking
 
 
 def append(change: Change, data: Any) -> Append | None:
-    """The operation that adds these rows, in files that are written now: None where there are none."""
+    """The operation that appends these rows, whose files are written now; None if there are no rows."""
     task = change.view.layout(from_files=True)
     task = task if task.keyed is None else looking(change.view, task)
     added = tuple(change.engine.write(change.store, data, task))

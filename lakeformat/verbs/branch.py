@@ -1,5 +1,5 @@
-"""Branches: one begins by a commit, or, where it is a folder, with copies of a snapshot and its schemas; then a table takes over what
-was committed there."""
+"""Branches: create, drop, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
+snapshot and its schemas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAG_MS = 3_600_000
 def begin(
     table: str, view: AnyView, name: str, retain_ms: int | None, keep_snapshots: int | None, keep_ms: int | None
 ) -> CreateBranch:
-    """The operation by which the branch `name` begins at the snapshot of `view`. Raises `NotFound` where it has none."""
+    """The operation that creates the branch `name` at the snapshot of `view`. Raises `NotFound` if it has none."""
     if view.snapshot is None:
         raise NotFound(f"{table}: there is no snapshot that branch {name!r} could begin at; write something first")
     request = Request(id=str(uuid.uuid4()), absent_until=view.version)
@@ -38,9 +38,9 @@ def begin(
 
 
 def create(store: Store, format: Format, view: BranchFolders, name: str, tag: str | None) -> None:
-    """Begin the branch `name` at what `view` is; `tag`: the one that it is the view of. Raises `AlreadyExists`.
+    """Create the branch `name` at `view`; `tag` is the tag that it is the view of. Raises `AlreadyExists`.
 
-    The first schema comes last: without it there is no branch, and what is cut short can be asked for again.
+    The first schema is written last: without it there is no branch, so an interrupted call can be repeated.
     """
     begins_at, schemas = view.begin_branch(name, tag)
     if (keeper := _keeper(store)) is not None:
@@ -48,7 +48,7 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
         return
     made = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
-        view.require_free(name, {**begins_at, **schemas})  # Two that begin at once: nothing of both becomes one branch.
+        view.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.
     except AlreadyExists:
         discard(store, made)
         raise
@@ -57,7 +57,7 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
 
 
 def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
-    """Let the branch `name` go; what is returned are the files to remove. Raises `NotFound`."""
+    """Drop the branch `name`; returns the files to delete. Raises `NotFound`."""
     files = view.end_branch(name)
     if (keeper := _keeper(store)) is None:
         return files
@@ -66,11 +66,11 @@ def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
 
 
 def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
-    """Commit to the table what the branch `to` has committed after the table's newest snapshot, one snapshot after the other. Whatever
-    cuts it short, the table is at one of the branch's snapshots, and the same call goes on from there.
+    """Commit to the table the snapshots that the branch `to` has after the table's newest one, one after the other. If
+    interrupted, the table is at one of the branch's snapshots, and the same call resumes.
 
-    Raises `Conflict` where the table has snapshots that did not lead to the branch, also one that came meanwhile: then the table
-    may have the branch's schema already, since a snapshot's schema comes before it.
+    Raises `Conflict` if the table has snapshots that did not lead to the branch, including one committed meanwhile. The
+    table may then have the branch's schema already, since a snapshot's schema is written before it.
     """
     head, lost = format.head(store), 0
     taken: list[str] = []
@@ -109,8 +109,8 @@ def _keeper(store: Store) -> BranchKeeper | None:
 def _create_at(
     store: Store, format: Format, keeper: BranchKeeper, view: BranchFolders, name: str, tag: str | None
 ) -> None:
-    """Have the catalog make a branch. It makes one of a tag: of a snapshot without one there is a tag meanwhile, which goes again,
-    or by itself in an hour."""
+    """Have the catalog create a branch. The catalog creates it at a tag; a snapshot without one gets a temporary tag,
+    which is deleted again, or expires within an hour."""
     shown = cast(AnyView, view)
     if tag is not None or shown.snapshot is None:
         keeper.create_branch(name, tag)
@@ -128,7 +128,7 @@ def _create_at(
 
 
 def _took_over(store: Store, head: Head, view: AnyView, path: str, data: bytes) -> bool:
-    """Whether a file of a branch is the table's now. A schema is a root: the head makes it."""
+    """Whether the table has the branch's file now. A schema is a root: the head creates it."""
     if not path.startswith("schema/"):
         return store.create(path, data)
     made = Snapshot(view.version, "evolve", 0, view.schema.id, partitions=())

@@ -1,4 +1,4 @@
-"""Change: a verb at work."""
+"""Change: the context of a verb that is running."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lakeformat.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A verb at work: the table as it was read, what moves the rows, and what was asked for. `store` takes the files that it
-    writes, which nobody sees before the commit."""
+    """The context of a verb: the table as it was read, the engine that moves rows, and the request. `store` takes the
+    files it writes, which are invisible until the commit."""
 
     store: Store
     view: AnyView

@@ -1,4 +1,4 @@
-"""Delete: whole partitions by metadata alone, delete files, files written again, or rows that delete by key."""
+"""Delete: whole partitions by metadata alone; otherwise delete files, rewritten files, or delete rows by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeformat.verbs.change import Change
 
 
 def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDelta | None:
-    """The operation that removes the rows for which `condition` is true; None when there is none."""
+    """The operation that deletes the rows for which `condition` is true; None if there are none."""
     layout = change.view.layout(from_files=True)
     if layout.keyed is not None:
         return rows.by_key(change, layout, condition, OperationKind.DELETE, RowKind.DELETE)

@@ -1,5 +1,5 @@
-"""MERGE INTO: what the user chains, and the operation that it becomes: as the table asks for, files with rows that change
-written again (copy-on-write), or new rows and delete files beside them (merge-on-read)."""
+"""MERGE INTO: the clauses that the user chains, and the operation they become. Changed rows are rewritten with their
+files (copy-on-write), or written as new rows and delete files (merge-on-read), as the table says."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, Me
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import looking
 
-_VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
+_VALUES = 10_000  # Up to so many values of a key, files are pruned by the values; beyond, by the smallest and largest.
 
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 
-Values = Mapping[str, Any]  # SQL text, an expression, or a plain Python value.
+Values = Mapping[str, Any]  # Column -> SQL text, an expression, or a Python value.
 
 
 class Run(Protocol):
-    """What makes a merge happen."""
+    """The function that runs a merge."""
 
     def __call__(
         self, asked: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
@@ -76,7 +76,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A clause as the user said it; no values: those of the source's columns of the same names."""
+    """A clause as the user wrote it. Without values: the source's columns of the same names."""
 
     group: Group
     act: Act
@@ -86,7 +86,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class MergeInto:
-    """A merge in the making: chain clauses, then `merge()`. In each group the first clause whose condition is true decides.
+    """A merge: chain clauses, then call `merge()`. In each group the first clause whose condition is true applies.
 
     Expressions are Spark SQL over the table's row `t` and the source's row `s`.
     """
@@ -99,28 +99,28 @@ class MergeInto:
     key: tuple[str, ...] = ()  # An upsert by these columns, whose clauses follow from the columns of the source.
 
     def when_matched(self, condition: str | Expression = ALWAYS) -> WhenMatched:
-        """Rows of the table that a row of the source matches."""
+        """Rows of the table that match a row of the source."""
         return WhenMatched(self, Group.MATCHED, condition)
 
     def when_not_matched(self, condition: str | Expression = ALWAYS) -> WhenNotMatched:
-        """Rows of the source that match no row of the table; the condition uses `s` alone."""
+        """Rows of the source that match no row of the table. The condition uses `s` alone."""
         return WhenNotMatched(self, Group.NOT_MATCHED, condition)
 
     def when_not_matched_by_source(self, condition: str | Expression = ALWAYS) -> WhenNotMatchedBySource:
-        """Rows of the table that no row of the source matches; the condition uses `t` alone."""
+        """Rows of the table that match no row of the source. The condition uses `t` alone."""
         return WhenNotMatchedBySource(self, Group.NOT_MATCHED_BY_SOURCE, condition)
 
     def merge(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None, spark: Any = None
     ) -> Snapshot | None:
-        """Do it, in one snapshot; None where nothing was to do. Raises `InvalidInput` where several rows of the source match
-        one row of the table, unless all that is done with matched rows is to delete them."""
+        """Run the merge, in one snapshot. Returns None if there was nothing to do. Raises `InvalidInput` if several
+        rows of the source match one row of the table, unless matched rows are only deleted."""
         return self.run(self, id, properties, spark)
 
 
 @dataclass(frozen=True, slots=True)
 class _When:
-    """A clause that still lacks what is to be done."""
+    """A clause that still needs its action."""
 
     _before: MergeInto
     _group: Group
@@ -132,7 +132,7 @@ class _When:
 
 
 class WhenMatched(_When):
-    """What to do with a row of the table that a row of the source matches. Values use both: `t` and `s`."""
+    """The action for rows of the table that match a row of the source. Values use `t` and `s`."""
 
     __slots__ = ()
 
@@ -150,21 +150,21 @@ class WhenMatched(_When):
 
 
 class WhenNotMatched(_When):
-    """What to do with a row of the source that matches no row of the table. Values use `s` alone."""
+    """The action for rows of the source that match no row of the table. Values use `s` alone."""
 
     __slots__ = ()
 
     def insert(self, values: Values) -> MergeInto:
-        """A new row of expressions over the source's row; columns left out become their default or null."""
+        """Insert a row of expressions over the source's row. Missing columns get their default or null."""
         return self._then(Act.INSERT, _some(values, "insert"))
 
     def insert_all(self) -> MergeInto:
-        """A new row of the source's columns of the same names."""
+        """Insert a row of the source's columns of the same names."""
         return self._then(Act.INSERT)
 
 
 class WhenNotMatchedBySource(_When):
-    """What to do with a row of the table that no row of the source matches. Values use `t` alone."""
+    """The action for rows of the table that match no row of the source. Values use `t` alone."""
 
     __slots__ = ()
 
@@ -182,7 +182,7 @@ def plan(
     asked: MergeInto,
     grow: Callable[[list[evolution.AddColumn]], AnyView],
 ) -> Rewrite | RowDelta | Append | None:
-    """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
+    """The operation that a merge becomes on this base; None if nothing changes. `grow` adds columns to the table."""
     source = change.engine.stage(change.store, asked.source, change.view.layout(), change.view.schema.fields)
     try:
         if asked.key:
@@ -232,7 +232,7 @@ def plan(
             try:
                 added = (*added, *source.mark(merge, decided, beside))
             except BaseException:
-                discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
+                discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
                 raise
     finally:
         source.close()
@@ -275,8 +275,8 @@ def _by_column(
     layouts: list[WriteTask],
     condition: Expression,
 ) -> RowDelta:
-    """New files of the columns that are updated beside those of the rows, and of the rows that are inserted; rows that go are
-    marked."""
+    """Files with new values of the updated columns beside the rows' own files, and files of inserted rows; deleted rows
+    are marked."""
     deletes = any(each.act is Act.DELETE for each in merge.clauses)
     marking = change.view.delete_layout(touched, OperationKind.MERGE) if deletes else None
     if deletes and marking is None:
@@ -288,14 +288,14 @@ def _by_column(
     needed = {*reads, *(f.name for each in layouts for f in each.fields)}
     fields = tuple(f for f in change.view.schema.fields if f.name in needed)
     tasks = change.view.tasks(touched, (*fields, POSITION), alone=True)
-    # Also of rows that are deleted: each file of a row range has all of its rows.
+    # With deleted rows too: each file of a row range has all of its rows.
     tasks = [replace(task, deletes=()) for task in tasks]
     added = tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts))
     if marking is not None:
         try:
             added = (*added, *source.mark(merge, decided, marking, deleted_only=True))
         except BaseException:
-            discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
+            discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
             raise
     return RowDelta(
         request=change.request,
@@ -309,7 +309,7 @@ def _by_column(
 
 
 def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
-    """An upsert as a merge. Raises `InvalidInput` for columns that the table does not have, and for a key that is not there."""
+    """An upsert as a merge. Raises `InvalidInput` for columns that the table lacks, and for a missing key."""
     known, kinds = {each.name for each in target}, [each.name for each in source if each.name == ROW_KIND.name]
     unknown = [each.name for each in source if each.name not in known and each.name not in kinds]
     missing = [name for name in asked.key if all(each.name != name for each in source)]
@@ -336,7 +336,7 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
 
 
 def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:
-    """The columns that the source has and the table has not, where a clause takes them all."""
+    """The columns that only the source has, if a clause takes all columns."""
     if not any(each.values is None and each.act is not Act.DELETE for each in asked.clauses):
         return []
     known = {each.name.casefold() for each in target}
@@ -344,7 +344,7 @@ def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field
 
 
 def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
-    """What was asked, over these columns. Raises `InvalidInput` and `NotFound` that name what does not fit."""
+    """The clauses bound to these columns. Raises `InvalidInput` and `NotFound`."""
     clauses = []
     for each in asked.clauses:
         values: Values = {}
@@ -359,8 +359,8 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
 
 
 def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
-    """The merge of rows that have the columns `kept` beside the table's own: null for rows that are new, and the sequence number
-    of their last update for those that are updated."""
+    """The merge over rows with the columns `kept` beside the table's own: null in new rows; updated rows lose the
+    sequence number of their last update."""
     unsaid = tuple((each.name, Literal(None)) for each in kept if each.id == LAST_UPDATED.id)
     clauses = (
         replace(each, assignments=(*each.assignments, *unsaid)) if each.act is Act.UPDATE else each
@@ -370,7 +370,7 @@ def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
 
 
 def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
-    """A condition that holds for every row of the table that the merge may change."""
+    """A condition that is true for every row of the table that the merge may change."""
     parts = [_within(key, spread, merge.target) for key, spread in zip(merge.keys, spreads, strict=True)]
     parts += [each for each in conjuncts(merge.rest) if sides_of(each) == {TARGET}]
     alone = [each.condition for _, each in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
@@ -382,7 +382,7 @@ def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
 
 
 def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTask) -> None:
-    """Refuse to change rows of a table that does not put the newest row of a key in the place of the others."""
+    """Refuse to change rows of a table whose merge engine does not replace a key's row by the newest."""
     assert layout.keyed is not None, layout
     merge.require_by_key(schema.primary_key)
     engine = layout.keyed.merge.engine
@@ -399,7 +399,7 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
 
 
 def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:
-    """A condition that holds wherever the table's side of a key equals one of the values; ALWAYS where none is known."""
+    """A condition that is true wherever the table's side of a key equals one of the values; ALWAYS if none is known."""
     flat = key.target
     if spread.values is None or not isinstance(flat, Column):
         return ALWAYS
@@ -410,14 +410,14 @@ def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:
         found = _one_of(column, spread)
         bind(found, target)
     except (InvalidInput, OverflowError, ValueError):
-        return ALWAYS  # Values that no bounds of the column can be compared with.
+        return ALWAYS  # Values that cannot be compared with the column's bounds.
     if key.null_safe and spread.has_null:
         found = or_(found, is_null(column))
     return rename(found, {column.path: flat.path})
 
 
 def _alike(target: Type, source: Type) -> bool:
-    """Whether values are equal as values of the table's type just when they are equal as a merge compares them."""
+    """Whether values are equal as values of the table's type exactly when they are equal as a merge compares them."""
     if not isinstance(target, Scalar) or not isinstance(source, Scalar):
         return False
     if target.kind in _FLOATS or source.kind in _FLOATS:

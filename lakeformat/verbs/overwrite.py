@@ -1,4 +1,4 @@
-"""Overwrite: rows give way to others, by partition, by condition or by key."""
+"""Overwrite: rows replace others, by partition, by condition or by key."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ log = logging.getLogger("lakeformat")
 def overwrite(
     change: Change, data: Any, scope: Expression | None, pinned_to: int | None
 ) -> Overwrite | Rewrite | RowDelta | None:
-    """The operation by which the rows for which `scope` is true give way to those of `data`; without a scope, those of the
-    partitions that they lie in: None where there are none. Raises `OutsideScope`."""
+    """The operation that replaces the rows for which `scope` is true by those of `data`. Without a scope it replaces
+    the partitions that `data` has rows for; None if there are none. Raises `OutsideScope`."""
     view = change.view
     is_by_row = scope is not None and split(scope, view.schema.partitioning.columns)[1] != ALWAYS
     if scope is not None and is_by_row and view.layout().keyed is not None:
@@ -47,8 +47,8 @@ def overwrite(
 def replaced(
     change: Change, scope: Expression | None, added: tuple[WrittenFile, ...], pinned_to: int | None
 ) -> Overwrite | Rewrite:
-    """The operation by which the rows in `scope`, or without one in the partitions of these files, give way to `added`, which are
-    removed where it fails."""
+    """The operation that replaces the rows in `scope`, or without one in the partitions of `added`, by `added`. The
+    files are deleted if it fails."""
     try:
         if scope is None:
             partitions = {f.partition for f in added}
@@ -58,13 +58,13 @@ def replaced(
             operation = replace_rows(change, scope, added, pinned_to)
         gone = remove_elsewhere(change, added, scope) if change.view.schema.primary_key else ()
     except BaseException:
-        discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
+        discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
         raise
     return replace(operation, added=(*operation.added, *gone))
 
 
 def layout(view: AnyView) -> WriteTask:
-    """How rows become files that will be all that there is in their partitions."""
+    """How rows become files that will be the only ones in their partitions."""
     task = view.layout(from_files=True)
     if task.keyed is None:
         return task
@@ -89,7 +89,7 @@ def replace_rows(
     added: tuple[WrittenFile, ...],
     pinned_to: int | None,
 ) -> Overwrite | Rewrite:
-    """The operation by which the rows for which `condition` is true give way to `added`."""
+    """The operation that replaces the rows for which `condition` is true by `added`."""
     scope, rest = split(condition, change.view.schema.partitioning.columns)
     if rest == ALWAYS and change.view.partitions.chooses_files(scope):
         return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to)
@@ -112,8 +112,8 @@ def replace_by_key(
     data: Any,
     pinned_to: int | None,
 ) -> RowDelta:
-    """The operation by which the rows for which `condition` is true are deleted and those of `data`, for all of which it is
-    true, come after them: on tables that merge rows by key."""
+    """The operation that deletes the rows for which `condition` is true and inserts those of `data` after them, for all
+    of which it is true; for tables that merge rows by key."""
     task = change.view.layout(from_files=True)
     assert task.keyed is not None, task
     if task.keyed.merge.sequence:
@@ -127,7 +127,7 @@ def replace_by_key(
         write = after(looking(change.view, task, but=condition), gone)
         added = tuple(change.engine.write(change.store, data, replace(write, required=condition)))
     except BaseException:
-        discard(change.store, paths_of(gone))  # No commit has been tried: nobody can know of them.
+        discard(change.store, paths_of(gone))  # No commit was tried, so no snapshot can have them.
         raise
     return RowDelta(
         request=change.request,
@@ -145,8 +145,8 @@ def replace_partitions(
     added: tuple[WrittenFile, ...],
     pinned_to: int | None,
 ) -> Overwrite | Rewrite:
-    """The operation by which these partitions give way to `added`. A file of another partition spec, which metadata
-    cannot place inside or outside of them, loses its rows that lie in them."""
+    """The operation that replaces these partitions by `added`. A file of another partition spec, which metadata cannot
+    place inside or outside of them, loses its rows in these partitions."""
     scope = change.view.partitions.scope_of(partitions)
     if change.view.partitions.chooses_files(scope):
         return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to, is_dynamic=True)

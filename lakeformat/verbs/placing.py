@@ -1,4 +1,5 @@
-"""Where keys have their rows, as verbs deal with it: which rows are looked for, what goes elsewhere, what comes after what."""
+"""Keys whose partition may change: which existing rows are looked up, what is removed elsewhere, and which rows come
+after which."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from lakeformat.verbs.change import Change
 
 
 def looking(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteTask:
-    """`layout`, so that rows find where their keys are: among all rows but those for which `but` is true. Unchanged where
+    """`layout` that looks up where existing keys are, among all rows except those for which `but` is true. Unchanged if
     keys stay in their partition."""
     if layout.keyed is None or layout.keyed.places is None:
         return layout
@@ -24,8 +25,8 @@ def looking(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteT
 
 
 def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
-    """`layout`, so that rows come after those of `files`, which are written and not committed: numbered on from them, and new
-    keys in the buckets that they were given there."""
+    """`layout` for rows that come after those of `files`, which are written and not committed: sequence numbers
+    continue theirs, and new keys use the buckets assigned there."""
     if layout.keyed is None:
         return layout
     first, index = dict(layout.keyed.first or {}), layout.keyed.index
@@ -42,7 +43,8 @@ def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
 
 
 def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expression) -> tuple[WrittenFile, ...]:
-    """Files of rows that take away those outside `scope` whose keys `added` has; none where keys stay in their partition."""
+    """Files with delete rows for the rows outside `scope` whose keys `added` has; none if keys stay in their
+    partition."""
     view = change.view
     layout = looking(view, view.layout(from_files=True), but=scope)
     if layout.keyed is None or layout.keyed.places is None or not layout.keyed.places.tasks:

@@ -1,8 +1,8 @@
-"""What changes by row share.
+"""What row-level changes share.
 
-On tables without keys as the table asks for: whole files written again (copy-on-write), or delete files beside them
-(merge-on-read); whole files go without being read where bounds prove it. On tables whose rows are merged by key, rows that say
-what becomes of those there.
+In tables without keys, files are rewritten (copy-on-write) or delete files are written (merge-on-read), as the table
+says; a file whose bounds prove that all rows match is removed without being read. In tables that merge rows by key, new
+rows by key say what becomes of the existing ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from lakeformat.verbs.change import Change
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The files that a condition touches: those that go whole, and those with other rows as well."""
+    """The files that a condition matches: those with all rows (`whole`), and those with other rows as well
+    (`mixed`)."""
 
     whole: Any
     mixed: Any
@@ -51,7 +52,7 @@ def mark(
     condition: Expression,
     layout: DeleteTask,
 ) -> tuple[WrittenFile, ...]:
-    """Delete files for the files' rows for which `condition` is true."""
+    """Delete files for the rows of `files` for which `condition` is true."""
     targets = {each.path: each for each in layout.targets}
     tasks = [
         MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))
@@ -61,7 +62,7 @@ def mark(
 
 
 def touch(change: Change, condition: Expression, whole_files: bool = True) -> Touched:
-    """The files with a row for which `condition` is true. Files that only might have one are looked into."""
+    """The files with a row for which `condition` is true. Files that may have one are read to find out."""
     found = change.view.files(condition)
     whole = change.view.pruning.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
     rest = found.filter(pa.array(~whole))
@@ -78,11 +79,11 @@ def rewrite(
     update_where: Expression = ALWAYS,
     where: Expression = ALWAYS,
 ) -> tuple[WrittenFile, ...]:
-    """The files' rows for which `where` is true, changed, in new files."""
+    """New files with the rows of `files` for which `where` is true, changed."""
     if not len(files):
         return ()
     fields, layout = change.view.rewriting()
-    if assignments:  # Null is: by the snapshot that this becomes.
+    if assignments:  # Null means: the snapshot that this becomes.
         assignments = (*assignments, *((f.name, Literal(None)) for f in fields if f.id == LAST_UPDATED.id))
     tasks = [
         RewriteTask((task,), layout, delete_where, assignments, update_where)
@@ -99,7 +100,7 @@ def by_key(
     row_kind: RowKind,
     assignments: tuple[tuple[str, Expression], ...] = (),
 ) -> RowDelta | None:
-    """The rows for which `condition` is true, changed, as rows of `row_kind`."""
+    """The rows for which `condition` is true, changed, written as rows of `row_kind`."""
     assert layout.keyed is not None, layout
     merge = layout.keyed.merge
     if merge.engine is not MergeEngine.DEDUPLICATE and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
@@ -115,7 +116,7 @@ def by_key(
         )
     there = change.keyed.complete()
     places, read = layout.keyed.places, there.scan(predicate=condition)
-    if places is not None:  # Rows go where they are, unless they are assigned another partition.
+    if places is not None:  # Rows stay in their partition, unless the assignments change it.
         stays = not {name for name, _ in assignments} & {*places.partition}
         places, read = replace(places, is_settled=True), there.located(predicate=condition)
         places = replace(places, rows={}) if stays else places

@@ -1,4 +1,4 @@
-"""Partitions as verbs are given them: specs, column -> value."""
+"""Partition specs (column -> value), as verbs take them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def declared(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]])
 
 
 def whole(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The values of partitions, each of which its spec names whole."""
+    """The values of partitions given by full specs."""
     specs = list(arguments.specs(partitions))
     if not specs:
         raise InvalidInput(f"{name}: no partition is named; name one, e.g. [{{'dt': '2023-05-01'}}]")
-    declared(name, schema, specs)  # Raises for what names no partition.
+    declared(name, schema, specs)  # Raises for a spec that names no partition.
     columns, names = {each.name: each for each in schema.fields}, schema.partitioning.columns
     found = []
     for spec in specs:

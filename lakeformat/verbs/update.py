@@ -1,4 +1,4 @@
-"""Update: assignments to the rows of a condition."""
+"""Update: assignments to the rows for which a condition is true."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def update(
     assignments: Mapping[str, Expression],
     condition: Expression,
 ) -> Rewrite | RowDelta | None:
-    """The operation that assigns to the rows for which `condition` is true; None when there is none."""
+    """The operation that updates the rows for which `condition` is true; None if there are none."""
     layout = change.view.layout(from_files=True)
     if layout.keyed is not None:
         if keys := [name for name in assignments if name in change.view.schema.primary_key]:
@@ -67,7 +67,7 @@ def update(
         try:
             changed = rows.rewrite(change, changing, None, tuple(assignments.items()), ALWAYS, condition)
         except BaseException:
-            discard(change.store, (each.path for each in marked))  # No commit has been tried: nobody can know of them.
+            discard(change.store, (each.path for each in marked))  # No commit was tried, so no snapshot can have them.
             raise
         return rows.delta(change, OperationKind.UPDATE, condition, marked, changed) if marked else None
     scope, _ = split(condition, change.view.schema.partitioning.columns)
@@ -81,14 +81,14 @@ def update(
 def _by_column(
     change: Change, view: ByColumn, assignments: Mapping[str, Expression], condition: Expression
 ) -> RowDelta | None:
-    """New files of the columns that are assigned to, beside those of the rows."""
+    """Files with new values of the assigned columns, beside the rows' own files."""
     touched = rows.touch(change, condition, whole_files=False).mixed
     layouts = view.column_layouts(touched, tuple(assignments))
     fields = change.view.schema.fields
     reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
     needed = tuple(f for f in fields if f.name in assignments or f.name in reads)
     tasks = [
-        # Also of rows that are deleted: each file of a row range has all of its rows.
+        # With deleted rows too: each file of a row range has all of its rows.
         RewriteTask((replace(task, deletes=()),), layout, None, tuple(assignments.items()), condition)
         for task, layout in zip(change.view.tasks(touched, needed, alone=True), layouts, strict=True)
     ]
@@ -97,7 +97,7 @@ def _by_column(
 
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
-    """What an update says, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
+    """The assignments, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
     found: dict[str, Expression] = {}
     for given, value in values.items():
         name = find_field(fields, spelled(fields, given)).name
@@ -118,12 +118,12 @@ def _require_newest(
     assignments: Mapping[str, Expression],
     condition: Expression,
 ) -> None:
-    """Raise `InvalidInput` where an updated row would count as older than the one that it is to replace."""
+    """Raise `InvalidInput` if an updated row would count as older than the row it replaces."""
     sequence = [(assignments[name], Column((name,))) for name in merge.sequence if name in assignments]
     if not sequence or merge.engine is not MergeEngine.DEDUPLICATE:
         return
     is_older: Expression = NEVER
-    for new, old in reversed(sequence):  # Those that stay as they are decide nothing.
+    for new, old in reversed(sequence):  # Unchanged columns decide nothing.
         behind = lt(new, old) if merge.is_ascending else gt(new, old)
         nulled = and_(is_null(new), is_not_null(old))
         is_older = or_(nulled, behind, and_(eq_null_safe(new, old), is_older))
