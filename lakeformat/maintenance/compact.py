@@ -1,4 +1,5 @@
-"""Compaction: plan -> rewrite -> commit. It loses to whoever changes the files it read, and then starts over."""
+"""Compaction: plan -> rewrite -> commit. It loses to every writer that changes the files it read, and is then planned
+again."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from lakeformat.verbs.change import Change
 
 log = logging.getLogger("lakeformat")
 
-_AT_ONCE = 64  # Bins handed to the engine in one go.
+_AT_ONCE = 64  # Tasks passed to the engine at once.
 _STARTS = 3
 _FAILED = "%s: compaction after snapshot %d failed; the next write tries again"
 _HIDDEN = (
@@ -42,10 +43,10 @@ def compact(
     sort_by: tuple[Sort, ...] = (),
     min_files: int | None = None,
 ) -> Snapshot | None:
-    """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
-    it.
+    """Rewrite small files into larger ones, or with `sort_by` all files into sorted ones, in one snapshot; None if
+    nothing is worth rewriting.
 
-    Raises `Conflict` when others were faster `starts` times.
+    Raises `Conflict` if others were faster `starts` times.
     """
 
     def operation(now: Change) -> Rewrite | None:
@@ -65,8 +66,8 @@ def compact_in_parts(
     most: int,
     min_files: int | None = None,
 ) -> Snapshot | None:
-    """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
-    are, and is left out; raises what was wrong with the last one where all did."""
+    """As `compact`, in at most `most` snapshots; returns the last. A part that fails is left out and does not affect
+    the others. If all parts fail, raises the error of the last one."""
     change, made = _placed(change, format, scope)
     store, view = change.store, change.view
     tasks = worth_it(view, full, scope, sort_by, min_files)
@@ -88,14 +89,14 @@ def compact_in_parts(
 def worth_it(
     view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], min_files: int | None = None
 ) -> list[RewriteTask]:
-    """What of the table is written anew."""
+    """The rewrite tasks: what of the table is worth rewriting."""
     if sort_by:
         return view.maintenance.sorting(scope, sort_by)
     return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, _now_ms(), min_files)]
 
 
 def preview(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> pa.Table:
-    """What of the table is written anew, as a table: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its
+    """What of the table is worth rewriting: one row per unit of work, with `paths`, `row_count` and `size_bytes` of its
     files."""
     reads = [task.read for task in worth_it(view, full, scope, sort_by) if task.read]
     columns = {
@@ -111,8 +112,8 @@ def _waiting(view: AnyView, scope: Expression) -> list[RewriteTask]:
 
 
 def _placed(change: Change, format: Format, scope: Expression, starts: int = _STARTS) -> tuple[Change, Snapshot | None]:
-    """Give rows that wait for a bucket theirs, in a snapshot of its own: (the change to the table as it is then, the
-    snapshot)."""
+    """Assign buckets to the rows that wait for one (`bucket=-2`), in a snapshot of its own: (the change to the table
+    after it, the snapshot)."""
 
     def operation(now: Change) -> Rewrite | None:
         tasks = _waiting(now.view, scope)
@@ -126,12 +127,13 @@ def _placed(change: Change, format: Format, scope: Expression, starts: int = _ST
 
 
 def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
-    """What `sort_by` of `compact` says: columns, or with True the table's own order. Raises `InvalidInput`."""
+    """The sort order that `sort_by` of `compact` asks for: columns, or with True the table's own. Raises
+    `InvalidInput`."""
     schema = view.schema
     if sort_by is None or sort_by is False:
         return ()
     if sort_by is True:
-        view.layout()  # What it refuses of the table's order, it refuses.
+        view.layout()  # Raises for an order of the table that it cannot sort by.
         if not schema.sort_order:
             raise InvalidInput(f"sort_by=True: {name} has no sort order; say which, e.g. ['id']")
         return schema.sort_order.fields
@@ -143,7 +145,7 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
 
 
 def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -> Rewrite:
-    """The tasks' files, written anew, as the operation that puts them in place."""
+    """The rewritten files of the tasks, as the operation that replaces the old ones."""
     written: list[WrittenFile] = []
     removed: list[str] = []
     upgraded = [each for task in tasks for each in task.upgraded]
@@ -169,15 +171,15 @@ def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -
 
 
 def after(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> Snapshot | None:
-    """The compaction that belongs to the write `made`, in a snapshot of its own; None where nothing is worth it.
+    """The auto-compaction of the write `made`, in a snapshot of its own; None if nothing is worth rewriting.
 
-    The write has landed and stays, so nothing is raised: a compaction that others were faster than, or that failed, is left
-    to the next write. Where no reader sees the rows without it, it is tried again when storage fails.
+    The write has landed, so nothing is raised: a compaction that failed or lost against others is left to the next
+    write. If readers cannot see the rows without it, it is retried when storage fails.
     """
     if upkeep is None or not made.partitions:
         return None
     store, request = change.store, _asked(change.request, made)
-    starts = _STARTS if upkeep.waits else 1  # Where readers wait for it too.
+    starts = _STARTS if upkeep.waits else 1  # Readers cannot see the rows without it.
     for left in reversed(range(_STARTS if upkeep.hides else 1)):
         try:
             now = replace(change, view=newest(store, format).on(request.branch), request=request)
@@ -196,8 +198,7 @@ def after(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot)
 
 
 def again(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> None:
-    """What `after` did for a write that is asked for again, where that belongs to it and is not there: whoever wrote may have
-    died in between."""
+    """The auto-compaction of a repeated write, if it is missing: the process that wrote may have died before it."""
     asked = _asked(change.request, made)
     if upkeep is None or not upkeep.waits or change.view.find(Append(request=asked, added=())) is not None:
         return
@@ -205,7 +206,7 @@ def again(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot)
 
 
 def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> bool:
-    """Whether `after` would find anything to do; raises nothing either."""
+    """Whether `after` would find anything to do. It raises nothing either."""
     if upkeep is None or not made.partitions:
         return False
     try:
@@ -217,7 +218,7 @@ def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot
 
 
 def upkeep(view: AnyView, number: int | None = None) -> Upkeep | None:
-    """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
+    """The auto-compaction of a write, or of a stream's commit `number`; None if another job compacts."""
     return view.upkeep(number) if isinstance(view, Upkept) else None
 
 
@@ -232,9 +233,10 @@ def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
 def compact_deletes(
     change: Change, format: Format, full: bool, scope: Expression, min_files: int | None = None
 ) -> Snapshot | None:
-    """Position delete files become fewer, in one snapshot, without dangling deletes; None when there is nothing worth it.
+    """Rewrite position delete files into fewer, without dangling deletes, in one snapshot; None if nothing is worth
+    rewriting.
 
-    Raises `Conflict` when others were faster three times.
+    Raises `Conflict` if others were faster three times.
     """
 
     def operation(now: Change) -> RowDelta | None:
@@ -255,8 +257,8 @@ def compact_deletes(
 
 
 def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapshot | None:
-    """Equality deletes become deletes of the places where their rows are, in one snapshot; None when there are none. Raises
-    `Conflict` when others were faster three times."""
+    """Convert equality deletes into position deletes, in one snapshot; None if there are none. Raises `Conflict` if
+    others were faster three times."""
 
     def operation(now: Change) -> RowDelta | None:
         tasks, gone, files = now.view.conversion(scope) if isinstance(now.view, DeletesByKey) else ([], (), ())
@@ -282,7 +284,7 @@ def _until_done(
     what: str,
     starts: int = _STARTS,
 ) -> Snapshot | None:
-    """Make the operation, again from the table as it is then where others were faster."""
+    """Commit the operation; if others were faster, plan it again from the current table."""
     store = change.store
     for start in range(starts):
         if start:

@@ -1,7 +1,8 @@
-"""A table becomes one of another format where it lies: its data files stay as far as that format can name them.
+"""Convert a table to the other format in place; data files stay where the other format can represent them.
 
-The other format's metadata comes beside the table's own and is compared with it, row for row. Then a fence takes the name of the
-table's next version, which only one writer can: from then on it is a table of the other format, and the former's metadata goes.
+The other format's metadata is written beside the table's own and compared with it, row for row. Then a fence is created
+under the name of the table's next version, which only one writer can create: from then on the table has the other
+format, and the old metadata is deleted.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ from lakeformat.verbs.change import Change
 log = logging.getLogger("lakeformat")
 
 _ROUNDS = 5
-_KEPT = {"comment", "write.format.default"}  # Of the properties of metadata that follows.
+_KEPT = {"comment", "write.format.default"}  # Prefix of properties that mirrored metadata has.
 
 
 def convert(store: Store, format: Format, to: Format, history: bool, spark: object = None) -> None:
-    """The table of `format` at `store` becomes one of `to`. Cut short, it is a whole table of the one or the other, and the same call
-    goes on. With `history`, the snapshots that are there and their tags stay readable. Raises `UnsupportedFeature` for what `to` has
-    no place for, `LakeError` where the rows are not the same, and `Conflict` where others commit faster than this goes."""
+    """Convert the table of `format` at `store` to `to`. If interrupted, the table is complete in one of the formats,
+    and the same call resumes. With `history`, the retained snapshots and their tags stay readable. Raises
+    `UnsupportedFeature` for what `to` cannot represent, `LakeError` if the rows differ, and `Conflict` if others keep
+    committing faster."""
     engine = engine_for(spark=spark)
     is_mirrored = isinstance(newest(store, format), Mirrored)
     if history and not is_mirrored:
@@ -71,17 +73,19 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
 
 
 def finish(store: Store, format: Format, to: Format, spark: object = None) -> None:
-    """What is left to do of a conversion from `format` once it is done: the metadata of `format` goes. Nothing, where nothing is.
+    """Finish a conversion from `format` that has been switched: delete the metadata of `format`. Does nothing if there
+    is nothing left to do.
 
-    The fence stays, and so does the mark that knows it: a writer that was stopped just before it took the name of its version would
-    find it free."""
+    The fence and its mark stay: a writer that was stopped just before it created its version would otherwise find the
+    name free.
+    """
     under_way = fence.conversion(store)
     if under_way is None or under_way.stood or under_way.to != to.name or not under_way.is_done(store):
         return
     _own(store, to, under_way.key, engine_for(spark=spark))
     last = {under_way.path, fence.MARK}
     *others, root = format.metadata_folders
-    for folders in (others, [root]):  # What makes it a table goes after all that it would need.
+    for folders in (others, [root]):  # The root documents are deleted last.
         store.delete([f.path for folder in folders for f in store.list(folder) if f.path not in last])
     store.delete(under_way.gone)
     store.write(fence.MARK, replace(under_way, gone=(), stood=True).emit())
@@ -96,7 +100,7 @@ def _prepared(store: Store, format: Format, engine: Engine) -> AnyView:
     view = newest(store, format)
     if not isinstance(view, Mirrored):
         raise UnsupportedFeature(f"{store.root}: {view.format.capitalize()} tables are not converted")
-    view.shown()  # What it refuses, it refuses before anything is written.
+    view.shown()  # Raises what it refuses before anything is written.
     if view.snapshot is None:
         nothing = Overwrite(request=_request(view), added=(), kind=OperationKind.TRUNCATE)
         _commit(store, format, view, nothing)
@@ -106,7 +110,7 @@ def _prepared(store: Store, format: Format, engine: Engine) -> AnyView:
 
 
 def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
-    """Write the other format's metadata, in the table's folder."""
+    """Write the other format's metadata into the table's folder."""
 
     def load(snapshot_id: int | None) -> AnyView:
         found = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
@@ -120,14 +124,14 @@ def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
     if kept is None or kept.root != store.root:
         at = place.mirror()
         assert at is not None, store.root
-        mirror.remove(store, at)  # Of a conversion that was given up.
+        mirror.remove(store, at)  # Left by a conversion that was given up.
         for each in view.history.snapshots()[:-1] if history else ():
             mirror.follow(store, format, partial(load, each.id))
     mirror.follow(store, format, partial(load, None))
 
 
 def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
-    """Raise `LakeError` unless both have the same rows."""
+    """Raise `LakeError` unless both tables have the same rows."""
     there = Scan(store, theirs, theirs.project(None))
     scans = (Scan(store, ours, ours.project(None)), there)
     before, after = (each.checksum(there.schema) for each in scans)
@@ -140,14 +144,14 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
 
 
 def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[AnyView, tuple[str, ...]]:
-    """The table, once there is another of `to` with its rows that nobody sees yet, and the data files that only the first one names.
-    Files stay as they are, each under a schema of the columns that it has; those are written anew of which rows are deleted, that lie
-    outside the table's folder, or that no schema describes."""
+    """The table, once a table of `to` with its rows exists that nobody sees yet, and the data files that only the first
+    one refers to. Files are kept, each under a schema of the columns that it has. Files with deleted rows, outside the
+    table's folder, or that no schema describes are rewritten."""
     view = newest(store, format)
     assert isinstance(view, Adoption), view
     _require_adoptable(store, view)
     schema = _declared(view.schema)
-    twin = Rehearsal(store)  # Which schemas there are, the files say.
+    twin = Rehearsal(store)  # The files say which schemas are needed.
     _clear(twin, to)
     _create(twin, to, schema, ())
     like, (mapping, _) = newest(twin, to).layout(), view.adoption()
@@ -182,7 +186,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
 
 
 def _declared(schema: Schema) -> Schema:
-    """A table without a key that has these columns, and those partitions of theirs that are values of columns."""
+    """A table without a key, with these columns, and with those partition fields that are plain columns."""
     kept = (each for each in schema.partitioning.fields if each.transform.kind is TransformKind.IDENTITY)
     return Schema(
         fields=tuple(replace(each, default=None) for each in schema.fields),
@@ -218,13 +222,13 @@ def _require_adoptable(store: Store, view: AnyView) -> None:
 
 
 def _clear(store: Store, to: Format) -> None:
-    """Delete what a conversion that was given up left behind."""
+    """Delete what an abandoned conversion left behind."""
     folders = reversed(to.metadata_folders)
     store.delete([f.path for folder in folders for f in store.list(folder) if f.path != fence.MARK])
 
 
 def _mark(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...] = ()) -> Conversion:
-    """Note what the table becomes, and the name of its next version: the fence will take it."""
+    """Write the mark: the target format, and the name of the next version, which the fence will take."""
     head = format.head(store)
     assert isinstance(head, CreateHead), head
     names = set(store.names(head.folder))
@@ -236,7 +240,7 @@ def _mark(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str,
 
 
 def _switch(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...]) -> bool:
-    """Whether the table is one of `to` from now on: not if others have made the next version of it."""
+    """Create the fence. False if others have committed the next version of the table."""
     under_way = _mark(store, format, view, to, gone)
     nothing = Snapshot(0, "convert", 0, view.schema.id)
     format.head(store).advance(view.version, Plan({}, under_way.path, fence.fence(to, str(uuid.uuid4())), nothing))
@@ -244,8 +248,8 @@ def _switch(store: Store, format: Format, view: AnyView, to: str, gone: tuple[st
 
 
 def _own(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None:
-    """The metadata that followed becomes the table's: what it said for the other format's sake goes, and rows that this deleted go
-    with their files."""
+    """Make the mirrored metadata the table's own: properties for the mirror are removed, and so are deleted rows and
+    their files."""
     view = newest(store, to)
     of_mirror = tuple(sorted(view.schema.properties.keys() - _KEPT))
     if "gc.enabled" in of_mirror:

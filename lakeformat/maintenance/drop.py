@@ -1,4 +1,4 @@
-"""Drop: a table's own files go, and whatever else lies beside them stays."""
+"""Drop: a table's own files are deleted; other files beside them stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ROUNDS = 5
 
 
 def purge(store: Store, format: Format) -> None:
-    """Delete all files of the table but what makes it a table, also what others commit meanwhile. Raises as `drop`."""
+    """Delete all files of the table except its root documents, also files that others commit meanwhile. Raises as
+    `drop`."""
     for _ in range(_ROUNDS):
         found = format.everything(store)
         if len(found.waves) < 2:
@@ -28,9 +29,10 @@ def purge(store: Store, format: Format) -> None:
 
 
 def drop(store: Store, format: Format, forget: Callable[[], None] | None = None) -> None:
-    """Delete all files of the table, also what others commit meanwhile. Cut short, it can be asked for again: what makes it a table
-    goes last, and just before that `forget` takes the table's name out of its catalog, which may need the newest metadata file until
-    then. Raises `StoreError`, and `Conflict` where others write faster than this deletes."""
+    """Delete all files of the table, also files that others commit meanwhile. An interrupted drop can be repeated: the
+    root documents are deleted last, and just before them `forget` removes the table from its catalog, which may need
+    the newest metadata file until then. Raises `StoreError`, and `Conflict` if others write faster than this
+    deletes."""
     for _ in range(_ROUNDS):
         found = format.everything(store)
         log.info("%s: dropped, %d files", store.root, sum(map(len, found.waves)))

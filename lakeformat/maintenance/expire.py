@@ -1,4 +1,5 @@
-"""Expiry: what a retention drops is planned, then deleted wave by wave; also with commits, where a table asks for it."""
+"""Expiry: what a retention drops is planned and then deleted wave by wave. It also runs with commits, if a table asks
+for it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-# Files of a wave, which object storage deletes a thousand in a request and several requests at a time.
+# Files deleted per call. Object storage deletes a thousand per request, several requests at a time.
 _AT_ONCE = 10_000
 
 
@@ -29,9 +30,10 @@ def expire(
     keep_from: int | None = None,
     known: AnyView | None = None,
 ) -> Expiry:
-    """Drop old snapshots and the files that only they reached; returns what went. Without a retention, the table's own.
+    """Expire old snapshots and delete the files that only they reached; returns what was removed. Without a retention,
+    the table's own.
 
-    Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
+    Expired tags are deleted first. An interruption leaves only files that a later expiry or the sweep deletes.
     """
     view = newest(store, format) if known is None else known
     is_mirrored = isinstance(view, Mirrored) and view.mirror() is not None
@@ -50,8 +52,8 @@ def expire(
 def asked(
     view: AnyView, retain_last: int | None, limit_ms: int | None, snapshot_ids: frozenset[int], now_ms: int
 ) -> Retention | None:
-    """The retention that `expire_snapshots` is asked for: `limit_ms` is the time by which a snapshot that goes was replaced. None is
-    the table's own."""
+    """The retention that `expire_snapshots` asks for; None is the table's own. A snapshot expires if it was replaced
+    before `limit_ms`."""
     retention = None
     if retain_last is not None or limit_ms is not None:
         retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
@@ -61,10 +63,10 @@ def asked(
 
 
 def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: int) -> None:
-    """The mirror and the expiry that belong to the commit `made` on `view`, where the table asks for them. The commit has landed
-    and stays, so nothing is raised: what fails is left to the next one."""
+    """The mirror update and the expiry that belong to the commit `made` on `view`, if the table asks for them. The
+    commit has landed, so nothing is raised: what fails is left to the next commit."""
     if isinstance(view, Mirrored) and (view.mirror() or made.kind == "evolve") and not mirror.after(store, format):
-        return  # Files that the mirror still shows must not go.
+        return  # Files that the mirror still refers to must stay.
     try:
         kept = view.due(made, now_ms) if isinstance(view, Upkept) else None
         if kept is not None:
@@ -77,7 +79,8 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
 
 
 def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
-    """Commit the expiry, if it takes a commit, and delete the files that no snapshot reaches any more; returns what went."""
+    """Commit the expiry, if it needs a commit, and delete the files that no snapshot reaches any more; returns what was
+    removed."""
     if found.operation is not None:
         commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
         if found.then is not None:
@@ -87,7 +90,8 @@ def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expir
 
 
 def remove(store: Store, found: Expiry) -> None:
-    """Write what stays of what goes, delete the waves in their order, then empty folders, then write the hints, which may fail."""
+    """Write the files that replace others, delete the waves in order, then empty folders, then write the hints, which
+    may fail."""
     store.write_many(found.files)
     for wave in found.waves:
         _delete(store, wave)

@@ -1,4 +1,4 @@
-"""The mirror, a table's metadata in another format, follows the table: after each commit, or later where that failed."""
+"""The mirror, a table's metadata in another format, follows the table: after each commit, or later if that failed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _ROUNDS = 10
 
 
 def after(store: Store, format: Format) -> bool:
-    """Bring the mirror of a table up to a commit; whether it is. The commit has landed and stays, so nothing is raised: what fails
-    is left to the next one."""
+    """Bring a table's mirror up to a commit; returns whether it is. The commit has landed, so nothing is raised: what
+    fails is left to the next commit."""
     try:
         follow(store, format)
     except Exception:
@@ -52,13 +52,13 @@ def after(store: Store, format: Format) -> bool:
 
 
 def forget(store: Store, format: Format) -> None:
-    """Delete the table's mirror; its data files stay."""
+    """Delete the table's mirror. Its data files stay."""
     if (found := place(store, format)) is not None:
         remove(store, found)
 
 
 def place(store: Store, format: Format) -> Mirror | None:
-    """Where the table's mirror lies; None where it has none. Where the table cannot be read, whether it has one is unknown."""
+    """The location of the table's mirror; None if it has none. Unknown if the table cannot be read."""
     try:
         view = newest(store, format)
         return view.mirror() if isinstance(view, Mirrored) and view.exists else None
@@ -68,13 +68,13 @@ def place(store: Store, format: Format) -> Mirror | None:
 
 
 def is_shown(store: Store, format: Format) -> bool:
-    """Whether the table has itself shown in a catalog, whose documents are among the mirror's."""
+    """Whether a catalog shows the mirror; the catalog's documents are then among the mirror's files."""
     found = place(store, format)
     return found is not None and found.shown_in is not None
 
 
 def remove(store: Store, place: Mirror) -> None:
-    """Delete the files of a mirror that lies there, and its name in a catalog."""
+    """Delete the files of a mirror, and its name in a catalog."""
     if place.shown_in is not None:
         with suppress(NotFound):
             _catalog(place.shown_in).drop(place.shown_in.name)
@@ -89,11 +89,11 @@ def remove(store: Store, place: Mirror) -> None:
 
 
 def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = None) -> Snapshot | None:
-    """Bring the table's mirror up to the newest snapshot, tags and schema, or to what `load` gives; returns its snapshot, None for
-    a table without one.
+    """Bring the table's mirror up to the newest snapshot, tags and schema, or to the view that `load` returns. Returns
+    the mirror's snapshot, or None if the table has none.
 
-    Whoever comes first does it, however far behind it is; cut short, it can be asked for again. Raises `Conflict` where others
-    commit faster than this follows.
+    Any process may do it, however far behind the mirror is, and an interrupted call can be repeated. Raises `Conflict`
+    if others commit faster than this follows.
     """
     load = load or partial(newest, store, format)
     for _ in range(_ROUNDS):
@@ -104,13 +104,13 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         files = _beside(store, place)
         head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
         versions = head.versions()
-        view = load()  # Read after the mirror: what that shows was there.
+        view = load()  # Read after the mirror, so that the table has all that the mirror shows.
         if view.snapshot is None or not isinstance(view, Mirrored):
             return None
         rolled_back = [version for version in versions if version > view.version]
         try:
             shown = load_newest(head, partial(mirror.load, files))
-        except NotFound:  # A fence: the table was one of that format before.
+        except NotFound:  # A fence: the table had that format before.
             files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in versions])
             continue
         assert isinstance(shown, Follower), shown
@@ -149,5 +149,5 @@ def _catalog(shown_in: ShownIn) -> Catalog:
 
 
 def _beside(store: Store, place: Mirror) -> Store:
-    files = files_of(store)  # The table's catalog knows nothing of its mirror.
+    files = files_of(store)  # The table's own catalog does not keep its mirror.
     return files if place.root == store.root else beside(files, place.root)

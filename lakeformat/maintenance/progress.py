@@ -1,4 +1,4 @@
-"""How long work shows where it is: a bar in a terminal, log lines elsewhere."""
+"""Progress of long work: a bar in a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUIET_SECONDS = 5.0
 
 
 def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
-    """The items, one by one; says how far it is, in a log at most every five seconds."""
+    """The items, one by one. Shows the progress; in a log at most every five seconds."""
     if sys.stderr.isatty():
         yield from tqdm.tqdm(items, desc=what, total=total, leave=False)
         return

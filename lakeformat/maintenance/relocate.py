@@ -1,5 +1,5 @@
-"""A table's copy at another prefix, made ready: what names paths is written anew into a staging folder, and a list says which
-files are copied where."""
+"""A copy of a table under another prefix is prepared: files that contain paths are rewritten into a staging folder, and
+a list says which files to copy where."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Relocated:
-    """A copy made ready. `file_list` is a CSV file without a header: on each line where a file is, and where it is copied to.
-    `latest` is the name of the newest metadata file that it holds."""
+    """A prepared copy. `file_list` is a CSV file without a header; each line has a source and a target. `latest` is the
+    name of its newest metadata file."""
 
     latest: str
     file_list: str
@@ -40,7 +40,7 @@ class Relocated:
 
 
 def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
-    """Write what names paths below the absolute folder `staging`, and the list."""
+    """Write the files that contain paths below the absolute folder `staging`, and the list of files."""
     if not is_absolute(staging):
         raise InvalidInput(f"staging={staging!r}: give an absolute path or a URI")
     staging = staging.rstrip("/")
@@ -71,7 +71,7 @@ def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
 
 
 def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found: Relocation) -> int:
-    """Write position deletes with the paths that data files will have; returns the size of the new file."""
+    """Write position deletes with the new paths of data files; returns the size of the new file."""
     file = opened(store, path, format)
     held = {each.id: each for each in file.fields(None)}
     if not {PATH_ID, POSITION_ID} <= held.keys():

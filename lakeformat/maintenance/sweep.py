@@ -1,4 +1,4 @@
-"""The sweep: files that nothing names, left behind by writers that died, are removed."""
+"""The sweep: deletes orphan files, which no snapshot refers to and which dead writers left behind."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = logging.getLogger("lakeformat")
 
 
 def missing(store: Reader, view: AnyView) -> list[str]:
-    """The data and delete files that `view` names and storage does not have, sorted; files outside the folder are asked for one
-    by one."""
+    """The data and delete files that `view` refers to and storage does not have, sorted. Files outside the table's
+    folder are checked one by one."""
     named = {path for task in view.scan() for path in _paths(task)}
     there = {each.path for each in store.list("")}
     inside = f"{store.root}/"
@@ -32,8 +32,8 @@ def missing(store: Reader, view: AnyView) -> list[str]:
 
 
 def without_missing(change: Change) -> Rewrite | None:
-    """The operation that takes the data files out that storage does not have; None when there are none. Raises
-    `UnsupportedFeature` for delete files: the rows that they delete would come back."""
+    """The operation that removes missing data files from the table; None if none is missing. Raises
+    `UnsupportedFeature` for missing delete files: the rows that they delete would come back."""
     gone = set(missing(change.store, change.view))
     data = {path for task in change.view.scan() for part in _parts(task) for path in part.paths} & gone
     if deletes := sorted(gone - data):
@@ -59,7 +59,7 @@ def _paths(task: ReadTask) -> Iterator[str]:
 
 
 def _parts(task: ReadTask) -> Iterator[ReadTask]:
-    """The task, and those of which it consists."""
+    """The task, and the tasks that it consists of."""
     yield task
     for part in (*task.parts, *chain.from_iterable(task.beside)):
         yield from _parts(part)
@@ -73,8 +73,8 @@ def sweep(
     known: AnyView | None = None,
     below: str | None = None,
 ) -> list[Listed]:
-    """Remove, or with `dry_run` only list, the orphans older than `older_than_ms` (epoch milliseconds), all or those `below` a
-    folder. Raises `InvalidInput` where the catalog has other tables at this place."""
+    """Delete, or with `dry_run` only list, the orphan files older than `older_than_ms` (epoch milliseconds), all or
+    those `below` a folder. Raises `InvalidInput` if the catalog has other tables at this location."""
     inside = "" if below is None else _inside(store, below)
     found = [
         each for each in newest(store, format, known).maintenance.orphans(older_than_ms) if each.path.startswith(inside)
@@ -98,7 +98,7 @@ def sweep(
 
 
 def _inside(store: Reader, folder: str) -> str:
-    """What the paths below a folder of the table begin with. Raises `InvalidInput`."""
+    """The prefix of the paths below a folder of the table. Raises `InvalidInput`."""
     path = relative(store.root, folder.rstrip("/")) if is_absolute(folder) else folder.strip("/")
     if path is None or ".." in path.split("/"):
         raise InvalidInput(f"{folder} is not in the table's folder, {store.root}; name a folder in it")

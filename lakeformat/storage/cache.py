@@ -1,4 +1,4 @@
-"""What metadata files hold, decoded: kept as far as memory allows, for readers that ask again."""
+"""A cache of decoded metadata files, bounded by memory."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from lakeformat.storage.store import ForwardingReader, Reader
 
 CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
-TOGETHER_BYTES = 256 << 10  # Of files that are parsed together.
-_PART = "#part"  # After the path of a file of which some columns are kept.
-ROW_BYTES = 100  # What a row of a metadata file takes at least.
-_MARKS_BYTES = 1 << 10  # About what the names of some columns take, and the name of their file.
-TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
+TOGETHER_BYTES = 256 << 10  # Bytes of files that are parsed together.
+_PART = "#part"  # Suffix of the path of a file of which only some columns are cached.
+ROW_BYTES = 100  # The least that a row of a metadata file takes.
+_MARKS_BYTES = 1 << 10  # About what a file's name and the names of some columns take.
+TABLE_BYTES = 32 << 10  # About what an empty Arrow table takes.
 
 
 class Cache:
-    """Decoded files by table and path, the least recently used dropped beyond `limit_bytes`. Only for files whose names are
-    never given twice. Beside them, which columns of data files were found undamaged,
-    and the long lists of documents that were written. Copies in other processes begin empty."""
+    """Decoded files by table and path; beyond `limit_bytes` the least recently used are dropped. Only for files whose
+    names are never reused. It also records which columns of data files were found undamaged, and the long lists of
+    documents that were written. A copy in another process starts empty."""
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # With the bytes of each.
+        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # Each with its bytes.
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
         return Cache, (self._limit,)
@@ -43,7 +43,8 @@ class Cache:
                 self._put((root, path), table, size_bytes + TABLE_BYTES)
 
     def undamaged(self, file: tuple[Any, ...]) -> frozenset[str]:
-        """The columns of a data file whose pages were found undamaged; `file`: what it has no more once it was written to."""
+        """The columns of a data file whose pages were found undamaged. `file` identifies the file's content: it changes
+        when the file is written again."""
         return self._get(("undamaged", *file)) or frozenset()
 
     def put_undamaged(self, file: tuple[Any, ...], columns: Iterable[str]) -> None:
@@ -55,7 +56,7 @@ class Cache:
             self._put(key, names, _MARKS_BYTES + sum(map(len, names)))
 
     def written(self, root: str) -> Mapping[str, Any]:
-        """The long lists of a table's document as they were `put_written`, by name."""
+        """The long lists of a table's document, by name, as `put_written` stored them."""
         return self._get(("written", root)) or {}
 
     def put_written(self, root: str, lists: Mapping[str, Any], size_bytes: int) -> None:
@@ -81,25 +82,25 @@ class Cache:
 
 Parse = Callable[
     [Sequence[bytes], Sequence[str]], Iterable[pa.Table]
-]  # The bytes and the paths of files -> what each holds.
+]  # (bytes, paths) of files -> the decoded content of each.
 
 
 class Elsewhere(Protocol):
-    """Other processes that read and decode files, where these are many."""
+    """Other processes that read and decode many files."""
 
     @property
     def least(self) -> int:
-        """How many files are worth it."""
+        """The smallest number of files for which it is worth it."""
         ...
 
     def decoded(self, paths: Sequence[str], parse: Parse) -> list[pa.Table | None]:
-        """What each file holds, in order; None for one that is not there. `parse` goes to the other processes."""
+        """The decoded files, in order; None for a file that does not exist. `parse` is sent to the other processes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Cached(ForwardingReader):
-    """A Reader beside a cache of what its files hold; see `decoded`. Many files are decoded `elsewhere`, if that is given."""
+    """A Reader with a cache of decoded files; see `decoded`. Many files are decoded `elsewhere`, if that is set."""
 
     store: Reader
     cache: Cache
@@ -112,14 +113,15 @@ def cached(reader: Reader, cache: Cache) -> Reader:
 
 
 def decoding(reader: Reader, elsewhere: Elsewhere) -> Reader:
-    """The reader, of which many files that are to be `decoded` are so elsewhere; one without a cache as it is."""
+    """The reader, which has many files `decoded` elsewhere. A reader without a cache is returned unchanged."""
     return replace(reader, elsewhere=elsewhere) if isinstance(reader, Cached) else reader
 
 
 def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = False) -> list[pa.Table | None]:
-    """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
-    given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
-    `is_part`, it makes some of the columns only, which are kept beside the whole; where the whole is kept, that is given."""
+    """The decoded files, in order, several read at a time; None for a file that does not exist. A `Cached` reader does
+    not read a file that it has cached. `parse` gets the bytes and paths of as many files as are worth parsing together.
+    With `is_part` it decodes only some columns, which are cached beside the whole; a cached whole is returned
+    instead."""
     cache = cache_of(reader)
     mark = _PART if is_part else ""
 
@@ -149,7 +151,7 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
 
 
 def keeps_part(reader: Reader, path: str) -> bool:
-    """Whether a file is kept as it was `decoded` with `is_part`, and not whole."""
+    """Whether the cache has a file as it was `decoded` with `is_part`, and not whole."""
     cache = cache_of(reader)
     if cache is None or cache.get(reader.root, path) is not None:
         return False
@@ -157,7 +159,7 @@ def keeps_part(reader: Reader, path: str) -> bool:
 
 
 def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes]]]:
-    """The files that are there: small ones together, large ones each alone."""
+    """The files that exist: small ones in groups, large ones one by one."""
     group: list[tuple[str, bytes]] = []
     size = 0
     for path, data in files:
@@ -173,7 +175,7 @@ def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[s
 
 
 def _sizes(tables: Sequence[pa.Table]) -> list[int]:
-    """The bytes of tables that may be pieces of one. Arrow's `nbytes` takes a hundred times as long for them."""
+    """The bytes of tables that may be slices of one. Arrow's `nbytes` is a hundred times slower for them."""
     sizes = [table.get_total_buffer_size() for table in tables]
     buffers = {buffer.address for table in tables if len(table) and (buffer := table.column(0).chunk(0).buffers()[1])}
     if len(tables) == 1 or len(buffers) != 1:
@@ -183,22 +185,22 @@ def _sizes(tables: Sequence[pa.Table]) -> list[int]:
 
 
 def remember(reader: Reader, path: str, table: pa.Table) -> None:
-    """What a file that is about to be written under a name of its own will hold, so that the next commit need not read it.
-    Only small tables: a large one would push out what readers ask for."""
+    """Cache the content of a file that is about to be written under a new name, so that the next commit need not read
+    it. Only small tables: a large one would push out what readers need."""
     if not isinstance(reader, Cached) or len(table) > REMEMBERED_BYTES // ROW_BYTES:
         return
     own = table.combine_chunks()
-    size_bytes = own.get_total_buffer_size()  # With what else is in memory where it is a piece of a larger table.
+    size_bytes = own.get_total_buffer_size()  # Counts the whole buffers that a slice refers to.
     if size_bytes <= REMEMBERED_BYTES:
         reader.cache.put(reader.root, path, own, size_bytes)
 
 
 def cache_of(reader: Reader) -> Cache | None:
-    """The cache beside a reader."""
+    """The cache of a reader."""
     return reader.cache if isinstance(reader, Cached) else None
 
 
 def in_catalog(reader: Reader) -> Catalogued | None:
-    """The table's files with its place in a catalog; None for a table without one."""
+    """The table's files with its entry in a catalog; None for a table without a catalog."""
     inner = reader.store if isinstance(reader, Cached) else reader
     return inner if isinstance(inner, Catalogued) else None

@@ -1,4 +1,4 @@
-"""Credentials of object storage that run out: those at hand, and where the next ones come from."""
+"""Credentials of object storage that expire, and where the next ones come from."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from typing import Any, Protocol
 
 from lakeformat.errors import LakeError
 
-MARGIN_SECONDS = (
-    300  # So long before they run out, or after half of their time where that is later, new ones are asked for.
-)
+MARGIN_SECONDS = 300  # New credentials are requested so long before the old ones expire, or after half of their lifetime if that is later.
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a service takes, by obstore's names (`access_key_id`, `token`, `sas_token`, ...), and until when (epoch ms)."""
+    """Credentials by obstore's names (`access_key_id`, `token`, `sas_token`, ...), and when they expire (epoch ms)."""
 
     values: tuple[tuple[str, str], ...] = field(repr=False)
     expires_ms: int | None = None
 
 
 class Issuer(Protocol):
-    """Who issues credentials. Picklable and hashable."""
+    """Issues credentials. Picklable and hashable."""
 
     def issue(self) -> Issued:
         """New credentials. Raises `StoreError`."""
@@ -34,14 +32,14 @@ class Issuer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Credentials, and who issues the next ones. It travels to other processes, each of which renews for itself."""
+    """Credentials, and who issues the next ones. It can be sent to other processes, each of which renews for itself."""
 
     issuer: Issuer = field(repr=False)
     first: Issued
 
 
 class Renewing:
-    """Credentials as obstore asks for them: at every request once they are near their end, and from any thread."""
+    """Credentials as obstore requests them: new ones near their expiry, from any thread."""
 
     def __init__(self, lease: Lease, clock: Callable[[], float] = time.time) -> None:
         self._issuer, self._clock, self._lock = lease.issuer, clock, threading.Lock()
@@ -64,7 +62,7 @@ class Renewing:
             now, end = self._clock(), self._held.expires_ms / 1000
             if now >= end:
                 raise
-            self._renew_at = now + max((end - now) / 2, 1)  # Those at hand are good until then.
+            self._renew_at = now + max((end - now) / 2, 1)  # The current ones are valid until then.
 
     def _take(self, issued: Issued) -> None:
         self._held, now = issued, self._clock()

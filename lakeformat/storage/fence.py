@@ -1,4 +1,4 @@
-"""A table that changes its format where it lies: a mark says to which, and a fence in the place of the next version that it has."""
+"""The conversion of a table's format: a mark says to which, and a fence takes the name of the table's next version."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BEGIN = b"This table is of another format now: "
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Of a table that becomes one of the format `to`: it is one as soon as there is a fence at `path`, where its other format would
-    have its next version; the mark says that it `stood` once nothing is left to do. `key` is its primary key, `gone` the data files that
-    only the other format's metadata names."""
+    """A conversion of a table to the format `to`. It is done as soon as there is a fence at `path`, the name of the
+    next version of the old format. `key` is the table's primary key, `gone` the data files that only the old format's
+    metadata refers to. `stood` is True once nothing is left to do."""
 
     to: str
     path: str
@@ -28,7 +28,7 @@ class Conversion:
         return json.dumps(asdict(self)).encode()
 
     def is_done(self, reader: Reader) -> bool:
-        """Whether the fence stands, or stood."""
+        """Whether the fence exists, or did."""
         try:
             return self.stood or reader.read(self.path).startswith(_BEGIN)
         except NoSuchFile:
@@ -36,7 +36,7 @@ class Conversion:
 
 
 def forget(store: Store) -> None:
-    """Delete the mark and the fence, of a table that is gone."""
+    """Delete the mark and the fence of a dropped table."""
     found = conversion(store)
     if found is not None:
         store.delete([found.path, MARK])
@@ -44,12 +44,12 @@ def forget(store: Store) -> None:
 
 
 def fence(to: str, nonce: str) -> bytes:
-    """What no engine of the former format reads as a version."""
+    """A document that no engine of the old format accepts as a version."""
     return _BEGIN + f"{to} (by lakeformat, {nonce})\n".encode()
 
 
 def conversion(reader: Reader) -> Conversion | None:
-    """The conversion that is under way, or that is done but for files of the former format."""
+    """The conversion that is running, or that is done except for files of the old format."""
     try:
         found = json.loads(reader.read(MARK))
         return Conversion(found["to"], found["path"], tuple(found["key"]), tuple(found["gone"]), found["stood"])

@@ -1,4 +1,5 @@
-"""A Store over local files, and one over object storage, with the files that they write and read; `open_store` chooses by the URI."""
+"""Stores over local files and over object storage, with the files that they read and write; `open_store` chooses by the
+URI."""
 
 from __future__ import annotations
 
@@ -41,15 +42,15 @@ from lakeformat.storage import listing, paths
 from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.store import Listed, R, Reader, Store, T
 
-_ORDERED = ("s3://", "gs://")  # Services that list by name, from any name on.
-IN_FLIGHT = 32  # Requests to object storage of one call: a thousand take as long as thirty in sequence.
-TAIL_BYTES = 256 << 10  # Of a file, which come with its size: the footer, and all of a small file.
+_ORDERED = ("s3://", "gs://")  # Services that can list from any name on, in the order of names.
+IN_FLIGHT = 32  # Concurrent requests of one call: a thousand take as long as thirty in sequence.
+TAIL_BYTES = 256 << 10  # The last bytes of a file, fetched with its size: the footer, or all of a small file.
 
 OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "abfs", "abfss", "azure", "http", "https")
 
 _STATUS = re.compile(r"status code: (\d{3})")
 
-# Options of the HTTP client, whatever the service; all others belong to the service: credentials, region, endpoint.
+# Options of the HTTP client, for every service. All others are the service's: credentials, region, endpoint.
 CLIENT_OPTIONS = frozenset({
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "pool_idle_timeout",
     "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url", "randomize_addresses",
@@ -58,15 +59,16 @@ CLIENT_OPTIONS = frozenset({
 
 
 def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease | None = None) -> Store:
-    """The Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`; `https://` to read.
+    """Open the Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`, or read-only
+    `https://`.
 
-    A URI is taken literally: `%20` is three characters, as for the formats' Java engines. Nothing is contacted yet.
+    A URI is taken literally, as by the formats' Java engines: `%20` is three characters. Nothing is contacted yet.
+
     Local options: `fsync` ("true", the default: a file survives a power cut once its call has returned; or "false").
-    Object storage: the service's own names, with or without their prefix (`aws_endpoint`, `endpoint`, `region`,
+    Object storage: the service's own options, with or without their prefix (`aws_endpoint`, `endpoint`, `region`,
     `access_key_id`, `s3.endpoint`, `s3.access-key`, ...), the HTTP client's (`timeout`, `allow_http`, ...),
-    `max_retries` and `retry_timeout` (seconds), and whatever the service's usual environment variables say. `lease`:
-    credentials in place of those of the options.
-    Raises `InvalidInput`.
+    `max_retries` and `retry_timeout` (seconds), and the service's usual environment variables. `lease`: credentials
+    instead of those in the options. Raises `InvalidInput`.
     """
     given = dict(options or {})
     scheme = paths.scheme_of(uri)
@@ -88,7 +90,8 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
 
 
 def missing_folder(store: Store) -> str | None:
-    """What to say where the folder of a local store is not there; None where it is, and of object storage, which has none."""
+    """An error text if the folder of a local store does not exist; None if it does, and for object storage, which has
+    no folders."""
     if not isinstance(store, LocalFiles) or os.path.isdir(store.folder):
         return None
     above, name = os.path.split(store.folder)
@@ -100,9 +103,10 @@ def missing_folder(store: Store) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """The files below `folder`, an absolute path. What is written appears whole, under its name, or not at all.
+    """The files below `folder`, an absolute path. A file appears whole under its name, or not at all.
 
-    Hidden names (`.<name>.<uuid>.tmp`) are files in the making; one that a killed process left is the sweep's.
+    Hidden names (`.<name>.<uuid>.tmp`) are files that are being written; those of killed processes are left to the
+    sweep.
     """
 
     folder: str
@@ -124,7 +128,7 @@ class LocalFiles:
             return file.readall()
 
     def _read_if_there(self, path: str) -> bytes | None:
-        """The file; None where it is not there, which costs less than an error that says so."""
+        """The file's bytes; None if it does not exist, which is cheaper than raising an error."""
         return self.read(path) if _outside(self, path) or os.path.lexists(self._file(path)) else None
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
@@ -180,7 +184,7 @@ class LocalFiles:
             self._replace(self._file(path), data, False)
 
     def create(self, path: str, data: bytes) -> bool:
-        """As the protocol says; `os.link` decides, so that the winner's content is whole when its name appears.
+        """See `Store.create`. `os.link` decides, so the winner's content is whole when its name appears.
 
         Raises `UnsupportedFeature` on a file system without hard links.
         """
@@ -190,7 +194,7 @@ class LocalFiles:
             try:
                 os.link(hidden, name)
             except FileExistsError:
-                # On NFS the answer to a link that was made may be lost, and the call repeated by the kernel.
+                # On NFS the answer to a successful link may be lost, and the kernel repeats the call.
                 if os.stat(hidden).st_nlink < 2:
                     return False
             except OSError as error:
@@ -302,7 +306,7 @@ class LocalFiles:
         return open_store(root)
 
     def _replace(self, name: str, data: bytes, fsync: bool) -> None:
-        """Without a sync of the folder."""
+        """Write without a sync of the folder."""
         with _store_errors(name, "write"):
             hidden = _hidden(name, data, fsync)
             with _removed_unless_done(hidden):
@@ -315,7 +319,7 @@ class LocalFiles:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFiles:
-    """The objects of `base` (`s3://bucket`) below `prefix`. A process opens one client a bucket, on first use."""
+    """The objects of `base` (`s3://bucket`) below `prefix`. Each process opens one client per bucket, on first use."""
 
     base: str
     prefix: str
@@ -393,7 +397,7 @@ class ObjectFiles:
                 size, tail = found.meta["size"], found.bytes()
             except FileNotFoundError:
                 raise
-            except (BaseError, NotImplementedError):  # Azure has no such ranges, and S3 none of an empty object.
+            except (BaseError, NotImplementedError):  # Azure has no suffix ranges, and S3 none of an empty object.
                 size, tail = obstore.head(client, key)["size"], b""
 
         def fetch(starts: Sequence[int], ends: Sequence[int]) -> Sequence[Any]:
@@ -415,9 +419,10 @@ class ObjectFiles:
         self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
-        """As the protocol says, by a conditional put.
+        """See `Store.create`; by a conditional put.
 
-        Raises `UnsupportedFeature` for a service that has none, or that ignores the condition (tried once a process).
+        Raises `UnsupportedFeature` for a service without conditional puts, or one that ignores the condition (tested
+        once per process).
         """
         key = self._file(path)
         _require_conditional_put(self, key.rpartition("/")[0])
@@ -446,7 +451,7 @@ class ObjectFiles:
             pass
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        """Nothing: object storage has no folders."""
+        """Does nothing: object storage has no folders."""
         for prefix in prefixes:
             self._path(prefix)
 
@@ -456,12 +461,12 @@ class ObjectFiles:
         )
 
     def _delete(self, keys: Sequence[str]) -> None:
-        """As many objects as go in one request where the service takes several."""
+        """Delete objects, as many per request as the service takes."""
         client = self._client()
         with _store_errors(f"{self.base}/{keys[0]}", f"delete {len(keys)} objects, among them"):
             try:
                 obstore.delete(client, keys)
-            except FileNotFoundError:  # Google and Azure say so for an object that is not there, and stop.
+            except FileNotFoundError:  # Google and Azure raise this for an object that does not exist, and stop.
                 for key in keys:
                     with suppress(FileNotFoundError):
                         obstore.delete(client, key)
@@ -500,14 +505,14 @@ class ObjectFiles:
         return self.elsewhere(uri.rpartition("/")[0])
 
     def elsewhere(self, root: str) -> Store:
-        """The Store of another folder, by the same credentials where it is of the same service."""
+        """The Store of another folder, with the same credentials if it is of the same service."""
         if paths.family(paths.scheme_of(root)) == _same_bucket(self.base)[0]:
             return open_store(root, dict(self.options), self.lease)
         return open_store(root)
 
 
 def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] | None:
-    """The reader and name for an absolute `path` outside `store`; None for what lies in it."""
+    """The reader and name of an absolute `path` outside `store`; None for a path inside it."""
     if not paths.is_absolute(path) or store._relative(path) is not None:
         return None
     reader = store._reader_of(path)
@@ -525,7 +530,7 @@ def _or_none(read: Callable[[str], bytes | None], path: str) -> bytes | None:
 
 @contextmanager
 def _store_errors(name: str, verb: str) -> Iterator[None]:
-    """Turn whatever a library raises into a `StoreError` that names the file."""
+    """Turn any error of a library into a `StoreError` that names the file."""
     try:
         yield
     except LakeError:
@@ -533,7 +538,7 @@ def _store_errors(name: str, verb: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NoSuchFile(f"{name}: no such file") from error
     except (NotADirectoryError, IsADirectoryError) as error:
-        if verb in ("read", "open", "list", "look for"):  # Object storage would know no such name either.
+        if verb in ("read", "open", "list", "look for"):  # Object storage refuses such a name too.
             raise NoSuchFile(f"{name}: no such file ({error.strerror})") from error
         raise StoreError(f"{name}: cannot {verb}: {error.strerror}") from error
     except (OSError, BaseError, ValueError, NotImplementedError, pa.ArrowException) as error:
@@ -551,7 +556,7 @@ def _truth(name: str, value: str) -> bool:
 
 
 def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
-    """What lies in a folder itself, by name; nothing where there is none."""
+    """The entries of a folder, by name; empty if it does not exist."""
     try:
         with _store_errors(top, "list"), os.scandir(top or "/") as entries:
             return sorted(entry.name for entry in entries if chosen(entry))
@@ -560,7 +565,8 @@ def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
 
 
 def _walk(folder: str, skip: int, found: list[Listed]) -> None:
-    """Every file below `folder`; links to folders are not followed. What goes while it is looked at is left out."""
+    """Every file below `folder`. Links to folders are not followed. Files that disappear during the walk are left
+    out."""
     try:
         entries = os.scandir(folder or "/")
     except (FileNotFoundError, NotADirectoryError):
@@ -579,7 +585,7 @@ def _walk(folder: str, skip: int, found: list[Listed]) -> None:
 
 
 def _hidden(name: str, data: bytes, fsync: bool) -> str:
-    """Write `data` beside `name` under a name of its own."""
+    """Write `data` beside `name` under a temporary name."""
     hidden = _hidden_name(name)
     descriptor = _new_file(hidden, fsync)
     with _removed_unless_done(hidden), open(descriptor, "wb", buffering=0) as file:
@@ -597,7 +603,7 @@ def _hidden_name(name: str) -> str:
 
 
 def _new_file(name: str, fsync: bool) -> int:
-    """Open a file that was not there, and make its folder. Somebody may be removing empty folders, hence the turns."""
+    """Create a file, and its folder. Retries, since another process may be removing empty folders."""
     folder = there = name.rpartition("/")[0]
     for _ in range(100):
         try:
@@ -616,7 +622,7 @@ def _new_file(name: str, fsync: bool) -> int:
 
 
 def _sync_folder(folder: str) -> None:
-    with suppress(OSError):  # Some file systems know no fsync of a folder; there is nothing more to ask of them.
+    with suppress(OSError):  # Some file systems have no fsync of a folder.
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -636,7 +642,7 @@ def _removed_unless_done(hidden: str) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _client(base: str, options: tuple[tuple[str, str], ...], lease: Lease | None, retrying: bool, process: int) -> Any:
-    """The client of one bucket. Without retries a put that won cannot come back, by its own repetition, as lost."""
+    """The client of one bucket. It does not retry: a put that won would come back as lost from its own repetition."""
     service: dict[str, str] = {}
     client: dict[str, str] = {}
     retry: dict[str, Any] = {}
@@ -662,7 +668,7 @@ def _client(base: str, options: tuple[tuple[str, str], ...], lease: Lease | None
             **({"credential_provider": Renewing(lease)} if lease else {}),
         )
     except BaseException as error:
-        # A panic of the native library is no Exception.
+        # A panic of the native library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         given = sorted(name for name, _ in options)
@@ -680,7 +686,7 @@ def _number(name: str, value: str) -> int:
 
 
 def _option(name: str, value: str) -> tuple[str, str]:
-    """An option under the name that obstore knows; `s3.endpoint` and the like are the formats' catalogs' names."""
+    """An option by obstore's name; `s3.endpoint` and the like are the names of the formats' catalogs."""
     key = name.lower().replace("-", "_").replace(".", "_")
     for prefix in ("s3_", "aws_"):
         if key.startswith(prefix):
@@ -711,11 +717,11 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
         with _store_errors(name, "create"):
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
     except StoreError as error:
-        said = " ".join(str(error.__cause__).split())  # XML, on several lines.
+        said = " ".join(str(error.__cause__).split())  # XML with several lines.
         status = int(found[1]) if (found := _STATUS.search(said)) else None
         match error.__cause__:
             case AlreadyExistsError() | PreconditionError():
-                # S3 answers 409 also where another request for the name is under way, which need not end in a file.
+                # S3 answers 409 also while another request for the name is running, which may fail.
                 if status == 409 and not store.exists(key.removeprefix(f"{store.prefix}/")):
                     raise StoreError(f"{name}: cannot create: {said}") from error
                 return False
@@ -738,11 +744,11 @@ _KEEPS_ITS_WORD: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
 
 
 def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
-    """Refuse a service that takes `If-None-Match: *` and overwrites all the same, as some that speak S3 do."""
+    """Refuse a service that accepts `If-None-Match: *` and overwrites anyway, as some S3-compatible ones do."""
     base, options = store.base, store.options
     if (base, options) in _KEEPS_ITS_WORD:
         return
-    if _same_bucket(base)[0] == "s3" and _endpoint(options):  # Amazon, Google and Azure need not be tried.
+    if _same_bucket(base)[0] == "s3" and _endpoint(options):  # Amazon, Google and Azure need no test.
         key = f"{folder}/.create-probe-{uuid.uuid4()}".lstrip("/")
         try:
             if not _put_if_absent(store, key, b"1"):
@@ -763,11 +769,12 @@ def _same_bucket(base: str) -> tuple[str | None, str]:
     return paths.family(scheme), bucket
 
 
-_FETCH_BYTES = 1 << 20  # That are asked for at least.
+_FETCH_BYTES = 1 << 20  # Bytes fetched at least.
 
 
 class NewFile:
-    """A file to write to, from front to back. `close` makes it be there; leaving a `with` by an exception does not.
+    """A file that is written from front to back. It appears with `close`; a `with` block left by an exception abandons
+    it.
 
     Dropping it without `close` never publishes half a file.
     """
@@ -801,7 +808,7 @@ class NewFile:
         return size
 
     def flush(self) -> None:
-        """Nothing: the file appears with `close`, not before."""
+        """Does nothing: the file appears with `close`, not before."""
 
     def tell(self) -> int:
         return self._position
@@ -819,7 +826,7 @@ class NewFile:
             raise StoreError(f"{self.name}: cannot finish the file: {error}") from error
 
     def discard(self) -> None:
-        """End without a file."""
+        """Abandon the file."""
         if self._open:
             self._open = False
             self._withdraw()
@@ -845,13 +852,13 @@ class NewFile:
             self.discard()
 
     def _withdraw(self) -> None:
-        with suppress(Exception):  # What could not be removed has no name that counts, and is left to the sweep.
+        with suppress(Exception):  # A temporary file that could not be removed is left to the sweep.
             self._abandon()
 
 
 class Ranges(io.RawIOBase):
-    """Random access to a file of `size` bytes through `fetch(starts, ends)`, which asks for ranges together. `tail`: its last
-    bytes. A read of little fetches more, for the next ones."""
+    """Random access to a file of `size` bytes through `fetch(starts, ends)`, which requests several ranges together.
+    `tail`: its last bytes. A small read fetches more, for the next reads."""
 
     def __init__(
         self, name: str, size: int, fetch: Callable[[Sequence[int], Sequence[int]], Sequence[Any]], tail: Any = b""
@@ -861,7 +868,7 @@ class Ranges(io.RawIOBase):
         self._size, self._fetch, self._position = size, fetch, 0
         tail = memoryview(tail)
         self._tail = size - tail.nbytes, tail
-        self._ahead: list[tuple[int, memoryview]] = []  # By their starts.
+        self._ahead: list[tuple[int, memoryview]] = []  # Sorted by start.
         self._last = 0, memoryview(b"")
 
     def readable(self) -> bool:
@@ -884,7 +891,7 @@ class Ranges(io.RawIOBase):
         return self._size
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch ranges (start, end) together, and hold them in place of those that were asked for before."""
+        """Fetch ranges (start, end) together and keep them, in place of those prefetched before."""
         wanted = sorted({(a, b) for a, b in ranges if a < b and self._held(a, b) is None})
         self._ahead = []
         found = self._fetch([a for a, _ in wanted], [b for _, b in wanted]) if wanted else []
@@ -916,7 +923,7 @@ class Ranges(io.RawIOBase):
         return found
 
     def _held(self, start: int, end: int) -> memoryview | None:
-        """The bytes of a range of which all are there."""
+        """The bytes of a range, if all of them are in memory."""
         place = bisect_right(self._ahead, start, key=itemgetter(0))
         for at, data in (self._tail, self._last, *self._ahead[max(0, place - 1) : place]):
             if at <= start and end <= at + data.nbytes:
@@ -925,7 +932,8 @@ class Ranges(io.RawIOBase):
 
 
 def several(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """What `work` makes of each item, in order, on `threads` threads; at most twice as many results wait to be taken."""
+    """The results of `work` for each item, in order, on `threads` threads. At most twice as many results wait in
+    memory."""
     left = iter(items)
     first = list(islice(left, 2 * threads))
     if threads == 1 or len(first) < 2:

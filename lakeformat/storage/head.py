@@ -1,4 +1,4 @@
-"""The contested name: whoever moves it has committed."""
+"""The head: the one name that commits contest."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _NUMBER = re.compile(r"v?(\d{1,18})(?=[-.])")
 
 class Head(Protocol):
     def version(self) -> int:
-        """The version that is current now; 0 before the first. Raises `StoreError`."""
+        """The current version; 0 before the first. Raises `StoreError`."""
         ...
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         """Make `plan.root` the version after `version`, if that is still the current one.
 
-        PUBLISHED and LOST are returned on proof only; UNKNOWN where storage answered and history has to decide. Raises `StoreError`
-        where no answer came, so that the attempt may have landed or may land yet; `StoreRefused` where it cannot have;
-        `UnsupportedFeature` where the storage cannot decide a race. Two attempts never have equal roots: each names files
-        of its own.
+        PUBLISHED and LOST are returned on proof only; UNKNOWN if storage answered and history has to decide. Raises
+        `StoreError` if no answer came, so that the attempt may have landed or may still land; `StoreRefused` if it
+        cannot have; `UnsupportedFeature` if the storage cannot decide a race. No two attempts have equal roots: each
+        names files of its own.
         """
         ...
 
     def rehearsed(self) -> Head:
-        """This head in a dry run, in which its store is only a record: it begins where this one is, and moves in memory. A head
-        that others move, as a catalog does, is asked where it is, and never to move."""
+        """This head in a dry run, whose store is only a record: it starts at this version and moves in memory. A head
+        that a catalog moves is read, and never moved."""
         ...
 
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def load_newest(head: Head, load: Callable[[int], T]) -> T:
-    """What `load` makes of the newest version. One that expires between the look and the read is looked for again."""
+    """`load` of the newest version. If it expires between the look and the read, the newest one is looked up again."""
     while True:
         version = head.version()
         try:
@@ -52,18 +52,18 @@ def load_newest(head: Head, load: Callable[[int], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class CreateHead:
-    """Versions are numbered files, `snapshot/snapshot-7`; creating the next one is the commit. Paimon's, and with
-    `metadata/v7.metadata.json` that of Iceberg's Hadoop layout.
+    """Versions are numbered files, e.g. `snapshot/snapshot-7`; creating the next one is the commit. For Paimon, and as
+    `metadata/v7.metadata.json` for Iceberg's Hadoop tables.
 
-    The newest version is what the folder says. The hint file that others read first (`LATEST`) is not asked: after a
-    restore there is a gap above an old version, and a hint that a slow writer set back to it would pass every check
-    short of a listing. A commit made on it would then be hidden below the real one.
+    The newest version is the one that the folder lists. The hint file that other engines read first (`LATEST`) is not
+    used: after a restore there is a gap above an old version, and a hint that a slow writer set back to it would pass
+    every check short of a listing. A commit made on it would then be hidden below the real newest version.
     """
 
     store: Store
     folder: str = "snapshot"
     prefix: str = "snapshot-"
-    suffixes: tuple[str, ...] = ("",)  # Names of one version: all that commit on a base choose the same.
+    suffixes: tuple[str, ...] = ("",)  # The names of one version: all writers that commit on one base choose the same.
 
     def version(self) -> int:
         # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a folder may
@@ -79,7 +79,7 @@ class CreateHead:
         return highest
 
     def versions(self) -> list[int]:
-        """Every version that has its file, ascending; expiry and restores leave gaps."""
+        """Every version whose file exists, ascending. Expiry and restores leave gaps."""
         return sorted({int(found[1]) for found in map(self._pattern.fullmatch, self.store.names(self.folder)) if found})
 
     @property
@@ -87,7 +87,7 @@ class CreateHead:
         return re.compile(rf"{re.escape(self.prefix)}([1-9][0-9]{{0,18}})({'|'.join(map(re.escape, self.suffixes))})")
 
     def advance(self, version: int, plan: Plan) -> Outcome:
-        is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.
+        is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root in a folder of its own.
         names = [f"{self.folder}/{self.prefix}{version + 1}{suffix}" for suffix in self.suffixes]
         assert not is_version or plan.root_path in names, (plan.root_path, version)
         # The name may be free again, since expiry and restores delete: later versions would hide what is created.
@@ -111,8 +111,8 @@ class CreateHead:
 
 @dataclass(frozen=True, slots=True)
 class FollowHead(CreateHead):
-    """Versions have the numbers of another table's, which this one follows: they rise, not always by one. A version's root may be
-    written again, for it says what that table says now: whoever did so looks whether it does."""
+    """Versions have the numbers of the followed table: they rise, not always by one. A version's root may be written
+    again, since it shows the followed table as it is now; the writer checks whether it does."""
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         number = self.number(plan.root_path)
@@ -135,7 +135,7 @@ class FollowHead(CreateHead):
 
 
 class Pointer(int):
-    """A version that a catalog names: one more than the number in its root's name, and where that root lies."""
+    """A version that a catalog names: one more than the number in its root's name, and the location of that root."""
 
     location: str
 
@@ -146,7 +146,7 @@ class Pointer(int):
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Of two pointers, whether they name the same root: a server need not number its roots."""
+        """Whether two pointers name the same root: a server need not number its roots."""
         return self.location == other.location if isinstance(other, Pointer) else int(self) == other
 
     def __ne__(self, other: object) -> bool:
@@ -162,23 +162,23 @@ class Pointer(int):
 
 
 class Entry(Protocol):
-    """A table's line in a catalog. Calls raise `StoreError` when the catalog fails or does not answer."""
+    """A table's entry in a catalog. Calls raise `StoreError` when the catalog fails or does not answer."""
 
     def location(self) -> str | None:
-        """Where the newest root lies; None where the catalog has no such table."""
+        """The location of the newest root; None if the catalog has no such table."""
         ...
 
     def swap(self, old: str | None, new: str) -> bool:
-        """Make `new` the newest root if it is `old` (None: if there is no such table). Atomic among all writers.
+        """Make `new` the newest root if the newest is `old` (None: no such table). Atomic among all writers.
 
-        True needs proof.
+        Returns True only on proof.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SwapHead:
-    """Roots have names of their own; a catalog says which is the newest, and changing that is the commit."""
+    """Roots have unique names; the catalog says which is the newest, and a commit changes that entry."""
 
     store: Store
     entry: Entry
@@ -190,7 +190,7 @@ class SwapHead:
     def advance(self, version: int, plan: Plan) -> Outcome:
         old = version.location if isinstance(version, Pointer) else None
         self.store.write(plan.root_path, plan.root)
-        # A refusal is no proof of a lost race: something on the way may have repeated a swap that was made.
+        # A refusal is no proof of a lost race: a proxy may have repeated a swap that succeeded.
         return Outcome.PUBLISHED if self.entry.swap(old, self.store.location(plan.root_path)) else Outcome.UNKNOWN
 
     def rehearsed(self) -> Head:
@@ -199,11 +199,11 @@ class SwapHead:
 
 @dataclass(slots=True)
 class RehearsedHead:
-    """A catalog's head that moves in memory only, over a store that keeps what is written to it there."""
+    """A catalog's head that moves in memory only, over a store that keeps writes in memory."""
 
     head: Head
     store: Store
-    # The version that a plan makes of one.
+    # The version that a plan makes.
     following: Callable[[Store, int, Plan], int]
     now: int | None = None
 

@@ -1,4 +1,4 @@
-"""What lies below a name of object storage: many objects are listed part by part, several parts at a time."""
+"""Parallel listing of object storage: many objects below a name are listed part by part."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import obstore
 
-PAGE = 1000  # Objects that one answer has at most.
-_FEW = 4  # Answers, one after the other, that take as long as finding where to cut.
+PAGE = 1000  # The most objects in one answer.
+_FEW = 4  # So many answers in sequence take as long as finding where to cut.
 _PARTS = 64
 _DEPTH = 3
 
@@ -18,9 +18,9 @@ Several = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 def listed(client: Any, prefix: str | None, several: Several, cuts: bool, page: int = PAGE) -> list[Any]:
-    """All objects below `prefix`, in no order. With `cuts`, those that do not fit a few answers are listed from several names on at
-    a time, between folders: for a service that begins a listing where it is asked to. One that does not list by name is listed
-    as a whole."""
+    """All objects below `prefix`, unordered. With `cuts`, for a service that can list from any name on, more objects
+    than fit a few answers are listed from several names at a time, between folders. Any other service is listed
+    sequentially."""
     first = [each for chunk in islice(obstore.list(client, prefix, chunk_size=page), _FEW) for each in chunk]
     if len(first) < _FEW * page:
         return first
@@ -51,7 +51,7 @@ def _inside(client: Any, prefix: str | None) -> list[str]:
 
 
 def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None, str | None]) -> list[Any] | None:
-    """The objects after one name, up to another and with it; None where they do not come in the order of their names."""
+    """The objects after one name, up to and including another; None if they do not come in the order of their names."""
     start, end = ends
     found: list[Any] = []
     before = ""
@@ -63,6 +63,6 @@ def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None,
             before = path
             if end is not None and path > end:
                 return found
-            if start is None or path > start:  # A service may begin at the first all the same.
+            if start is None or path > start:  # A service may start at the first anyway.
                 found.append(each)
     return found

@@ -1,4 +1,4 @@
-"""A Store in a dict: for tests and simulation. Same contract as the real ones, seen by the threads of one process."""
+"""A Store in a dict, for tests and simulation. It has the contract of the real ones, for the threads of one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _now_ms() -> int:
 
 
 class MemoryFiles:
-    """Files by name. `now_ms` stamps what is written, so that a test can make files old."""
+    """Files by name. `now_ms` is the modification time of new files, so that a test can make files old."""
 
     def __init__(self, root: str = "memory://files", now_ms: Callable[[], int] = _now_ms) -> None:
         self._root, self._now_ms = root.rstrip("/"), now_ms
@@ -100,7 +100,7 @@ class MemoryFiles:
                 self._files.pop(name, None)
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        """Nothing: a folder is there as long as a file is in it."""
+        """Does nothing: a folder exists as long as it has a file."""
         for prefix in prefixes:
             self._name(prefix)
 

@@ -1,4 +1,4 @@
-"""Names inside a store: which are allowed, and which URIs lie under a root."""
+"""Names inside a store: which are allowed, and which URIs are below a root."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from lakeformat.errors import InvalidInput
 
-# What makes a folder inside another a table's: the files by which either format is known.
+# The files by which a folder inside another is known as a table of either format.
 _OF_TABLE = re.compile(r"(?P<folder>.+/)(schema/schema-\d+|metadata/(v\d+|\d+-[^/]+)(\.gz)?\.metadata\.json(\.gz)?)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def is_absolute(path: str) -> bool:
-    """Whether `path` is a URI or starts at the root of a file system, so that it does not depend on a store's root."""
+    """Whether `path` is a URI or an absolute local path, and so does not depend on a store's root."""
     return path.startswith("/") or scheme_of(path) is not None
 
 
@@ -77,8 +77,8 @@ def family(scheme: str | None) -> str | None:
 
 
 def relative(root: str, path: str) -> str | None:
-    """An absolute `path` as a name inside the folder `root`, however each spells its scheme; "" is the root itself, None what
-    lies elsewhere."""
+    """An absolute `path` as a name inside the folder `root`, whatever spelling of the scheme each has. "" is the root
+    itself; None if it is not inside."""
     if path.startswith(f"{root}/"):
         return path[len(root) + 1 :]
     schemes = [scheme_of(each) for each in (root, path)]
@@ -93,6 +93,6 @@ def relative(root: str, path: str) -> str | None:
 
 
 def tables_below(names: Iterable[str]) -> tuple[str, ...]:
-    """The folders of tables that lie inside another's, each with a slash at its end, by the names of files there."""
+    """The folders of tables inside another's folder, each with a slash at its end, found by the names of files."""
     found = map(_OF_TABLE.fullmatch, (name for name in names if "/schema/" in name or ".metadata.json" in name))
     return tuple(sorted({match["folder"] for match in found if match}))

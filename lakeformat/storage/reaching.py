@@ -1,4 +1,4 @@
-"""A table's store that may also write and delete in folders outside the table's, which the table's own properties name."""
+"""A table's store that may also write and delete in folders outside the table's, which the table's properties name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeformat.storage.store import ForwardingStore, Store
 
 
 def reaching(store: Store, places: Sequence[str]) -> Store:
-    """`store`, which may also change files below the absolute `places`. Stores that touch nothing stay as they are."""
+    """`store`, which may also change files below the absolute `places`. Read-only stores are returned unchanged."""
     if not places:
         return store
     if isinstance(store, Catalogued):
@@ -26,7 +26,8 @@ def reaching(store: Store, places: Sequence[str]) -> Store:
 
 
 def beside(store: Store, root: str) -> Store:
-    """The folder `root` of the same storage, opened as `store` is; in a dry run on the same record. Raises `UnsupportedFeature`."""
+    """The folder `root` of the same storage, opened like `store`; in a dry run with the same record. Raises
+    `UnsupportedFeature`."""
     match store:
         case LocalFiles() | ObjectFiles():
             return store.elsewhere(root)
@@ -37,7 +38,7 @@ def beside(store: Store, root: str) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class Reaching(ForwardingStore):
-    """Names are those of `store`; absolute ones below the root of one of `beyond` are that store's."""
+    """Relative names belong to `store`; absolute ones below the root of one of `beyond` belong to that store."""
 
     store: Store
     beyond: tuple[Store, ...]

@@ -1,4 +1,4 @@
-"""A Store whose every change is refused: for tables that are opened to be read."""
+"""A Store that refuses every change, for tables opened read-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeformat.storage.store import ForwardingReader, Reader, Store
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly(ForwardingReader):
-    """`store`, to look at."""
+    """`store`, read-only."""
 
     store: Store
 
@@ -51,7 +51,7 @@ class ReadOnly(ForwardingReader):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The place of a table that was opened by one of its metadata files, which is the newest root then, and its head."""
+    """The place and head of a table opened by one of its metadata files, which stays its newest root."""
 
     root: str
     store: Store | None = None

@@ -1,4 +1,4 @@
-"""A Store that does nothing: writes stay in memory, over what the real one holds, and deletes are noted. For dry runs."""
+"""A Store for dry runs: writes stay in memory above the real store's files, and deletes are recorded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from lakeformat.storage.store import ForwardingReader, Listed, Reader, Store
 
 @dataclass(slots=True)
 class Rehearsal(ForwardingReader):
-    """What `store` would be after the calls made here; `store` is only looked at.
+    """`store` as it would be after the calls made here; `store` itself is only read.
 
-    `written` holds new files by location, `deleted` the locations of files of `store` that would be gone, in the order asked.
+    `written` has the new files by location, `deleted` the locations of files of `store` that would be deleted, in
+    order.
     """
 
     store: Reader
@@ -93,13 +94,13 @@ class Rehearsal(ForwardingReader):
                 self.deleted[location] = None
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        """Nothing: a folder that would be empty is no loss to show."""
+        """Does nothing: an empty folder is not worth showing."""
 
     def move_folder(self, old: str, new: str) -> None:
         raise UnsupportedFeature(f"{self.root}: moving {old} to {new} has no dry run")
 
     def _is_below(self, path: str) -> bool:
-        """Whether the file, if it is there, is the real store's."""
+        """Whether the file, if it exists, is the real store's."""
         location = self.location(path)
         return location not in self.written and location not in self.deleted
 
@@ -110,7 +111,8 @@ class Rehearsal(ForwardingReader):
 
 @dataclass(frozen=True, slots=True)
 class RehearsedPlace:
-    """Where a catalog's table is looked for in a dry run: the head of each branch moves in memory, once and for all that ask."""
+    """The place of a catalog's table in a dry run: the head of each branch moves in memory, for all users of the
+    copy."""
 
     place: Place
     heads: dict[str, Head] = field(default_factory=dict)

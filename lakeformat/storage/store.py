@@ -1,4 +1,4 @@
-"""Reader and Store: all that lakeformat asks of storage. Paths are relative to `root`, with forward slashes."""
+"""Reader and Store: everything that lakeformat needs of storage. Paths are relative to `root`, with forward slashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file as a listing shows it."""
+    """A file in a listing."""
 
     path: str
     size_bytes: int
@@ -20,15 +20,15 @@ class Listed:
 
 
 class Reader(Protocol):
-    """Looks, never touches. Every call raises `StoreError` when storage fails or does not answer."""
+    """Reads, never writes. Every call raises `StoreError` when storage fails or does not answer."""
 
     @property
     def root(self) -> str:
-        """The URI that paths are relative to, without a slash at the end."""
+        """The URI that paths are relative to, without a trailing slash."""
         ...
 
     def location(self, path: str) -> str:
-        """The absolute URI of `path`, literal (no percent-encoding), for readers other than this one."""
+        """The absolute URI of `path`, literal (no percent-encoding), for other readers."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -36,12 +36,13 @@ class Reader(Protocol):
         ...
 
     def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
-        """Whole files in order, several at a time and no more of them in memory; None for one that is not there."""
+        """Whole files in order, several read at a time, and only so many in memory; None for a file that does not
+        exist."""
         ...
 
     def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        """What `work`, which asks this storage, makes of each item, in order: on `threads` threads, on more where requests
-        take longer than the work. What was made waits in memory for as many items at most as twice the threads."""
+        """The results of `work`, which uses this storage, for each item in order: on `threads` threads, or on more if
+        requests take longer than the work. At most twice as many results as threads wait in memory."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -55,7 +56,7 @@ class Reader(Protocol):
         ...
 
     def list(self, prefix: str) -> list[Listed]:
-        """Every file below the folder `prefix` ("" is the root), at any depth; none if there is no such folder."""
+        """Every file below the folder `prefix` ("" is the root), at any depth; empty if there is no such folder."""
         ...
 
     def open(self, path: str) -> BinaryIO:
@@ -64,47 +65,47 @@ class Reader(Protocol):
 
 
 class Store(Reader, Protocol):
-    """A Reader that can change things. `create` is the one call that decides a race."""
+    """A Reader that can change files. `create` is the one call that decides a race."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Make the file hold `data`, whether or not it is there; seen whole or not at all."""
+        """Write the file, whether or not it exists. Readers see all of it or nothing."""
         ...
 
     def write_many(self, files: Mapping[str, bytes]) -> None:
-        """As `write` for each, in any order. After an error some may be there."""
+        """As `write` for each file, in any order. After an error some may be written."""
         ...
 
     def write_hints(self, files: Mapping[str, bytes]) -> None:
-        """As `write_many`, for files that readers can do without: what a power cut leaves of them is not certain."""
+        """As `write_many`, for files that readers can do without: a power cut may lose them."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make the file if nobody has: True if this call made it, False if it was there. Atomic among all writers."""
+        """Create the file if it does not exist: True if this call created it, False if it exists. Atomic among all
+        writers."""
         ...
 
     def create_stream(self, path: str) -> BinaryIO:
-        """A new file to write to; it is there when `close` returns. Leaving a `with` by an exception abandons it."""
+        """A new file to write to; it appears when `close` returns. A `with` block left by an exception abandons it."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; one that is not there is no error."""
+        """Delete files; no error for one that does not exist."""
         ...
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        """Remove folders that hold nothing, then their parents where those hold nothing, up to the root.
+        """Remove empty folders, then their parents if those are empty too, up to the root.
 
-        Object storage has no folders: nothing happens.
+        Does nothing on object storage, which has no folders.
         """
         ...
 
     def move_folder(self, old: str, new: str) -> None:
-        """Give a folder another name, in one step; `new` must not be there. Raises `UnsupportedFeature` where storage
-        cannot do that at once."""
+        """Rename a folder atomically; `new` must not exist. Raises `UnsupportedFeature` if storage cannot do that."""
         ...
 
 
 class ForwardingReader:
-    """Another view of `store`: each call goes on to it, but for those that a class of its own answers otherwise."""
+    """Forwards each call to `store`; a subclass overrides those that it answers itself."""
 
     __slots__ = ()
     store: Reader
@@ -142,7 +143,7 @@ class ForwardingReader:
 
 
 class ForwardingStore(ForwardingReader):
-    """As `ForwardingReader`, of what changes things too."""
+    """As `ForwardingReader`, with the calls that change files."""
 
     __slots__ = ()
     store: Store

@@ -1,4 +1,5 @@
-"""A Store in which the root and another folder have exchanged some subfolders: a branch's metadata beside the table's data."""
+"""A Store with some subfolders of the root and of another folder exchanged: a branch's metadata beside the table's
+data."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from lakeformat.storage.store import ForwardingStore, Listed, Store
 
 @dataclass(frozen=True, slots=True)
 class Swapped(ForwardingStore):
-    """`store`, where each of `folders` is the one inside the folder `inner`; those of the root are inside the folder `outer`, beside
-    `inner`, which is not there itself."""
+    """`store`, where each of `folders` is the one inside the folder `inner`. Those of the root are inside the folder
+    `outer`; `inner` itself is hidden."""
 
     store: Store
     folders_swapped: tuple[str, ...]
@@ -43,7 +44,9 @@ class Swapped(ForwardingStore):
 
     def list(self, prefix: str) -> list[Listed]:
         folder = prefix.strip("/")
-        if f"{self.outer}/".startswith(f"{folder}/" if folder else ""):  # Scattered in the store.
+        if f"{self.outer}/".startswith(
+            f"{folder}/" if folder else ""
+        ):  # Its files are in several folders of the store.
             inside = f"{folder}/" if folder else ""
             every = (replace(each, path=self._shown(each.path)) for each in self.store.list(""))
             return sorted((each for each in every if each.path.startswith(inside)), key=lambda each: each.path)
