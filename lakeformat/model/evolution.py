@@ -1,4 +1,5 @@
-"""Schema changes as values, and what they make of a schema: ids stay for life, and no row loses its meaning."""
+"""Schema changes as values, and the schema that they lead to. Column ids never change, and no value loses its
+meaning."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ from lakeformat.model.schema import (
 )
 from lakeformat.model.type_text import parse_type
 
-# A column: its name; a part of one by dots (`address.city`, `tags.element.id`, `scores.value`), or by its path.
+# A column by name; a field inside it by dots (`address.city`, `tags.element.id`, `scores.value`) or by its path.
 Path = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column, last unless `first` or `after` a sibling; rows written before have null in it."""
+    """A new column, last unless `first` or `after` a sibling. Existing rows have null in it."""
 
     name: Path
     type: Type | str
@@ -62,7 +63,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """First among its siblings, or right after one of them."""
+    """Move a column before all its siblings, or right after one of them."""
 
     name: Path
     first: bool = False
@@ -71,7 +72,7 @@ class MoveColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeType:
-    """To a type that holds every value of the old one (see `can_widen`)."""
+    """Change to a type that holds every value of the old one (see `can_widen`)."""
 
     name: Path
     type: Type | str
@@ -85,7 +86,7 @@ class ChangeComment:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNullability:
-    """Nulls may be allowed; to forbid them later is refused, as files may hold some."""
+    """Allow nulls. Forbidding them later is refused, as files may have some."""
 
     name: Path
     nullable: bool
@@ -93,7 +94,7 @@ class ChangeNullability:
 
 @dataclass(frozen=True, slots=True)
 class ChangeDefault:
-    """What rows written from now on have where the data lacks the column; as text, None for null."""
+    """The value that new rows get if the data lacks the column; as text, None for null."""
 
     name: Path
     default: str | bytes | None
@@ -101,28 +102,29 @@ class ChangeDefault:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionField:
-    """Rows written from now on are parted by this too; where they lie that are there stays as it is."""
+    """Partition new rows by this field too; existing rows stay where they are."""
 
     field: PartitionField
 
 
 @dataclass(frozen=True, slots=True)
 class DropPartitionField:
-    """Rows written from now on are not parted by this."""
+    """Stop partitioning new rows by this field."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetSortOrder:
-    """Files written from now on are sorted by this; those that are there stay as they are."""
+    """Sort the rows of new files; existing files stay unchanged."""
 
     fields: tuple[SortField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetKey:
-    """The primary key (Iceberg's identifier fields): columns without nulls; none for no key. Rows that are there are not looked at."""
+    """The primary key (Iceberg's identifier fields): NOT NULL columns, or none for no key. Existing rows are not
+    checked."""
 
     columns: tuple[str, ...]
 
@@ -134,7 +136,7 @@ class SetProperties:
 
 @dataclass(frozen=True, slots=True)
 class RemoveProperties:
-    """Keys that are not set are no error."""
+    """A key that is not set is no error."""
 
     keys: tuple[str, ...]
 
@@ -170,13 +172,14 @@ def apply(
     fills_old_rows: bool = False,
     roles_are_by_id: bool = False,
 ) -> Schema:
-    """`schema` after `changes`, in order: all or none. Its `id` stays; the format gives it the next one.
+    """`schema` after all `changes`, in order. Its `id` stays; the format assigns the next one.
 
-    New fields get ids above every one ever used, parents first; those of collections' parts too where the format has
-    them (`collections_have_ids`). With `fills_old_rows`, the default of a new column is also that of the rows that are there.
-    Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name, for what
-    would break the table: a partition, primary-key or bucket-key column dropped or (unless `roles_are_by_id`) renamed or
-    retyped, a type narrowed, nulls forbidden, no column left. Which properties may change is the format's own matter.
+    New fields get ids above every id ever used, parents first; fields inside collections too if the format gives them
+    ids (`collections_have_ids`). With `fills_old_rows`, existing rows also get the default of a new column.
+
+    Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name for a change that would break the table:
+    dropping (or, unless `roles_are_by_id`, renaming or retyping) a partition, primary-key or bucket-key column,
+    narrowing a type, forbidding nulls, leaving no column. Which properties may change is decided by the format.
     """
     last = max([schema.last_field_id, *(each.id for each in walk(schema.fields))])
     schema = replace(schema, last_field_id=last)
@@ -189,8 +192,8 @@ def apply(
 
 
 def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
-    """The changes by which the columns of a table become `fields`, in their order. A column of a name that is there stays, whatever
-    the name's case, where its new type holds all values; any other makes room for a new one."""
+    """The changes by which the columns of a table become `fields`, in their order. A column whose name exists (whatever
+    the case) is kept if its new type holds all values; otherwise a new column replaces it."""
     wanted, old = tuple(fields), {each.name.casefold(): each for each in schema.fields}
     changes: list[Change] = []
     gone = [each.name for each in schema.fields if each.name.casefold() not in {f.name.casefold() for f in wanted}]
@@ -227,7 +230,7 @@ def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
 
 
 def number(fields: tuple[Field, ...], last: int, collections_have_ids: bool = False) -> tuple[tuple[Field, ...], int]:
-    """`fields` with new ids above `last`, each before its parts; and the last id given."""
+    """`fields` with new ids above `last`, each before its parts; and the last id assigned."""
 
     def visit(each: Field, has_id: bool) -> Field:
         nonlocal last
@@ -240,7 +243,7 @@ def number(fields: tuple[Field, ...], last: int, collections_have_ids: bool = Fa
 
 
 def can_widen(old: Type, new: Type) -> bool:
-    """Does `new` hold every value of `old`, unchanged?"""
+    """Whether `new` holds every value of `old` unchanged."""
     if not isinstance(old, Scalar) or not isinstance(new, Scalar):
         return old == new
     if old == new:
@@ -265,7 +268,7 @@ def can_widen(old: Type, new: Type) -> bool:
         case (Kind.BINARY | Kind.VARBINARY, Kind.VARBINARY):
             return new.parameters[0] >= old.parameters[0]
         case (Kind.DATE, Kind.TIMESTAMP):
-            return new.parameters[0] <= 6  # Nanoseconds in 64 bits do not reach every date.
+            return new.parameters[0] <= 6  # Nanoseconds in 64 bits do not cover every date.
         case (Kind.TIMESTAMP | Kind.TIMESTAMP_TZ | Kind.TIME as a, b) if a is b:
             reach = a is Kind.TIME or new.parameters[0] <= 6 or old.parameters[0] > 6
             return new.parameters[0] >= old.parameters[0] and reach
@@ -392,7 +395,7 @@ def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple
 
 
 def _roles_renamed(schema: Schema, name: str, to: str) -> Schema:
-    """The column's part in partitions and in the key, under its new name."""
+    """The column's entries in partitioning and key, under its new name."""
     fields = tuple(replace(f, source=to) if f.source == name else f for f in schema.partitioning.fields)
     key = tuple(to if each == name else each for each in schema.primary_key)
     return replace(schema, partitioning=replace(schema.partitioning, fields=fields), primary_key=key)
@@ -461,7 +464,7 @@ def _with_default(each: Field, default: str | bytes | None, what: str) -> Field:
         if isinstance(each.type, Scalar) and each.type.kind not in _UNCHECKED:
             kind = (
                 scalar(Kind.TIME_MICROS) if each.type.kind is Kind.TIME else each.type
-            )  # What a format keeps of it, it says.
+            )  # The format decides what it keeps.
             coerce(default, kind, f"the default of column {what}")
     return replace(each, default=default)
 
@@ -487,7 +490,7 @@ def _edited(schema: Schema, path: tuple[str, ...], edit: _Edit) -> Schema:
 
 
 def _edit(fields: tuple[Field, ...], path: tuple[str, ...], edit: _Edit, whole: tuple[str, ...]) -> tuple[Field, ...]:
-    """`edit` applied among the siblings of the field that `path` ends in."""
+    """Apply `edit` to the siblings of the field that `path` ends in."""
     if len(path) == 1:
         return edit(fields, path[0])
     parent = _found(fields, path[0], ".".join(whole))
@@ -519,7 +522,7 @@ def _edit_type(type: Type, path: tuple[str, ...], edit: _Edit, whole: tuple[str,
 
 
 def _roles(type: Type) -> tuple[str, ...]:
-    """The names of what is directly inside a type, for a path."""
+    """The names of the parts of a type, for a path."""
     for kind, names in _ROLES.items():
         if isinstance(type, kind):
             return names
@@ -527,7 +530,7 @@ def _roles(type: Type) -> tuple[str, ...]:
 
 
 def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
-    """A dotted name is a path, unless a column is called just so."""
+    """A dotted name is a path, unless a column has exactly that name."""
     if isinstance(name, str):
         path = (name,) if any(each.name == spelled(fields, name) for each in fields) else tuple(name.split("."))
     else:
@@ -538,7 +541,7 @@ def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
 
 
 def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
-    """A dotted new name is a path where its beginning is there; else the name cannot hold a dot."""
+    """A dotted new name is a path if its parent exists; otherwise a name may not contain a dot."""
     path = _path(fields, name)
     if isinstance(name, str) and len(path) > 1 and not any(each.name == path[0] for each in fields):
         raise NotFound(f"no column {path[0]!r} to add {name!r} in; there are {', '.join(f.name for f in fields)}")
@@ -553,7 +556,7 @@ def _found(siblings: tuple[Field, ...], name: str, what: str) -> Field:
 
 
 def _require_new(siblings: tuple[Field, ...], name: str, what: str) -> None:
-    """Names that differ in case alone are one name to Spark."""
+    """Names that differ only in case are one name to Spark."""
     for each in siblings:
         if each.name.casefold() == name.casefold():
             raise AlreadyExists(f"column {what}: there is {each.name!r} already; choose another name")

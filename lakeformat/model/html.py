@@ -1,4 +1,4 @@
-"""HTML for notebooks: what a value shows of itself, as a captioned table."""
+"""HTML for notebooks: a value as a captioned table."""
 
 from __future__ import annotations
 

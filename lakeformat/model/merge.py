@@ -27,7 +27,7 @@ TARGET, SOURCE = "t", "s"
 
 
 class Group(StrEnum):
-    """Which rows a clause is about."""
+    """The rows that a clause applies to."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -49,8 +49,8 @@ SIDES: Mapping[Group, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of a group's rows for which `condition` is true. Columns of `assignments` that an insert lacks become
-    their default or null; those that an update lacks stay."""
+    """What happens to a group's rows for which `condition` is true. An insert gives columns without an assignment their
+    default or null; an update leaves them unchanged."""
 
     group: Group
     act: Act
@@ -69,10 +69,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge whose expressions are bound: columns are called `t.name` and `s.name`, each a single name.
+    """A merge whose expressions are bound. Columns are called `t.name` and `s.name`, each a single name.
 
-    Two rows match where all `keys` are equal and `rest` is true. In each group, the first clause whose condition is true
-    decides; a row that none holds for stays as it is, or is not inserted.
+    Two rows match if all `keys` are equal and `rest` is true. In each group the first clause whose condition is true
+    applies; a row for which none is true stays unchanged, or is not inserted.
     """
 
     target: tuple[Field, ...]
@@ -82,12 +82,12 @@ class Merge:
     clauses: tuple[Clause, ...]
 
     def of(self, group: Group) -> tuple[tuple[int, Clause], ...]:
-        """The group's clauses, each with its place among all of them."""
+        """The group's clauses, each with its index among all clauses."""
         return tuple((place, each) for place, each in enumerate(self.clauses) if each.group is group)
 
     @property
     def wants_one_match(self) -> bool:
-        """Whether a row of the table that several rows of the source match is a mistake."""
+        """Whether it is an error if several rows of the source match one row of the table."""
         matched = self.of(Group.MATCHED)
         return bool(matched) and not (
             len(matched) == 1 and matched[0][1].act is Act.DELETE and matched[0][1].condition == ALWAYS
@@ -95,33 +95,33 @@ class Merge:
 
     @property
     def condition(self) -> Expression:
-        """When two rows match, as one expression."""
+        """The match condition as one expression."""
         equal = (Call("eq_null_safe" if k.null_safe else "eq", (k.target, k.source)) for k in self.keys)
         return and_(*equal, self.rest)
 
     def deciding(self, side: str) -> tuple[Field, ...]:
-        """The columns of one side that decide what becomes of a row."""
+        """The columns of one side that decide which clause applies."""
         groups = [g for g in Group if side in SIDES[g] and g is not Group.NOT_MATCHED]
         decisive = [each.condition for each in self.clauses if each.group in groups]
         return self._columns(side, [self.condition, *decisive])
 
     def assigning(self, side: str) -> tuple[Field, ...]:
-        """The columns of one side that matched rows and rows without a match are given values from."""
+        """The columns of one side whose values are assigned to matched and unmatched rows."""
         values = [v for each in self.clauses if each.act is Act.UPDATE for _, v in each.assignments]
         return self._columns(side, values)
 
     @property
     def surviving(self) -> tuple[Field, ...]:
-        """The table's columns of which the old value is in a row after its update, or is needed for a new one; at least one,
-        so that rows can be counted."""
+        """The table's columns whose old value is in a row after its update, or is needed to compute a new one; at least
+        one, so that rows can be counted."""
         updates = [{name for name, _ in each.assignments} for each in self.clauses if each.act is Act.UPDATE]
         needed = {f.name for f in self.assigning(TARGET)}
         kept = tuple(f for f in self.target if f.name in needed or any(f.name not in each for each in updates))
         return kept or self.target[:1]
 
     def keeps(self, columns: Iterable[str]) -> bool:
-        """Whether rows that match, and rows that come of the source's, have the same values in these columns, which are called
-        the same on both sides."""
+        """Whether matched rows, and rows that come from the source, have the same values in these columns, which have
+        the same names on both sides."""
         inserts = [dict(each.assignments) for _, each in self.of(Group.NOT_MATCHED)]
         for name in columns:
             target, source = Column((flat_name(TARGET, name),)), Column((flat_name(SOURCE, name),))
@@ -132,14 +132,15 @@ class Merge:
         return True
 
     def reading(self, key: tuple[str, ...]) -> tuple[Field, ...]:
-        """The table's columns that are needed of its rows where rows are merged by `key`."""
+        """The columns to read of a table that merges rows by `key`."""
         if any(each.act is Act.DELETE for each in self.clauses):
-            return self.target  # A changelog has the whole row that went.
+            return self.target  # A changelog has the whole deleted row.
         named = {*key, *(f.name for f in (*self.deciding(TARGET), *self.surviving))}
         return tuple(f for f in self.target if f.name in named)
 
     def require_by_key(self, key: tuple[str, ...]) -> None:
-        """Raise `InvalidInput` where rows could get another key, or that of another row: the table merges rows by `key`."""
+        """Raise `InvalidInput` if rows of a table that merges rows by `key` could get another key, or the key of
+        another row."""
         known = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
         missing = [name for name in key if name not in known]
         if missing and self.of(Group.NOT_MATCHED):
@@ -162,20 +163,20 @@ class Merge:
 
 
 def flat_name(side: str, name: str) -> str:
-    """What a column of one side is called among those of both."""
+    """The name of one side's column among the columns of both."""
     return f"{side}.{name}"
 
 
 def sides_of(expression: Expression) -> set[str]:
-    """The sides that a bound expression looks at."""
+    """The sides that a bound expression reads."""
     return {name.partition(".")[0] for name in columns_of(expression)}
 
 
 def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression, clauses: tuple[Clause, ...]) -> Merge:
-    """Names resolved, conditions bound, and what rows match by taken apart.
+    """Resolve names, bind conditions, and split the match condition into keys and the rest.
 
-    Raises `InvalidInput` for an `on` without an equality between the sides, for clauses that can never be reached and for
-    columns assigned twice; `NotFound` for columns that are not there.
+    Raises `InvalidInput` for an `on` without an equality between the sides, for unreachable clauses and for columns
+    assigned twice; `NotFound` for columns that do not exist.
     """
     equal, rest = [], []
     for each in conjuncts(bind_sides(on, target, source, (TARGET, SOURCE))):
@@ -197,7 +198,7 @@ def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression
 def bind_sides(
     expression: Expression, target: tuple[Field, ...], source: tuple[Field, ...], sides: tuple[str, ...]
 ) -> Expression:
-    """The expression over `t.name` and `s.name`. A name without a side is that of the one side that has it."""
+    """The expression over `t.name` and `s.name`. A name without a side belongs to the only side that has it."""
     fields = {TARGET: target, SOURCE: source}
     mapping: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path in paths_of(expression):
@@ -227,7 +228,8 @@ def bind_sides(
 def all_columns(
     act: Act, target: tuple[Field, ...], source: tuple[Field, ...], lenient: bool = False
 ) -> dict[str, Expression]:
-    """Every column of the table set to that of the source of that name; with `lenient`, those that the source has."""
+    """Assign every column of the table from the source's column of that name; with `lenient`, only those that the
+    source has."""
     found: dict[str, Expression] = {}
     for each in target:
         if _has(source, (each.name,)):

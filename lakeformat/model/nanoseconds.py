@@ -1,4 +1,4 @@
-"""Scans of timestamps finer than microseconds, which Arrow counts in 64 bits of nanoseconds: from 1677 to 2262."""
+"""Scans of timestamps finer than microseconds. Arrow counts them in 64 bits of nanoseconds: from 1677 to 2262."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = ("error", "microseconds", "null")
 
 
 def check(mode: Any) -> None:
-    """Raise `InvalidInput` for what is none of `MODES`."""
+    """Raise `InvalidInput` for a value that is not in `MODES`."""
     if mode not in MODES:
         raise InvalidInput(f"nanoseconds={mode!r}: it is one of {', '.join(map(repr, MODES))}")
 
@@ -26,14 +26,14 @@ def is_fine(type: Type) -> bool:
 
 
 def coarse(type: Type) -> Type:
-    """The type with microseconds for timestamps finer than those, at every depth."""
+    """The type with microseconds instead of finer timestamps, at every depth."""
     if is_fine(type) and isinstance(type, Scalar):
         return Scalar(type.kind, (6,))
     return rebuild(type, lambda part: replace(part, type=coarse(part.type)))
 
 
 def seen(fields: tuple[Field, ...], mode: str) -> tuple[Field, ...]:
-    """The columns as a scan gives them: in microseconds, or nullable (outermost columns only)."""
+    """The columns as a scan returns them: in microseconds, or nullable (top-level columns only)."""
     match mode:
         case "microseconds":
             return tuple(replace(each, type=coarse(each.type)) for each in fields)
@@ -43,7 +43,7 @@ def seen(fields: tuple[Field, ...], mode: str) -> tuple[Field, ...]:
 
 
 def apart(predicate: Expression, fields: tuple[Field, ...], mode: str) -> tuple[Expression, Expression]:
-    """(the conjuncts that bounds may decide, those on columns that the scan gives otherwise than the table holds them)."""
+    """(the conjuncts that bounds may decide, those on columns that the scan converts)."""
     changed = {old.name for old, new in zip(fields, seen(fields, mode), strict=True) if old != new}
     kept = [each for each in conjuncts(predicate) if not columns_of(each) & changed]
     rest = [each for each in conjuncts(predicate) if columns_of(each) & changed]
@@ -51,8 +51,8 @@ def apart(predicate: Expression, fields: tuple[Field, ...], mode: str) -> tuple[
 
 
 def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
-    """The task with its columns as the scan gives them, and `predicate` besides its own. What a merge orders rows by stays in
-    nanoseconds, so that it orders them as it always does."""
+    """The task with the columns that the scan returns, and with `predicate` in addition to its own. Columns that order
+    a merge stay in nanoseconds."""
     if mode == "error":
         return task
     parts = task.parts

@@ -1,4 +1,4 @@
-"""Changes as values: what a commit evaluates again on every base."""
+"""Operations: changes as values, which a commit evaluates again on every base."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeformat.model.work import DeleteFile, WrittenFile, paths_of
 
 
 class OperationKind(StrEnum):
-    """What a change of rows is for: snapshots say it, and what conflicts with it depends on it."""
+    """The purpose of a change of rows. Snapshots record it, and conflict checks depend on it."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -21,7 +21,7 @@ class OperationKind(StrEnum):
     DELETE = "delete"
     UPDATE = "update"
     MERGE = "merge"
-    REPLACE = "replace"  # Rows give way to others.
+    REPLACE = "replace"  # Rows are replaced by others.
     COMPACT = "compact"
     CONVERT = "convert"  # Equality deletes become position deletes.
     RESTORE = "restore"
@@ -32,12 +32,12 @@ class OperationKind(StrEnum):
 class Request:
     """What every operation carries.
 
-    `id` makes it happen once: a snapshot that carries it is this operation, landed. No snapshot up to `absent_until`
-    can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
-    schema that new files were written with. `branch` is where the operation happens; None is the table itself.
-    `partitioning_id` is that of the partitioning that new files were written with, where a table may change it.
-    `stages`: the snapshot is made and is not the current one: somebody publishes it later. `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both; `follows`
-    are the numbers of those that were prepared before it and not committed yet.
+    `id` makes the operation exactly-once: a snapshot with this id is this operation, landed. No snapshot up to
+    `absent_until` can have it, so only later history is searched. `properties` are written into the snapshot.
+    `schema_id` and `partitioning_id` are those that new files were written with. `branch` is the branch that the
+    operation changes; None is the main branch. `stages`: the snapshot does not become the current one; it is published
+    later. `session` belongs to a commit of a stream: its user and an increasing number, which `id` encodes. `follows`
+    are the numbers prepared before it and not committed yet.
     """
 
     id: str
@@ -54,9 +54,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """A new table, with its first rows where the format has one root for both. With `keeps_ids`, columns have the ids that the
-    schema says, by which files know them that are there already; `earlier` are the columns of files that have others, and get the
-    schemas 0, 1, ... before that of the table."""
+    """Create a table, with its first rows if the format has one root for both. With `keeps_ids`, columns keep the ids
+    of the schema, by which existing files know them. `earlier` are the columns of files with other schemas; they become
+    schemas 0, 1, ... before the table's own."""
 
     request: Request
     schema: Schema
@@ -67,10 +67,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolve:
-    """Schema changes, in order; evaluated again on every base."""
+    """Apply schema changes in order, evaluated again on every base."""
 
     request: Request
-    changes: tuple[Any, ...]  # of model.evolution
+    changes: tuple[Any, ...]  # from model.evolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,8 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """Files that were there before become part of the table where they are. They are not this operation's: whatever becomes
-    of it, it deletes none. Unless `may_repeat`, a file that the table has already is refused on every base."""
+    """Add existing files to the table in place. The operation does not own them: it deletes none, whatever becomes of
+    it. Unless `may_repeat`, a file that the table already has is refused on every base."""
 
     request: Request
     added: tuple[WrittenFile, ...]
@@ -91,10 +91,10 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwrite:
-    """All live files in the partitions that satisfy `scope` go, `added` come: last writer wins inside the scope.
+    """Replace all live files in the partitions that satisfy `scope` by `added`. The last writer wins inside the scope.
 
-    `scope` speaks of partition columns only and is evaluated again on every base. With `pinned_to`, anything that
-    others changed inside the scope after that snapshot is a `Conflict`.
+    `scope` is a condition on partition columns, evaluated again on every base. With `pinned_to`, changes by others
+    inside the scope after that snapshot are a `Conflict`.
     """
 
     request: Request
@@ -102,17 +102,17 @@ class Overwrite:
     scope: Expression = ALWAYS
     pinned_to: int | None = None
     kind: OperationKind = OperationKind.OVERWRITE  # Or TRUNCATE, DELETE.
-    is_dynamic: bool = False  # The scope is the partitions of `added`, whatever else they are.
+    is_dynamic: bool = False  # The scope is the partitions of `added`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Exactly the files of `removed` go, `added` come: compaction, copy-on-write delete, update, overwrite by row.
+    """Replace exactly the files of `removed` by `added`: compaction, copy-on-write delete and update, overwrite by row.
 
-    The files read are frozen: a removed file that is no longer live is a `Conflict`, and so are deletes that others made of
-    its rows after `read_at`, the snapshot that was read (0: there was none). `scope` is a condition on partition columns that holds for all
-    of them; with `pinned_to`, others' changes inside it are conflicts too. By `isolation`, so is what others did since
-    `read_at` where rows satisfy `condition`: with "snapshot" new deletes, with "serializable" new rows too.
+    The files read are frozen: a removed file that is no longer live is a `Conflict`, and so are others' deletes of its
+    rows after `read_at`, the snapshot that was read (0: none). `scope` is a condition on partition columns that is true
+    for all of them; with `pinned_to`, changes by others inside it are conflicts too. `isolation` adds others' changes
+    since `read_at` to rows that satisfy `condition`: with "snapshot" new deletes, with "serializable" also new rows.
     """
 
     request: Request
@@ -124,17 +124,17 @@ class Rewrite:
     read_at: int | None = None
     condition: Expression = ALWAYS
     isolation: str | None = None  # "serializable", "snapshot", or None: neither is checked.
-    upgraded: tuple[tuple[str, int], ...] = ()  # Files that stay, on another level: (path, level).
+    upgraded: tuple[tuple[str, int], ...] = ()  # Files that are upgraded: (path, level).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDelta:
-    """Rows come and rows go, in one snapshot: `added` holds data files and delete files; these take the place of the
-    delete files that they say they replace, and of those in `removed`.
+    """Add and delete rows in one snapshot. `added` has data files and delete files; the delete files replace those that
+    they name, and those in `removed`.
 
-    What was read is frozen: a data file of `referenced` (whose rows deletes name by position) that is no longer live is a
-    `Conflict`. So is, by `isolation`, what others did since `read_at` where rows satisfy `condition`: with "snapshot" new
-    deletes, with "serializable" new rows too. Without `read_at` nothing else is checked.
+    What was read is frozen: a data file of `referenced` (whose rows are deleted by position) that is no longer live is
+    a `Conflict`. `isolation` adds others' changes since `read_at` to rows that satisfy `condition`: with "snapshot" new
+    deletes, with "serializable" also new rows. Without `read_at` nothing else is checked.
     """
 
     request: Request
@@ -145,14 +145,16 @@ class RowDelta:
     condition: Expression = ALWAYS
     kind: OperationKind = OperationKind.DELETE  # Or UPDATE, MERGE, REPLACE, COMPACT, CONVERT; APPEND: a changelog.
     isolation: str | None = "serializable"
-    pinned_to: int | None = None  # Others' changes after that snapshot where `condition` may hold are conflicts too.
-    reads: frozenset[str] = frozenset()  # Columns that new values of other columns of the same rows were made of.
+    pinned_to: int | None = (
+        None  # Others' changes after that snapshot to rows that may satisfy `condition` are conflicts too.
+    )
+    reads: frozenset[str] = frozenset()  # Columns from which the new values of other columns were computed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """The table as it was at `snapshot_id`, as a new version; everything in between leaves its history. `tag` is where the
-    snapshot is kept if it has expired otherwise."""
+    """The table as it was at `snapshot_id`, as a new version; the snapshots in between leave the history. `tag` keeps
+    the snapshot if it has expired otherwise."""
 
     request: Request
     snapshot_id: int
@@ -161,23 +163,23 @@ class Restore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """The table becomes what a table of another format is at one snapshot, under that snapshot's number; none of its data files is
-    this table's own, and it deletes none. Only metadata that mirrors another table's is made so."""
+    """The table becomes what a table of another format is at one snapshot, under that snapshot's number. It does not
+    own the data files and deletes none. Only mirrors are made this way."""
 
     request: Request
-    published: Any  # of dialects.dialect.Published
+    published: Any  # a dialects.dialect.Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteManifests:
-    """The same live files in fewer manifests, those of a partition together; evaluated again on every base. No row changes."""
+    """The same live files in fewer manifests, clustered by partition; evaluated again on every base. No row changes."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTag:
-    """A snapshot is kept by name, for `retain_ms` or for ever. Only where a tag is no file of its own."""
+    """Tag a snapshot, for `retain_ms` or for ever. Only where a tag is no file of its own."""
 
     request: Request
     name: str
@@ -187,7 +189,7 @@ class SetTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTag:
-    """A tag goes. Only where a tag is no file of its own."""
+    """Delete a tag. Only where a tag is no file of its own."""
 
     request: Request
     name: str
@@ -195,8 +197,8 @@ class DropTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateBranch:
-    """A branch begins at a snapshot. It goes `retain_ms` after its newest snapshot; of what led to that, `keep_snapshots` and
-    all younger than `keep_ms` stay. None: as the table's own."""
+    """Create a branch at a snapshot. It expires `retain_ms` after its newest snapshot. Expiry keeps `keep_snapshots` of
+    its snapshots and all younger than `keep_ms`; None: as for the table."""
 
     request: Request
     name: str
@@ -208,7 +210,7 @@ class CreateBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropBranch:
-    """A branch goes; its snapshots expire like any that nothing names."""
+    """Delete a branch; its snapshots expire like any that nothing refers to."""
 
     request: Request
     name: str
@@ -216,8 +218,8 @@ class DropBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastForward:
-    """The branch of the request moves to where `to`, a branch or a snapshot, is. A `Conflict` where it has snapshots that did not
-    lead there."""
+    """Move the branch of the request to the head of `to`, a branch or a snapshot. A `Conflict` if the branch has
+    snapshots that `to` lacks."""
 
     request: Request
     to: str | int
@@ -225,8 +227,8 @@ class FastForward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CherryPick:
-    """What a staged snapshot added, and what it replaced, is done to the table as it is. A `Conflict` where that was done before, or
-    others wrote to partitions that it replaced."""
+    """Apply a staged snapshot's additions and replacements to the current table. A `Conflict` if that was done before,
+    or if others have written to partitions that it replaced."""
 
     request: Request
     snapshot_id: int
@@ -234,7 +236,8 @@ class CherryPick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropSnapshots:
-    """Snapshots leave the history; a `Conflict` if one came into use again. Only where a snapshot is no file of its own."""
+    """Remove snapshots from the history; a `Conflict` if one is in use again. Only where a snapshot is no file of its
+    own."""
 
     request: Request
     snapshots: tuple[int, ...]
@@ -242,8 +245,8 @@ class DropSnapshots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStatistics:
-    """A file that says more of a snapshot comes: of the values of its columns ("table"), or of its partitions ("partition"). It
-    takes the place of an earlier one. `details` are what the format notes beside the file."""
+    """Add a statistics file to a snapshot, of its columns ("table") or its partitions ("partition"), in place of an
+    earlier one. `details` is what the format records beside the file."""
 
     request: Request
     snapshot_id: int
@@ -252,7 +255,7 @@ class SetStatistics:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-# What makes no snapshot: changes of the schema, and of what names snapshots.
+# Operations without a snapshot: changes of the schema, tags and branches.
 WithoutSnapshot = (
     Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots | SetStatistics
 )

@@ -1,4 +1,5 @@
-"""Table options by their documented keys: a misspelt key is refused, a key that lakeformat does not act on is logged once."""
+"""Table options by their documented keys: a misspelt key is refused; a key that lakeformat does not act on is logged
+once."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from lakeformat.errors import InvalidInput
 log = logging.getLogger("lakeformat")
 
 _OURS = "lakeformat."
-_CUTOFF = 0.8  # Of difflib's ratio: two letters swapped in a word of six still pass, words of other meaning do not.
+_CUTOFF = 0.8  # Of difflib's ratio: two swapped letters in a word of six still pass, other words do not.
 _PART_CUTOFF = 0.6
 _SEPARATORS = re.compile(r"[-_. ]")
 
@@ -25,12 +26,12 @@ _logged: set[tuple[str, str]] = set()
 class Documented:
     """The option keys that a format documents. A `*` in a key stands for a name, e.g. of a column."""
 
-    heeded: frozenset[str]  # lakeformat acts on these, or refuses values that ask for what it cannot do.
+    heeded: frozenset[str]  # lakeformat acts on these, or refuses values that it does not support.
     ignored: frozenset[str]  # Only other engines act on these.
 
     @classmethod
     def of(cls, heeded: str, ignored: str) -> Documented:
-        """Keys as text, separated by spaces. A key that is in both lists is heeded."""
+        """Keys as text, separated by spaces. A key in both lists is one that lakeformat acts on."""
         kept = frozenset(heeded.split())
         return cls(kept, frozenset(ignored.split()) - kept)
 
@@ -42,14 +43,15 @@ class Documented:
 
 
 def near(key: str, documented: Documented) -> str | None:
-    """The documented key that `key`, which is none, was meant to be, or two with "or"; None: like none of them, a user's own."""
+    """The documented key that the unknown `key` was meant to be, or two with "or"; None for a user's own key, which
+    resembles none."""
     return _near(key, documented.heeded | documented.ignored)
 
 
 def check(keys: Iterable[str], documented: Documented, what: str, where: str) -> None:
-    """Raise `InvalidInput` for misspelt keys. Log those that lakeformat does not act on, once for each table and key.
+    """Raise `InvalidInput` for misspelt keys. Log those that lakeformat does not act on, once per table and key.
 
-    `what`: how the format calls an option. `where`: the table.
+    `what`: the format's word for an option. `where`: the table.
     """
     ignored = []
     for key in keys:
@@ -90,7 +92,7 @@ def _near(key: str, keys: frozenset[str]) -> str | None:
 
 
 def _likeness(key: str, known: str) -> float:
-    """0 to 1. Case and separators count for nothing; where both have as many parts, each is like its own."""
+    """0 to 1. Case and separators do not count; keys with equally many parts are compared part by part."""
     key, known = key.lower(), known.lower()
     if _SEPARATORS.sub("", key) == _SEPARATORS.sub("", known):
         return 1.0
@@ -107,11 +109,11 @@ def _likeness(key: str, known: str) -> float:
 
 
 def _in_family(key: str, family: str) -> list[tuple[float, str]]:
-    """How like `key` is to a documented key with a name in it, apart from the name, and the key it would be then."""
+    """The likeness of `key` to a documented key with a `*`, apart from the name, and the key it would be then."""
     head, tail = family.split("*", 1)
     before, after, parts = head.count("."), tail.count("."), key.split(".")
     if before + after < 2 or "*" in tail or len(parts) < before + after + 1:
-        return []  # `spark.*` and the like: nothing is known of what follows.
+        return []  # `spark.*` and the like: any name may follow.
     name = ".".join(parts[before : len(parts) - after])
     given = ".".join([*parts[:before], "", *parts[len(parts) - after :]])
     return [(_likeness(given, head + tail), f"{head}{name}{tail}")]

@@ -1,4 +1,4 @@
-"""How a table's rows lie: in which partitions, and in what order within files. Both are by columns and transforms of columns."""
+"""How a table's rows are laid out: partitions, and the sort order within files, both by transforms of columns."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Partitioning:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns whose own values are partition values: conditions on them choose whole partitions."""
+        """The columns that partition by their own value: conditions on them select whole partitions."""
         return tuple(f.source for f in self.fields if f.transform.kind is TransformKind.IDENTITY)
 
     @property
@@ -97,7 +97,7 @@ def require_identity(partitioning: Partitioning, format: str) -> None:
 
 
 def parse_field(text: str, what: str = "partition_by") -> PartitionField:
-    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field that they name. Raises `InvalidInput` that says `what` it is of."""
+    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field. Raises `InvalidInput`, naming `what`."""
     found = _TRANSFORM.fullmatch(text)
     if not found:
         return PartitionField(text, Transform(), text)
@@ -116,9 +116,9 @@ def parse_field(text: str, what: str = "partition_by") -> PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class SortField:
-    """One part of an order: a column, or a part of one by its path, as `transform` has it.
+    """One field of a sort order: `transform` of a column, or of a field inside one.
 
-    Floats go as in Java: -0.0 below 0.0, NaN above all. Text and binary go by unsigned bytes.
+    Floats sort as in Java: -0.0 below 0.0, NaN above all. Text and binary sort by unsigned bytes.
     """
 
     source: tuple[str, ...]
@@ -136,10 +136,10 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Rows that are alike in several columns, or parts of rows, near each other: along the z-order, by the bits of their values
-    in turn, or along a Hilbert curve, of which neighbours are neighbours in all columns.
+    """A space-filling curve over several columns: z-order, which interleaves the bits of their values, or Hilbert,
+    whose neighbours are neighbours in all columns.
 
-    Of text and binary the first 8 bytes count; nulls come first. Only what is there is sorted so: no table's order is this.
+    Of text and binary the first 8 bytes count; nulls come first. Compaction sorts by it; it is no table's sort order.
     """
 
     sources: tuple[tuple[str, ...], ...]
@@ -159,11 +159,11 @@ Sort = SortField | Curve
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """By what the rows of a table's files are sorted; without fields, by nothing."""
+    """The sort order of the rows in a table's files; without fields, unsorted."""
 
     fields: tuple[SortField, ...] = ()
     id: int = 0
-    unknown: str | None = None  # What of it lakeformat does not know: files cannot be sorted by it.
+    unknown: str | None = None  # The part that lakeformat does not know; files cannot be sorted by it.
 
     def __bool__(self) -> bool:
         return bool(self.fields)

@@ -1,4 +1,4 @@
-"""Columns by stable id: logical types, fields, schemas, how a schema evolves, and the columns that a reader names."""
+"""Schemas: logical types, fields with stable ids, and the lookup of columns by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeformat.model.partition import Partitioning, SortOrder, Transform, Trans
 
 
 class Kind(StrEnum):
-    """The scalar types of both formats. What a format lacks, its `types.py` refuses by name."""
+    """The scalar types of both formats. A format's `types.py` refuses those that it lacks."""
 
     BOOLEAN = "boolean"
     TINYINT = "tinyint"
@@ -54,7 +54,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Geo(Scalar):
-    """A geometry or geography as the table spells it, with its reference system, e.g. `geometry(srid:4326)`."""
+    """A geometry or geography with its reference system in the table's spelling, e.g. `geometry(srid:4326)`."""
 
     text: str = ""
 
@@ -103,25 +103,25 @@ def is_plain(type: Type) -> bool:
     return isinstance(type, Scalar) and not isinstance(type, Geo) and type.kind not in (Kind.VARIANT, Kind.UNKNOWN)
 
 
-NO_ID = -1  # The element, key or value of a collection in a format that gives those no id.
+NO_ID = -1  # The id of elements, keys and values of collections in a format that gives them none.
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a part of one, known by `id` for life."""
+    """A column, or a field inside one. Its `id` never changes."""
 
     id: int
     name: str
     type: Type
     nullable: bool = True
     comment: str | None = None
-    default: str | bytes | None = None  # What rows written from now on have where the data lacks the column.
-    initial: str | bytes | None = None  # What rows of files have that lack the column (Iceberg); else null.
+    default: str | bytes | None = None  # The default of new rows.
+    initial: str | bytes | None = None  # The value in rows of files that lack the column (Iceberg); null by default.
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A table's declaration: its columns, how it is partitioned, keyed and sorted, and its properties."""
+    """The columns of a table, its partitioning, primary key, sort order and properties."""
 
     fields: tuple[Field, ...]
     partitioning: Partitioning = Partitioning()
@@ -152,7 +152,7 @@ class Schema:
         return html.table(f"schema {self.id}{key}", ("id", "column", "type", "", "partition", "comment"), rows)
 
     def field(self, name: str) -> Field:
-        """The column `name`; raises `NotFound`, naming the columns there are."""
+        """The column `name`. Raises `NotFound`, naming the existing columns."""
         return find_field(self.fields, name)
 
 
@@ -161,8 +161,8 @@ def scalar(kind: Kind, *parameters: int) -> Scalar:
 
 
 def spelled(fields: tuple[Field, ...], name: str) -> str:
-    """`name` as one of `fields` spells it: the one of just that name, or else the only one that differs from it in case alone;
-    `name` itself where none does. Raises `InvalidInput` where several do."""
+    """`name` in the spelling of `fields`: an exact match, or else the only match without regard to case; `name` itself
+    if there is none. Raises `InvalidInput` if there are several."""
     if not isinstance(name, str) or any(f.name == name for f in fields):
         return name
     found = [f.name for f in fields if f.name.casefold() == name.casefold()]
@@ -172,7 +172,7 @@ def spelled(fields: tuple[Field, ...], name: str) -> str:
 
 
 def spelled_path(fields: tuple[Field, ...], path: tuple[str, ...]) -> tuple[str, ...]:
-    """`path` with each part as the rows that it leads through spell it."""
+    """`path` with each part in the spelling of the rows it leads through."""
     found: list[str] = []
     for name in path:
         found.append(spelled(fields, name))
@@ -189,7 +189,7 @@ def find_field(fields: tuple[Field, ...], name: str) -> Field:
 
 
 def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
-    """The column, or the part of a row at any depth, that `path` leads to; raises `NotFound`."""
+    """The column, or the field of a row at any depth, that `path` leads to. Raises `NotFound`."""
     found = find_field(fields, path[0])
     for place, name in enumerate(path[1:], 1):
         parts = found.type.fields if isinstance(found.type, Row) else ()
@@ -202,7 +202,7 @@ def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
 
 
 def children(type: Type) -> tuple[Field, ...]:
-    """The fields directly inside a type: none for a scalar."""
+    """The fields directly inside a type; none for a scalar."""
     match type:
         case ListOf(element) | MultisetOf(element):
             return (element,)
@@ -237,7 +237,7 @@ def rebuild(type: Type, change: Callable[[Field], Field]) -> Type:
 
 
 def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns asked for (see `spelled`), in the order asked for (None: all); `a.b` keeps only `b` of the row `a`. Raises
+    """The columns asked for (see `spelled`), in that order (None: all); `a.b` keeps only `b` of the row `a`. Raises
     `NotFound`."""
     if columns is None:
         return fields
@@ -255,7 +255,7 @@ def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[F
 
 
 def with_columns(needed: Collection[str], fields: tuple[Field, ...], every: tuple[Field, ...]) -> tuple[Field, ...]:
-    """`fields`, and whole those columns of `every` that are `needed` too."""
+    """`fields`, with those columns of `every` added, or made whole, that are `needed`."""
     chosen = [find_field(every, f.name) if f.name in needed else f for f in fields]
     return (*chosen, *(f for f in every if f.name in needed and f.name not in {c.name for c in chosen}))
 

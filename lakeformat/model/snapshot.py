@@ -1,7 +1,8 @@
-"""A table at one version, what a commit attempt makes of it, and which of its properties the next version has as well.
+"""A table at one version: snapshots, the plan of a commit attempt, and the properties that a snapshot carries from the
+one before.
 
-Properties that speak of all rows, and not of the commit, are carried: so they outlast the commits that wrote them, where only those
-expire. Snapshots of other engines carry nothing: what the one before them had is then found in the history, as long as that is kept.
+Properties about all rows, not about the commit, are carried, so that they survive the expiry of the commit that wrote
+them. Snapshots of other engines carry nothing: then they are found in the history, as long as it is kept.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from lakeformat.model import html
 from lakeformat.model.schema import Schema
 
 STREAMS = "lakeformat.streams"  # The largest number that each stream has committed, by its user.
-_FOLLOWS = "cdc."  # How far the rows follow a database.
+_FOLLOWS = "cdc."  # Prefix: how far the rows follow a database.
 _OF_THE_COMMIT = "cdc.committed-ms"
-_MOST_STREAMS = 20  # Those that committed last; a table written under ever new names would carry all of them.
+_MOST_STREAMS = 20  # The users that committed last: a table written under ever new names would carry all of them.
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """What a snapshot added to and removed from one partition; `values` are the partition's own, in column order."""
+    """What a snapshot added to and removed from one partition; `values` are the partition's values, in column order."""
 
     values: tuple[Any, ...]
     files_added: int = 0
@@ -40,7 +41,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of a table, as the commit that made it recorded it."""
+    """One version of a table, as recorded by the commit that made it."""
 
     id: int
     kind: str  # "append", "overwrite", "compact", "analyze" (Paimon); Iceberg's `operation`
@@ -50,8 +51,10 @@ class Snapshot:
     parent_id: int | None = None
     total_rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[PartitionChange, ...] | None = None  # None: not looked up, as in the history of a table.
-    figures: Mapping[str, int] = field(default_factory=dict)  # Where they are not, what is known all the same, by name.
+    partitions: tuple[PartitionChange, ...] | None = None  # None: not computed, as in a table's history.
+    figures: Mapping[str, int] = field(
+        default_factory=dict
+    )  # Without `partitions`, the counts that snapshot metadata has, by name.
     attempts: int = 1
     milliseconds: int = 0
 
@@ -77,7 +80,7 @@ class Snapshot:
 
     @property
     def files_added(self) -> int | None:
-        """Data files and delete files; this and the other figures are None where they are not known."""
+        """Data files and delete files. This and the other counts are None if they are not known."""
         return self._figure("files_added")
 
     @property
@@ -107,11 +110,12 @@ class Snapshot:
 
 
 class TableState(Protocol):
-    """What a dialect read at one version. Shared code uses these four; the rest is the dialect's own."""
+    """A dialect's data of a table at one version. Shared code uses these four properties; the rest is the dialect's
+    own."""
 
     @property
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Whether the table exists."""
         ...
 
     @property
@@ -124,7 +128,7 @@ class TableState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The only clock and randomness a plan sees."""
+    """The only clock and source of randomness of a plan."""
 
     now_ms: int
     nonce: str
@@ -137,9 +141,9 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """New files, and the root that makes them the table. `hints` are written after, and may fail. `unused` are files of the
-    operation that the root does not name, since `files` hold what they did, and others that it lets go of. `statistics` counts what
-    the root changes in each partition, for a catalog that asks."""
+    """New files, and the root that makes them part of the table. `hints` are written after it, and may fail. `unused`
+    are files of the operation that the root does not refer to, since `files` replace them, and files that it drops.
+    `statistics` counts what the root changes per partition, for a catalog that asks."""
 
     files: Mapping[str, bytes]
     root_path: str
@@ -151,7 +155,7 @@ class Plan:
 
 
 class Outcome(Enum):
-    """What became of an attempt to publish: won, lost, or not known."""
+    """What became of an attempt to publish: won, lost, or unknown."""
 
     PUBLISHED = auto()
     LOST = auto()
@@ -160,8 +164,9 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which snapshots to keep: at least `retain_min`, at most `retain_max`, all younger than `older_than_ms` (epoch), and
-    all from the id `keep_from` on; of the rest, at most `limit` go at once. `snapshot_ids` go whatever else is said."""
+    """Which snapshots to keep: at least `retain_min`, at most `retain_max`, all younger than `older_than_ms` (epoch),
+    and all from the id `keep_from` on. Of the others, at most `limit` expire at once. `snapshot_ids` expire in any
+    case."""
 
     retain_min: int = 1
     retain_max: int | None = None
@@ -173,27 +178,27 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What nobody can reach any more once `snapshots` are gone: `waves` of paths, to be deleted in this order.
+    """What nothing reaches any more once `snapshots` have expired: `waves` of paths, to be deleted in this order.
 
-    Where snapshots are part of a larger document, `operation` is committed first, and `then` computes from the table as it
-    is afterwards what may be deleted.
+    If snapshots are part of a larger document, `operation` is committed first, and `then` computes from the table after
+    it what may be deleted.
     """
 
     snapshots: tuple[int, ...]
     waves: tuple[tuple[str, ...], ...]
     files: Mapping[str, bytes] = field(default_factory=dict)  # Written before anything is deleted.
-    folders: tuple[str, ...] = ()  # Removed afterwards where they are empty.
+    folders: tuple[str, ...] = ()  # Removed afterwards if they are empty.
     hints: Mapping[str, bytes] = field(default_factory=dict)
-    operation: Any = None  # of model.operation
+    operation: Any = None  # from model.operation
     then: Callable[[Any], Expiry] | None = None
 
 
 def utc(epoch_ms: int) -> str:
-    """A snapshot's time as people write it: `2023-05-01T12:00:00.000Z`."""
+    """A snapshot's time as text: `2023-05-01T12:00:00.000Z`."""
     seconds, rest = divmod(epoch_ms, 1000)
     try:
         return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
-    except (OverflowError, ValueError, OSError):  # Beyond the year 9999.
+    except (OverflowError, ValueError, OSError):  # After the year 9999.
         return f"{epoch_ms} ms since 1970"
 
 
@@ -203,8 +208,9 @@ def carried(
     before: Mapping[str, str],
     streams: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The properties of a snapshot: those of its commit, and what it carries from the one `before`, whose rows it has. A commit that says how far
-    its rows follow says all of it. `streams`: the properties of the snapshot from which those of streams come, if that is another."""
+    """The properties of a snapshot: those of its commit, and those carried from the snapshot `before`, whose rows it
+    includes. A commit that says how far its rows follow a database replaces all of that. `streams`: the properties of
+    the snapshot that the streams' numbers come from, if it is another."""
     made = dict(given)
     if not any(name.startswith(_FOLLOWS) for name in given):
         made = {k: v for k, v in before.items() if k.startswith(_FOLLOWS) and k != _OF_THE_COMMIT} | made
@@ -218,7 +224,7 @@ def carried(
 
 
 def stream_numbers(properties: Mapping[str, str]) -> dict[str, int]:
-    """Of each stream that a snapshot's properties know: its largest number. Raises `CorruptTable`."""
+    """User -> the largest number that it committed, as recorded in a snapshot's properties. Raises `CorruptTable`."""
     text = properties.get(STREAMS, "{}")
     try:
         return {str(user): int(number) for user, number in json.loads(text).items()}

@@ -15,10 +15,10 @@ KNOWN = (
 
 
 def parse_type(text: str) -> Type:
-    """The type that `text` spells, in Spark's, Paimon's or Iceberg's way; its parts carry no ids yet.
+    """The type that `text` spells, in Spark's, Paimon's or Iceberg's syntax; its parts have no ids yet.
 
     `timestamp` has no time zone and six digits, `timestamp_ltz` (or `timestamp_tz`) is an instant, `binary` without a
-    length is any bytes. Raises `InvalidInput` that names the text and where it stops making sense.
+    length is any bytes. Raises `InvalidInput` that names the text and the position of the error.
     """
     return parse_column(text)[0]
 

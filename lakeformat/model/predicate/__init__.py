@@ -1,7 +1,7 @@
-"""Expressions over columns, as values: row conditions, and what an update assigns.
+"""Expressions over columns, as values: row conditions, and the assignments of an update.
 
-Their meaning is Spark SQL's: three-valued logic, NaN equal to itself and above every other number, `/` of integers a
-double, division by zero null. A timestamp text without a zone, where an instant is asked for, is UTC.
+They mean what they mean in Spark SQL: three-valued logic, NaN equal to itself and above every other number, `/` of
+integers a double, division by zero null. A timestamp text without a zone is UTC where an instant is expected.
 """
 
 from lakeformat.model.predicate.bind import bind, order, resolve, type_of

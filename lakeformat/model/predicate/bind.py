@@ -1,4 +1,4 @@
-"""Expressions over the columns of a table: names resolved, values turned into those of the columns' types."""
+"""Bind expressions to the columns of a table: names are resolved, values converted to the columns' types."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lakeformat.model.type_text import parse_type
 
 
 def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
-    """`expression` over the columns `fields`: names resolved, values turned into those of the columns' types.
+    """`expression` over the columns `fields`, with names resolved and values converted to the columns' types.
 
-    Names match exactly, or else without regard to case if that is unique: `NotFound` names the columns there are. A
-    value that the column's type cannot hold decides the comparison, null where the column is null. A value of a wrong
-    type raises `InvalidInput` that names column, type and value.
+    Names match exactly, or else without regard to case if that is unique: `NotFound` names the existing columns. A
+    value outside the column's type decides the comparison, null where the column is null. A value of a wrong type
+    raises `InvalidInput` that names column, type and value.
     """
     match expression:
         case Column(path):
@@ -52,7 +52,7 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
 
 
 def resolve(path: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[tuple[str, ...], Type]:
-    """The path as the columns spell it, and its type; raises `NotFound`, naming what there is."""
+    """The path in the columns' spelling, and its type. Raises `NotFound`, naming the existing columns."""
     found: list[str] = []
     type: Type | None = None
     for name in path:
@@ -102,14 +102,14 @@ def _require_variant(operand: Expression, fields: tuple[Field, ...]) -> None:
 
 
 def _unless_null(value: bool, operand: Expression) -> Expression:
-    """`value` where the operand is there, null where it is null."""
+    """`value` where the operand is not null, null where it is."""
     if value:
         return or_(is_not_null(operand), Literal(None))
     return and_(is_null(operand), Literal(None))
 
 
 def _folded(expression: Call) -> Expression:
-    """A call of values alone, as its value."""
+    """A call with constant arguments, evaluated."""
     match expression:
         case Call("is_null", (Literal(value),)):
             return Literal(value is None)

@@ -1,5 +1,5 @@
-"""Expressions made by name. The left side of a condition may be a column's name; everything else that is not an expression is
-a value."""
+"""Builders of expressions. The left side of a condition may be a column's name; any other argument that is not an
+expression is a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeformat.model.type_text import parse_type
 
 
 def column(*path: str) -> Column:
-    """A column, or a part of one: `column("address", "city")`."""
+    """A column, or a field inside one: `column("address", "city")`."""
     if not path or not all(isinstance(part, str) and part for part in path):
         raise InvalidInput(f"a column is named by non-empty text, not {path!r}")
     return Column(path)
@@ -62,7 +62,7 @@ def ge(left: str | Expression, right: Any) -> Expression:
 
 
 def eq_null_safe(left: str | Expression, right: Any) -> Expression:
-    """Equal, with null equal to null; never null itself."""
+    """Equality in which null equals null; never null itself."""
     return _compare("eq_null_safe", left, right)
 
 
@@ -84,7 +84,7 @@ def is_in(operand: str | Expression, values: Iterable[Any]) -> Expression:
 
 
 def in_tuples(columns: Sequence[str | Column], tuples: Iterable[Sequence[Any]]) -> Expression:
-    """The columns' values are one of `tuples`, null equal to null: a set of partitions."""
+    """Whether the columns' values are one of `tuples`, null equal to null: a set of partitions."""
     named = tuple(_left(each) for each in columns)
     found = frozenset(tuple(each) for each in tuples)
     for each in found:
@@ -138,13 +138,14 @@ def cast(operand: str | Expression, type_text: str) -> Expression:
 
 
 def case(*branches: tuple[Expression, Any], otherwise: Any = None) -> Expression:
-    """`case((condition, value), ..., otherwise=value)`: the first that is true."""
+    """`case((condition, value), ..., otherwise=value)`: the value of the first true condition."""
     flat = [part for condition, value in branches for part in (condition, _right(value))]
     return call("case", *flat, _right(otherwise))
 
 
 def partition_equals(values: Mapping[str, Any]) -> Expression:
-    """The rows of one partition, or of all that begin so: each column equals its value, null equal to null."""
+    """The rows of one partition, or of all partitions with these first values: each column equals its value, null equal
+    to null."""
     return and_(*(eq_null_safe(column(name), Literal(value)) for name, value in values.items()))
 
 

@@ -1,4 +1,4 @@
-"""Values as the types of columns hold them, and text as values, as Spark casts it."""
+"""Values converted to the types of columns, and text to values as Spark casts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate.nodes import Call, Literal
 from lakeformat.model.schema import Kind, Scalar, Type
 
-BLANKS = "".join(map(chr, range(33))) + "\x7f"  # What Spark takes from both ends of a text that it casts.
+BLANKS = "".join(map(chr, range(33))) + "\x7f"  # The characters that Spark strips before a cast.
 _INTEGERS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BYTES = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED)
@@ -30,9 +30,9 @@ _TIMESTAMP = re.compile(rf"(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T](?:{_TI
 
 
 def coerce(value: Any, type: Type, what: str = "value") -> Any:
-    """`value` as `type` holds it, e.g. `'2023-05-01'` for a date as `datetime.date`; None stays None.
+    """`value` as a value of `type`, e.g. `'2023-05-01'` for a date as `datetime.date`; None stays None.
 
-    Raises `InvalidInput`, naming `what`, the type and the value, where it is of a wrong type or does not fit.
+    Raises `InvalidInput`, naming `what`, the type and the value, for a value of a wrong type or out of range.
     """
     if value is None:
         return None
@@ -113,7 +113,7 @@ def parse_time(text: str) -> dt.time:
 
 
 def number_text(value: str) -> str:
-    """Without blanks; Python's own forms of numbers, such as 1_000, are none of SQL's."""
+    """Without blanks; raises for Python's own forms of numbers, such as 1_000, which SQL lacks."""
     found = value.strip(BLANKS)
     if "_" in found or not found.isascii():
         raise ValueError(f"{value!r} is not a number")
@@ -135,7 +135,7 @@ def _fit_boolean(value: Any) -> tuple[Any, bool, int] | None:
 def _fit_number(
     value: Any, scale: int, low: int, high: int, make: Callable[[int], Any]
 ) -> tuple[Any, bool, int] | None:
-    """The number in units of `10**-scale`, as a whole one between `low` and `high`."""
+    """The number in units of `10**-scale`, as an integer between `low` and `high`."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -156,7 +156,7 @@ def _fit_number(
     if floor > high:
         return None, False, 1
     if floor < low:
-        # Between the least value and the one below it there is nothing to be the lower neighbour.
+        # Nothing below the least value could be the lower neighbour.
         return None, False, -1
     return make(floor), exact, 0
 
@@ -166,7 +166,7 @@ def _fit_float(value: Any, kind: Kind) -> tuple[Any, bool, int] | None:
         return None
     if isinstance(value, str):
         found = float(number_text(value))
-        # A FLOAT column's own value in text, e.g. a partition's, must find itself again.
+        # The text of a FLOAT column's value, e.g. a partition's, must equal that value.
         return (_single(found) if kind is Kind.FLOAT else found), True, 0
     if isinstance(value, int | float | Decimal):
         try:
@@ -224,7 +224,7 @@ def _fit_timestamp(value: Any, type: Scalar) -> tuple[Any, bool, int] | None:
         return None
     moment = naive(value)
     zoned = type.kind is Kind.TIMESTAMP_TZ
-    if digits > 6:  # Nanoseconds in 64 bits reach from 1677 to 2262.
+    if digits > 6:  # 64 bits of nanoseconds cover 1677 to 2262.
         nanos = ((moment - _EPOCH) // dt.timedelta(microseconds=1)) * 1000 + extra
         if not -(2**63) <= nanos < 2**63:
             return None, False, 1 if nanos > 0 else -1

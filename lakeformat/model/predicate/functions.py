@@ -1,8 +1,8 @@
-"""The one table of operators and functions: a row is all that most of them need.
+"""The table of operators and functions. Most of them need only a row of it.
 
-The codec layer reads it: `codec.evaluation` for the kernels, `codec.spark_sql` for the text of Spark, `codec.sql_text` for the
-nodes of sqlglot and the names that users call. What a row cannot say stands there under the row's name: a kernel of its own
-(`_OWN`), SQL that is neither an infix nor a call, a node with arguments of its own.
+The codec layer reads it: `codec.evaluation` for the kernels, `codec.spark_sql` for Spark's text, `codec.sql_text` for
+sqlglot's nodes and the names that users call. What a row cannot express is there under the row's name: a kernel of its
+own (`_OWN`), SQL that is neither infix nor a call, a node with arguments of its own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lakeformat.model.schema import Kind
 
 
 class Takes(Enum):
-    """What `Function.arrow` is applied to."""
+    """The arguments that `Function.arrow` takes."""
 
-    ANY = auto()  # The arguments as they are.
+    ANY = auto()  # The arguments unchanged.
     ALIGNED = auto()  # Both as one type; NaN is equal to itself and above every other number.
-    CONDITIONS = auto()  # Conditions, the first with the second, what comes out with the third, and so on.
+    CONDITIONS = auto()  # Conditions, folded from left to right.
     DOUBLES = auto()
-    PATTERN = auto()  # Text, and one text for all rows.
+    PATTERN = auto()  # Text, and a constant text.
     DATE = auto()  # A date or timestamp; the result becomes an INT.
     TIME = auto()  # A time of day, date or timestamp; the result becomes an INT.
 
@@ -30,11 +30,11 @@ class Takes(Enum):
 class Function:
     """An operator or function.
 
-    `arity` is the least and the most number of arguments, None without a limit. `result` is the kind of the result, None where
-    it follows from the arguments. `arrow` is the name of a function of `pyarrow.compute` over what it `takes`; "" where it has a
-    kernel of its own. In Spark's text it stands as `infix` between its arguments, or it is called by the first of `calls`.
-    `nodes` are the classes of sqlglot's nodes whose arguments, in their order, are its own. `constants` are the places of the
-    arguments that have one value for all rows; the evaluator refuses columns there.
+    `arity` is the least and the most number of arguments, None without a limit. `result` is the kind of the result,
+    None if it follows from the arguments. `arrow` is a function of `pyarrow.compute` over what it `takes`; "" if it has
+    a kernel of its own. In Spark's text it is written as `infix` between its arguments, or as a call of the first of
+    `calls`. `nodes` are sqlglot's node classes with the same arguments in the same order. `constants` are the indexes
+    of arguments that must have one value for all rows; the evaluator refuses columns there.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Function:
     infix: str = ""
     calls: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    flipped: str = ""  # Of a comparison: the same with its sides changed.
-    negated: str = ""  # Of a comparison: what is true where it is false.
+    flipped: str = ""  # A comparison with its sides swapped.
+    negated: str = ""  # A comparison that is true where this one is false.
     constants: tuple[int, ...] = ()
 
     @property
     def spark(self) -> str:
-        """The name by which Spark calls it."""
+        """Spark's name for it."""
         return self.calls[0] if self.calls else self.name
 
 

@@ -1,4 +1,4 @@
-"""Patterns of LIKE, and the texts that begin with a text."""
+"""LIKE patterns, and ranges of texts with a common prefix."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def like_parts(pattern: str, escape: str = "\\") -> list[Any]:
 
 
 def like_regex(pattern: str, escape: str = "\\") -> str:
-    """The same as a regular expression for Python and RE2 alike, without anchors; a dot must match newlines."""
+    """The pattern as a regular expression for Python and RE2, without anchors; a dot must match newlines."""
     wild = {ANY_TEXT: ".*", ANY_CHARACTER: "."}
     return "".join(re.escape(p) if isinstance(p, str) else wild[p] for p in like_parts(pattern, escape))
 
 
 def successor(text: str) -> str | None:
-    """The least text above every text that begins with `text`; None where there is none."""
+    """The least text above every text that begins with `text`; None if there is none."""
     for i in range(len(text) - 1, -1, -1):
         code = ord(text[i])
         if code < 0x10FFFF:

@@ -1,4 +1,4 @@
-"""The nodes of an expression, and what they are made of: columns, values, calls."""
+"""The nodes of an expression: columns, values, calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeformat.model.predicate.functions import FUNCTIONS
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by name; a part of one by its path, e.g. `("address", "city")`."""
+    """A column by name, or a field inside one by its path, e.g. `("address", "city")`."""
 
     path: tuple[str, ...]
 
@@ -37,7 +37,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function by its one name (see `FUNCTIONS`), applied to arguments."""
+    """An operator or function by its name (see `FUNCTIONS`), applied to arguments."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -49,12 +49,12 @@ NEVER = Literal(False)
 
 
 def is_never(expression: Expression) -> bool:
-    """Is it the value False or null, which no row satisfies?"""
+    """Whether it is the value False or null, which no row satisfies."""
     return isinstance(expression, Literal) and (expression.value is False or expression.value is None)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """The conditions that all have to hold; none for `ALWAYS`."""
+    """The conditions that must all be true; none for `ALWAYS`."""
     match expression:
         case Call("and", arguments):
             return tuple(part for each in arguments for part in conjuncts(each))
@@ -62,7 +62,7 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
 
 
 def paths_of(expression: Expression) -> frozenset[tuple[str, ...]]:
-    """The paths of the columns it looks at."""
+    """The paths of the columns that it reads."""
     match expression:
         case Column(path):
             return frozenset({path})
@@ -72,12 +72,13 @@ def paths_of(expression: Expression) -> frozenset[tuple[str, ...]]:
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
-    """The names of the top-level columns it looks at."""
+    """The names of the top-level columns that it reads."""
     return frozenset(path[0] for path in paths_of(expression))
 
 
 def wants_values(expression: Expression) -> bool:
-    """Does it name a column where the evaluator takes one value for all rows only, as in `replace(a, 'x', b)`?"""
+    """Whether it has a column as an argument for which the evaluator takes only one value for all rows, as in
+    `replace(a, 'x', b)`."""
     match expression:
         case Call(name, arguments):
             at = FUNCTIONS[name].constants
@@ -86,7 +87,7 @@ def wants_values(expression: Expression) -> bool:
 
 
 def described(expression: Expression) -> str:
-    """For messages: text in the manner of SQL, which nothing has to parse."""
+    """SQL-like text for messages; nothing has to parse it."""
     match expression:
         case Column(path):
             return ".".join(path)
@@ -98,9 +99,10 @@ def described(expression: Expression) -> str:
 
 
 def rename(expression: Expression, mapping: Mapping[Any, Any]) -> Expression:
-    """The same over other columns. Keys and values are top-level names, or prefixes of paths as tuples.
+    """The expression over other columns. Keys and values are top-level names, or prefixes of paths as tuples.
 
-    `{"a": "b"}` renames; `{("t",): ()}` drops a qualifier. The longest prefix that fits wins; what fits none stays.
+    `{"a": "b"}` renames; `{("t",): ()}` drops a qualifier. The longest matching prefix wins; other paths stay
+    unchanged.
     """
     prefixes = {_prefix(old): _prefix(new) for old, new in mapping.items()}
 

@@ -1,4 +1,4 @@
-"""Conditions turned into others: what they say over some columns alone, the values that they list, negations moved inward."""
+"""Rewrites of conditions: their part over some columns alone, the values that they list, negations moved inward."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lakeformat.model.predicate.nodes import ALWAYS, Call, Column, Expression, L
 
 
 def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Expression]:
-    """(what it says over the columns `names` alone, the rest): both together are the same condition.
+    """(the part over the columns `names` alone, the rest): both together are the same condition.
 
-    A rest other than `ALWAYS` means that the condition does not select by those columns alone. The first part also
-    holds what an `or` in the rest implies over the columns.
+    If the rest is not `ALWAYS`, the condition does not select by those columns alone. The first part also has what an
+    `or` in the rest implies over the columns.
     """
     allowed = frozenset(names)
     inside, outside = [], []
@@ -33,8 +33,8 @@ def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Exp
 
 
 def listed(expression: Expression, names: Sequence[str], limit: int) -> list[tuple[Any, ...]] | None:
-    """Values of the columns `names` among which are all with which the condition (bound) can be true; None where it does not
-    list them for each column, or they are more than `limit`."""
+    """The values of the columns `names` for which the bound condition can be true; None if it does not list them for
+    each column, or lists more than `limit`."""
     found = []
     for name in names:
         values = _values(expression, name)
@@ -47,7 +47,7 @@ def listed(expression: Expression, names: Sequence[str], limit: int) -> list[tup
 
 
 def push_not(expression: Expression, negate: bool = False) -> Expression:
-    """The same condition with every `not` moved inward as far as it goes."""
+    """The same condition with every `not` moved inward as far as possible."""
     match expression:
         case Call("not", (inner,)):
             return push_not(inner, not negate)
@@ -60,7 +60,7 @@ def push_not(expression: Expression, negate: bool = False) -> Expression:
 
 
 def _values(expression: Expression, name: str) -> frozenset[Any] | None:
-    """The values of a column with which the condition can be true; None where it does not list them."""
+    """The values of a column for which the condition can be true; None if it does not list them."""
     match expression:
         case Literal(value) if value is not True:
             return frozenset()
