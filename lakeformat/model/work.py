@@ -266,9 +266,11 @@ class ReadTask:
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # Per file: of the rows that `deletes` leaves, read only those that these delete. Without it, read all.
     taken_by: tuple[tuple[DeleteFile, ...], ...] = ()
-    # Per file the `ROW_ID` of its first row (None: no ids) and the `LAST_UPDATED` of its rows, if they are requested and the file has no such columns.
+    # Per file the `ROW_ID` of its first row (None: no ids) and the `LAST_UPDATED` of its rows, if they are requested and the
+    # file has no such columns.
     lineage: tuple[tuple[int | None, int], ...] = ()
-    # Per file the tasks that read columns of the same rows from other whole files. Their values replace the file's own (Paimon's data evolution).
+    # Per file the tasks that read columns of the same rows from other whole files. Their values replace the file's own
+    # (Paimon's data evolution).
     beside: tuple[tuple[ReadTask, ...], ...] = ()
     # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
     # `paths`, older rows first, and give the columns that merging needs: besides those of the table `SEQUENCE` and
@@ -496,7 +498,8 @@ class RewriteTask:
     update_where: Expression = ALWAYS
     spreads: bool = False  # On Spark, rows are range-partitioned by `write.sort_by`; otherwise one task does all.
     upgraded: tuple[tuple[str, int], ...] = ()  # Keyed tables: files that are upgraded, and their new level.
-    # Keyed tables: `read` has one file, which is upgraded to the level of `write` and not rewritten if its rows are sorted by unique keys.
+    # Keyed tables: `read` has one file. If its rows are sorted by unique keys, it is upgraded to the level of `write`, not
+    # rewritten.
     upgrades: bool = False
     # Keyed tables: where the changelog of the rows `before` goes, and what reads those (parallel to `read`;
     # None: there were none).

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from lakeformat.errors import LakeError
 
-MARGIN_SECONDS = 300  # New credentials are requested so long before the old ones expire, or after half of their lifetime if that is later.
+# New credentials are requested so long before the old ones expire, or after half of their lifetime if that is later.
+MARGIN_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
