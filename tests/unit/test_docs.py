@@ -1,5 +1,6 @@
 """What README and docs show has been run: here. Links lead somewhere, and the API reference has every public name."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -93,3 +94,19 @@ def test_what_the_reference_names_is_there_and_documented(name):
     module, _, attribute = name.rpartition(".")
     named = import_module(name) if name == "lakeformat.errors" else getattr(import_module(module), attribute)
     assert named.__doc__
+
+
+def test_troubleshooting_quotes_messages_of_the_code():
+    """Of each message the pieces between the `…`, which stand for names and numbers."""
+    texts: list[str] = []
+    for path in (ROOT / "lakeformat").rglob("*.py"):
+        constants = [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)]
+        texts += [each for each in constants if isinstance(each, str)]
+    known = "\n".join(texts)
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = "".join(re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
+    pieces = {piece.strip() for line in quoted for piece in re.sub(r"^[A-Z]\w+: ", "", line).split("…")}
+    assert len(quoted) > 30
+    assert {piece for piece in pieces if piece not in known} == set()
+    errors = {match[1] for line in quoted if (match := re.match(r"([A-Z]\w+): ", line))}
+    assert errors - {"SparkUnavailable"} <= set(vars(lakeformat.errors))
