@@ -198,7 +198,8 @@ _NOTES = {
     "Create the table": "A table is its schema file; there is no snapshot yet. A primary key holds the partition columns, and a number of buckets is chosen: one, which was the default of 0.4; today's Paimon lets them grow with their keys.",
     "Insert one row": """
 One data file on level 0, one manifest that says ADD, and two manifest lists: the base list is what the previous snapshot held, here nothing;
-the delta list is what this one changed. `LATEST` and `EARLIEST` are hints for readers.""",
+the delta list is what this one changed. `LATEST` and `EARLIEST` are hints for readers; `RESTORED` appears where a
+rollback has removed snapshots.""",
     "Insert nine rows in nine partitions": "Nine files, nine ADD entries in one manifest. The base list of this snapshot names the manifest of the first.",
     "Delete rows": """
 No file goes: each of eight partitions gets one more, with a row of kind -D, so that the manifest has 8 ADD entries. A read merges

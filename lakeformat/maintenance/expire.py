@@ -4,6 +4,7 @@ for it."""
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -90,9 +91,9 @@ def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expir
 
 
 def remove(store: Store, found: Expiry) -> None:
-    """Write the files that replace others, delete the waves in order, then empty folders, then write the hints, which
+    """Write the files that replace others and the marks, delete the waves in order, then empty folders, then write the hints, which
     may fail."""
-    store.write_many(found.files)
+    store.write_many({**found.files, **{path: str(uuid.uuid4()).encode() for path in found.marks}})
     for wave in found.waves:
         _delete(store, wave)
     store.remove_empty_folders(found.folders)

@@ -187,6 +187,7 @@ class Expiry:
     snapshots: tuple[int, ...]
     waves: tuple[tuple[str, ...], ...]
     files: Mapping[str, bytes] = field(default_factory=dict)  # Written before anything is deleted.
+    marks: tuple[str, ...] = ()  # Written first as well, each time with content that none had before.
     folders: tuple[str, ...] = ()  # Removed afterwards if they are empty.
     hints: Mapping[str, bytes] = field(default_factory=dict)
     operation: Any = None  # from model.operation

@@ -116,6 +116,10 @@ class LocalFiles:
     def root(self) -> str:
         return f"file://{self.folder}"
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def location(self, path: str) -> str:
         elsewhere = _outside(self, path)
         return elsewhere[0].location(elsewhere[1]) if elsewhere else f"file://{self._path(path)}"
@@ -329,6 +333,10 @@ class ObjectFiles:
     @property
     def root(self) -> str:
         return f"{self.base}/{self.prefix}" if self.prefix else self.base
+
+    @property
+    def is_local(self) -> bool:
+        return False
 
     def location(self, path: str) -> str:
         elsewhere = _outside(self, path)

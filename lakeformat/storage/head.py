@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.store import Store
 
+HINT, RESTORED = "LATEST", "RESTORED"  # Files beside the versions.
 _NUMBER = re.compile(r"v?(\d{1,18})(?=[-.])")
 
 
@@ -51,6 +52,24 @@ def load_newest(head: Head, load: Callable[[int], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True)
+class _Newest:
+    """A version, and what its file and the marks of its folder held. `is_proven`: it was the newest after that was read."""
+
+    version: int
+    held: tuple[bytes | None, ...]
+    is_proven: bool
+
+
+@dataclass(slots=True)
+class Newest:
+    """The newest versions that heads of one process have seen, by folder, where a folder holds more than `few` names: there a few
+    reads tell for less than a listing that nothing newer has come."""
+
+    few: int = 256
+    versions: dict[str, _Newest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateHead:
     """Versions are numbered files, e.g. `snapshot/snapshot-7`; creating the next one is the commit. For Paimon, and as
     `metadata/v7.metadata.json` for Iceberg's Hadoop tables.
@@ -58,25 +77,63 @@ class CreateHead:
     The newest version is the one that the folder lists. The hint file that other engines read first (`LATEST`) is not
     used: after a restore there is a gap above an old version, and a hint that a slow writer set back to it would pass
     every check short of a listing. A commit made on it would then be hidden below the real newest version.
+    The newest version is what the folder says. The hint file that others read first (`LATEST`) is not asked: after a
+    restore there is a gap above an old version, and a hint that a slow writer set back to it would pass every check
+    short of a listing. A commit made on it would then be hidden below the real one.
+
+    Where `newest` is given, and the storage is local, a version that was the newest is still so if the next one is not there, and
+    neither its own file nor a mark has changed. Names become free in two ways. Expiry deletes the oldest first, so that a version
+    whose file is there frees none above it. Whoever else deletes versions, which a restore undoes, writes the file `RESTORED`
+    before, with content that no file had before. The hint has to name the version too, as a second witness.
     """
 
     store: Store
     folder: str = "snapshot"
     prefix: str = "snapshot-"
     suffixes: tuple[str, ...] = ("",)  # The names of one version: all writers that commit on one base choose the same.
+    newest: Newest | None = None
+    key: str = ""  # By which `newest` knows the folder.
 
     def version(self) -> int:
+        known = self._known()
+        if known is not None and not self.store.exists(self._path(known.version + 1)) and self._is_proven(known):
+            return known.version
+        version, names = self._listed()
+        if self.newest is not None and self.store.is_local and names > self.newest.few and version > 0:
+            held = self._held(version)
+            is_proven = known is not None and (known.version, known.held) == (version, held)
+            self.newest.versions[self.key] = _Newest(version, held, is_proven)
+        return version
+
+    def _listed(self) -> tuple[int, int]:
+        """The newest version, and how many names the folder holds."""
         # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a folder may
         # hold very many.
         highest, endings, pattern = 0, set(self.suffixes), self._pattern
-        for name in sorted(self.store.names(self.folder), key=len)[::-1]:
+        names = self.store.names(self.folder)
+        for name in sorted(names, key=len)[::-1]:
             found = pattern.fullmatch(name)
             if found and found[2] in endings:
                 highest = max(highest, int(found[1]))
                 endings.discard(found[2])
                 if not endings:
                     break
-        return highest
+        return highest, len(names)
+
+    def _known(self) -> _Newest | None:
+        return None if self.newest is None else self.newest.versions.get(self.key)
+
+    def _is_proven(self, known: _Newest) -> bool:
+        """Whether no name above a version that was the newest has become free since. It says so of the time before it is asked, so
+        the next name is looked for, or taken, first."""
+        is_hinted = known.held[1] == str(known.version).encode()
+        return known.is_proven and is_hinted and self._held(known.version) == known.held
+
+    def _held(self, version: int) -> tuple[bytes | None, ...]:
+        return tuple(self.store.read_many([self._path(version), f"{self.folder}/{HINT}", f"{self.folder}/{RESTORED}"]))
+
+    def _path(self, version: int) -> str:
+        return f"{self.folder}/{self.prefix}{version}{self.suffixes[0]}"
 
     def versions(self) -> list[int]:
         """Every version whose file exists, ascending. Expiry and restores leave gaps."""
@@ -93,14 +150,20 @@ class CreateHead:
         # The name may be free again, since expiry and restores delete: later versions would hide what is created.
         if is_version and self.version() > version:
             return Outcome.LOST
+        known = self._known()
         created = self.store.create(plan.root_path, plan.root)
         # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
         if not created and self.store.read(plan.root_path) != plan.root:
             return Outcome.LOST
         # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is never
         # deleted, so if ours is the newest now, nothing newer was there when it was created.
-        if is_version and self.version() != version + 1:
-            return Outcome.UNKNOWN
+        follows = is_version and known is not None and known.version == version and self._is_proven(known)
+        if not follows:
+            if is_version and self.version() != version + 1:
+                return Outcome.UNKNOWN
+        elif known is not None and self.newest is not None:
+            held = (plan.root, str(version + 1).encode(), known.held[2])
+            self.newest.versions[self.key] = _Newest(version + 1, held, is_proven=True)
         with suppress(StoreError):
             self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED

@@ -30,6 +30,10 @@ class MemoryFiles:
     def root(self) -> str:
         return self._root
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"MemoryFiles({self._root!r}, {len(self._files)} files)"
 

@@ -27,6 +27,11 @@ class Reader(Protocol):
         """The URI that paths are relative to, without a trailing slash."""
         ...
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a call takes microseconds, so that a few of them, one after the other, cost less than a long listing."""
+        ...
+
     def location(self, path: str) -> str:
         """The absolute URI of `path`, literal (no percent-encoding), for other readers."""
         ...
@@ -113,6 +118,10 @@ class ForwardingReader:
     @property
     def root(self) -> str:
         return self.store.root
+
+    @property
+    def is_local(self) -> bool:
+        return self.store.is_local
 
     def location(self, path: str) -> str:
         return self.store.location(path)

@@ -15,11 +15,14 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Outcome, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage import head as head_module
+from lakeformat.storage.head import Newest
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
+from tests.simulation.paimon import dialect as worlds_dialect
 from tests.simulation.racing import (
     ENOUGH,
+    FREE_NAME_SEEDS,
     SEEDS,
     Instead,
     commit_module,
@@ -48,8 +51,12 @@ def test_racing_writers_lose_nothing_and_double_nothing(asides: str):
         assert race(world, seed, attempts=1 + seed % 3, turns_each=5) == [], "replay it with this seed"
 
 
-def test_writers_that_are_stopped_while_names_become_free_lose_nothing():
-    assert race_for_free_names(PaimonWorld("expire", "free names")) == [], "replay it with this seed"
+@pytest.mark.parametrize("few", [Newest().few, -1])
+def test_writers_that_are_stopped_while_names_become_free_lose_nothing(few: int, monkeypatch: pytest.MonkeyPatch):
+    """Also where a few reads tell what a listing would."""
+    monkeypatch.setattr(worlds_dialect.newest, "few", few)
+    world = PaimonWorld("expire", "free names")
+    assert race_for_free_names(world, max(FREE_NAME_SEEDS // 2, 1)) == [], "replay it with this seed"
 
 
 def test_the_head_needs_to_look_again_after_it_has_created():

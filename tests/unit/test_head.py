@@ -8,7 +8,7 @@ import pytest
 
 from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
-from lakeformat.storage.head import CreateHead, load_newest
+from lakeformat.storage.head import CreateHead, Newest, load_newest
 from lakeformat.storage.memory import MemoryFiles
 
 
@@ -77,6 +77,76 @@ def test_a_slow_writer_that_sets_the_hint_back_misleads_nobody():
     assert head.version() == 9
     assert head.advance(9, plan(10)) is Outcome.PUBLISHED
     assert head.versions() == [5, 9, 10]
+
+
+class Listed(MemoryFiles):
+    """Counts its listings."""
+
+    count = 0
+
+    def names(self, prefix: str) -> list[str]:
+        self.count += 1
+        return super().names(prefix)
+
+
+def old_table() -> tuple[Listed, CreateHead]:
+    """Three versions, the third of which a head has found twice to be the newest."""
+    store = Listed()
+    head = CreateHead(store, newest=Newest(few=1))
+    for version in range(3):
+        assert head.advance(version, plan(version + 1, f"root {version + 1}".encode())) is Outcome.PUBLISHED
+    assert head.version() == head.version() == 3
+    store.count = 0
+    return store, head
+
+
+def test_a_commit_to_a_folder_of_many_versions_lists_it_no_more():
+    store, head = old_table()
+    other = CreateHead(store)
+    assert other.advance(3, plan(4, b"theirs")) is Outcome.PUBLISHED
+    store.count = 0
+    assert head.advance(3, plan(4, b"late")) is Outcome.LOST
+    assert head.version() == 4
+    assert head.version() == 4
+    assert store.count == 2, "what others have made is listed, and found again before it is relied on"
+    for version in range(4, 8):
+        assert head.version() == version
+        assert head.advance(version, plan(version + 1, f"root {version + 1}".encode())) is Outcome.PUBLISHED
+    assert store.count == 2
+    assert head.versions() == list(range(1, 9))
+
+
+@pytest.mark.parametrize("hint", [b"3", b"6", None])
+@pytest.mark.parametrize("mark", [b"of a restore", None])
+def test_what_became_free_above_a_version_that_was_the_newest_is_seen(hint: bytes | None, mark: bytes | None):
+    """Versions 4 and 5 were undone by 6, and the hint may be late: the mark tells, or the hint where no mark is written."""
+    store, head = old_table()
+    store.write("snapshot/snapshot-6", b"restored from 3")
+    for name, content in (("LATEST", hint), ("RESTORED", mark)):
+        if content:
+            store.write(f"snapshot/{name}", content)
+        else:
+            store.delete([f"snapshot/{name}"])
+    is_seen = hint != b"3" or mark is not None
+    assert head.version() == (6 if is_seen else 3), "a restore writes its mark"
+    if is_seen:
+        assert head.advance(3, plan(4, b"mine")) is Outcome.LOST
+
+
+def test_a_name_that_became_free_between_the_look_and_the_create_is_no_proof():
+    store, head = old_table()
+
+    class Stopped(Listed):
+        """Others make three versions, and expiry leaves the newest, before the create."""
+
+        def create(self, path: str, data: bytes) -> bool:
+            store.write("snapshot/snapshot-6", b"theirs")
+            store.delete([f"snapshot/snapshot-{version}" for version in (1, 2, 3)])
+            return store.create(path, data)
+
+    stopped = Stopped()
+    stopped._files = store._files
+    assert CreateHead(stopped, newest=head.newest).advance(3, plan(4, b"mine")) is Outcome.UNKNOWN
 
 
 def test_a_lost_race_is_a_value():

@@ -14,15 +14,16 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.view import PaimonView
 from lakeformat.model.snapshot import Expiry
 from lakeformat.storage.cache import Cache, cached
-from lakeformat.storage.head import Head
+from lakeformat.storage.head import Head, Newest
 from lakeformat.storage.store import Reader, Store
 
 
 @dataclass(frozen=True, slots=True)
 class Paimon:
-    """See `dialects.dialect.Format`. Its views keep in `cache` what they have read."""
+    """See `dialects.dialect.Format`. Its views keep in `cache` what they have read, and its heads in `newest` what they have seen."""
 
     cache: Cache = field(default_factory=Cache)
+    newest: Newest = field(default_factory=Newest, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -51,7 +52,7 @@ class Paimon:
         return metadata.on_branch(store, name)
 
     def head(self, store: Store) -> Head:
-        return metadata.head(store)
+        return metadata.head(store, self.newest)
 
     def load(self, reader: Reader, version: int, known: View[State] | None = None) -> PaimonView:
         return self._view(reader, metadata.load(reader, version, known.state if known else None))

@@ -29,6 +29,7 @@ from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, Unsupporte
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
+from lakeformat.storage.head import RESTORED
 from lakeformat.storage.paths import relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -53,6 +54,7 @@ _ROOT_NAMES = {
 _LOGS_AT_ONCE = 64
 _LISTS_AT_ONCE = 128
 _HINTS = {"LATEST", "EARLIEST"}
+_MARKS = (f"{metadata.SNAPSHOT_FOLDER}/{RESTORED}",)  # Of numbers that become free out of order: see `CreateHead`.
 
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
@@ -109,6 +111,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
             tuple(metadata.changelog_path(d["id"]) for d in silent),
         ),
         files=_copies(reader, [d for d in logs if d["id"] in expired]),
+        marks=_MARKS if replaced else (),
         folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
         hints=hints,
     )
@@ -157,7 +160,7 @@ def replaced_history(reader: Reader, version: int) -> Expiry:
     sweep: their deletes are undone, and no engine that expires snapshots may act on them."""
     documents = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
     ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
-    return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),))
+    return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),), marks=_MARKS if ids else ())
 
 
 def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:

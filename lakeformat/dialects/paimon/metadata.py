@@ -26,7 +26,7 @@ from lakeformat.model.snapshot import Snapshot, stream_numbers, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage import fence
 from lakeformat.storage.cache import in_catalog
-from lakeformat.storage.head import CreateHead, Head
+from lakeformat.storage.head import CreateHead, Head, Newest
 from lakeformat.storage.store import Reader, Store
 from lakeformat.storage.swapped import Swapped
 
@@ -98,9 +98,12 @@ class State:
 NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
-def head(store: Store) -> Head:
+def head(store: Store, newest: Newest) -> Head:
     found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's place.
-    return found.place.head(store) if found else CreateHead(store, SNAPSHOT_FOLDER, "snapshot-")
+    if found:
+        return found.place.head(store)
+    key = f"{store.root}/{store.inner}" if isinstance(store, Swapped) else store.root
+    return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-", newest=newest, key=key)
 
 
 def load(reader: Reader, version: int, known: State | None = None) -> State:
