@@ -1,4 +1,4 @@
-"""Which catalog an address names."""
+"""Choose a catalog by its address."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakeformat.storage import paths
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~\xa0-\xff](?:[ \t!-~\xa0-\xff]*[!-~\xa0-\xff])?)?")
 _SQL_OPTIONS = {"iceberg": ("format", "name"), "paimon": ("format", "name", "lock.enabled")}
-_SQLITE = "catalog.sqlite"  # In the warehouse's folder.
+_SQLITE = "catalog.sqlite"  # File in the warehouse's folder.
 
 
 def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
-    """`sql` (SQLite in the warehouse's own folder), a database's address as SQLAlchemy writes it, or the `http(s)://` address
-    of a REST catalog.
+    """Open a catalog: `sql` (SQLite in the warehouse's folder), a SQLAlchemy URL, or the `http(s)://` address of a REST
+    catalog.
 
     Raises `InvalidInput`.
     """
@@ -48,7 +48,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
 
 
 def _format(options: Mapping[str, str], what: str) -> str:
-    """The format of the tables that `what` is asked to hold."""
+    """The table format that the options ask `what` to keep."""
     format = options.get("format", "iceberg")
     if format not in _SQL_OPTIONS:
         raise InvalidInput(f"catalog_options: format={format!r}: {what} is one of {' or '.join(_SQL_OPTIONS)}")
@@ -56,7 +56,7 @@ def _format(options: Mapping[str, str], what: str) -> str:
 
 
 def _locks(options: Mapping[str, str], warehouse: str) -> bool:
-    """Whether writers of a JDBC catalog of Paimon lock: where its Java engine does, unless it is told."""
+    """Whether commits of Paimon's JDBC catalog take a lock: where Java's does, unless an option says otherwise."""
     given = options.get("lock.enabled", "false" if paths.scheme_of(warehouse) in (None, "file") else "true")
     if str(given).lower() not in ("true", "false"):
         raise InvalidInput(f"catalog_options: lock.enabled={given!r}: it must be 'true' or 'false'")

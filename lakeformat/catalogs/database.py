@@ -1,4 +1,4 @@
-"""A database that keeps a catalog: its engine, its transactions, and what it answers as errors of ours."""
+"""The database of a catalog: its engine, its transactions, and its errors as lakeformat's."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, S
 from lakeformat import redact
 from lakeformat.errors import AlreadyExists, InvalidInput, StoreError
 
-_WAIT_SECONDS = 60  # For SQLite's one writer.
+_WAIT_SECONDS = 60  # How long to wait for SQLite's only writer.
 
 
 class Text(sa.TypeDecorator[str]):
-    """Text and nothing else: SQLite's columns hold any value, whatever their type, and tables made by others may hold nulls."""
+    """A column that must be text: SQLite's columns hold any type, and tables made by others may hold nulls."""
 
     impl = sa.String
     cache_ok = True
@@ -37,14 +37,14 @@ class TextOrNull(Text):
 
 @contextmanager
 def connected(uri: str, tables: sa.MetaData) -> Iterator[sa.Connection]:
-    """A transaction in a database that has `tables`. Raises `AlreadyExists` for a line that is there, and `StoreError` for whatever
-    else the database answers, or does not."""
+    """A transaction in a database with `tables`. Raises `AlreadyExists` for a row that exists, and `StoreError` for any
+    other error."""
     try:
         with _engine(uri, tables, os.getpid()).begin() as connection:
             yield connection
     except IntegrityError as error:
         raise AlreadyExists(f"{shown(uri)}: there is a table of that name") from error
-    except (SQLAlchemyError, UnicodeError) as error:  # A name with half of a surrogate pair has no encoding.
+    except (SQLAlchemyError, UnicodeError) as error:  # A lone surrogate in a name cannot be encoded.
         secrets = redact.secrets_in(uri)
         said = redact.redacted((str(error).splitlines() or [type(error).__name__])[0], *secrets)
         raise StoreError(f"{shown(uri)}: {said}") from redact.cause(error, *secrets)
@@ -59,10 +59,10 @@ def shown(uri: str) -> str:
 
 @cache
 def _engine(uri: str, tables: sa.MetaData, process: int) -> sa.Engine:
-    """An engine for each process, since connections do not survive a fork; makes the tables where they are missing."""
+    """One engine per process, since connections do not survive a fork. Creates missing tables."""
     try:
         url = sa.make_url(uri)
-    except (ArgumentError, ValueError):  # Its text may hold any part of the address.
+    except (ArgumentError, ValueError):  # The error's text may contain any part of the address.
         raise InvalidInput(
             f"catalog={shown(uri)!r} is no address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
         ) from None
@@ -83,6 +83,6 @@ def _engine(uri: str, tables: sa.MetaData, process: int) -> sa.Engine:
         try:
             table.create(engine, checkfirst=True)
         except SQLAlchemyError:
-            if not sa.inspect(engine).has_table(table.name):  # Else somebody made it at the same time.
+            if not sa.inspect(engine).has_table(table.name):  # Otherwise another process created it at the same time.
                 raise
     return engine

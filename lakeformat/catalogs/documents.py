@@ -1,4 +1,4 @@
-"""Two documents of table metadata -> the requirements and updates by which a REST catalog makes one of the other."""
+"""The difference of two table metadata documents, as requirements and updates of a REST catalog."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 Document = Mapping[str, Any]
 _MAIN = "main"
-# A property in place of the document's own key `lakeformat-operation`: servers keep the one and drop the other.
+# A property instead of the document's own key `lakeformat-operation`: servers keep properties and drop unknown keys.
 OPERATION, OPERATION_PROPERTY = "lakeformat-operation", "lakeformat.operation"
 
 
 def requirements(base: Document, new: Document) -> list[dict[str, Any]]:
-    """What must still be so that nothing of `base` that `new` was made of has changed: ids, and every reference."""
+    """What must not have changed since `base` for `new` to be valid: ids and every reference."""
     refs, names = _refs(base), {_MAIN, *_refs(base), *_refs(new)}
     return [
         {"type": "assert-table-uuid", "uuid": base["table-uuid"]},
@@ -29,7 +29,7 @@ def requirements(base: Document, new: Document) -> list[dict[str, Any]]:
 
 
 def updates(base: Document, new: Document) -> list[dict[str, Any]]:
-    """The changes, in an order in which each of them holds."""
+    """The updates, ordered so that each is valid when it is applied."""
     found: list[dict[str, Any]] = []
     if new["format-version"] != base["format-version"]:
         found.append({"action": "upgrade-format-version", "format-version": new["format-version"]})
@@ -68,8 +68,8 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
 
 
 def goes_on(base: Document, new: Document) -> bool:
-    """Whether a server can make `new` of `base`: one table, whose snapshots and schemas are the same where both have them, and whose
-    new snapshots come later."""
+    """Whether a server can turn `base` into `new`: the same table, with equal snapshots and schemas where both have
+    them, and newer snapshots only."""
     known, there = _snapshots(base), _snapshots(new)
     same = all(each["manifest-list"] == there[id]["manifest-list"] for id, each in known.items() if id in there)
     columns = {each["schema-id"]: _columns(each) for each in new["schemas"]}
@@ -84,7 +84,7 @@ def _columns(schema: Document) -> list[tuple[int, str]]:
 
 
 def creation(name: str, new: Document) -> dict[str, Any]:
-    """The request that makes a table of a first document; where it lies is the server's choice."""
+    """The request that creates a table from its first document; the server chooses the location."""
     schemas = {s["schema-id"]: s for s in new["schemas"]}
     specs = {s["spec-id"]: s for s in new["partition-specs"]}
     orders = {o["order-id"]: o for o in new["sort-orders"]}
@@ -100,14 +100,14 @@ def creation(name: str, new: Document) -> dict[str, Any]:
 
 
 def view_creation(name: str, new: Document) -> dict[str, Any]:
-    """The request that makes a view of a first document."""
+    """The request that creates a view from its first document."""
     (schema,), (version,) = new["schemas"], new["versions"]
     location = {"location": new["location"]} if "location" in new else {}
     return {"name": name, "schema": schema, "view-version": version, "properties": new["properties"], **location}
 
 
 def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
-    """The changes of a view. What is new gets its number from the server: -1 is what was added last."""
+    """The updates of a view. The server numbers new versions and schemas: -1 is the one added last."""
     known = {each["schema-id"] for each in base["schemas"]}
     added = [each for each in new["schemas"] if each["schema-id"] not in known]
     found: list[dict[str, Any]] = [{"action": "add-schema", "schema": each} for each in added]
@@ -123,7 +123,8 @@ def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
 
 
 def holds(returned: Any, base: Document, new: Document) -> bool:
-    """Whether the document that a server returned has the change from `base` to `new`: its snapshot, or else its operation."""
+    """Whether the document returned by a server contains the change from `base` to `new`: its snapshot, or else its
+    operation."""
     try:
         if added := _snapshots(new).keys() - _snapshots(base).keys():
             return added <= _snapshots(returned).keys()
@@ -135,7 +136,7 @@ def holds(returned: Any, base: Document, new: Document) -> bool:
 def _properties(base: Document, new: Document) -> list[dict[str, Any]]:
     before, after = dict(base.get("properties") or {}), dict(new.get("properties") or {})
     if _snapshots(base).keys() >= _snapshots(new).keys() and OPERATION in new:
-        after[OPERATION_PROPERTY] = new[OPERATION]  # A new snapshot says itself which operation it is.
+        after[OPERATION_PROPERTY] = new[OPERATION]  # A new snapshot records its operation.
     else:
         before.pop(OPERATION_PROPERTY, None)
     return _property_updates(before, after)
@@ -149,7 +150,7 @@ def _property_updates(before: Mapping[str, Any], after: Mapping[str, Any]) -> li
 
 
 def _refs(document: Document) -> dict[str, Any]:
-    """The references by name; documents of old name their current snapshot alone."""
+    """The references by name; old documents have only their current snapshot."""
     refs = dict(document.get("refs") or {})
     current = document.get("current-snapshot-id")
     if current not in (None, -1):

@@ -1,4 +1,5 @@
-"""Paimon's REST catalog: the server says which tables there are, where each lies and which snapshot is its newest, and makes the next."""
+"""Paimon's REST catalog: the server lists the tables, knows where each is and which snapshot is the newest, and commits
+the next one."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ OPTIONS = frozenset({"format", "prefix", "token", "token.provider", "warehouse"}
 _NOT_YET = "this change through the server of Paimon's REST catalog is not supported"
 _BRANCH = re.compile(r"^branch/branch-[^/]*/")
 _PROTOCOL = "Paimon's REST protocol"
-_DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # What a 404 says is missing.
+_DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # The resource types that a 404 names.
 
 
 @dataclass(frozen=True, slots=True)
 class PaimonRestCatalog:
-    """The tables that the server at `uri` (its path before `/v1`) knows. `options`: see `OPTIONS`, and `header.<name>`."""
+    """The tables of the server at `uri` (its path before `/v1`). `options`: see `OPTIONS`, and `header.<name>`."""
 
     uri: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -114,7 +115,7 @@ class PaimonRestCatalog:
         self._changed("DELETE", _path(name), None, name)
 
     def create(self, name: str, schema: Mapping[str, Any]) -> None:
-        """Make a table with the schema of this document. Raises `AlreadyExists`."""
+        """Create a table with this schema document. Raises `AlreadyExists`."""
         namespace, _, table = name.rpartition(".")
         body = {"identifier": {"database": namespace, "object": table}, "schema": paimon_schema.creation(schema)}
         response = self._server.ask("POST", f"databases/{_quoted(namespace)}/tables", body)
@@ -124,11 +125,11 @@ class PaimonRestCatalog:
             raise StoreRefused(str(self._server.refused(response, name)))
 
     def alter(self, name: str, changes: list[dict[str, Any]]) -> Response:
-        """Ask the server to change the schema of a table, or of a branch as for `newest`."""
+        """Have the server change the schema of a table, or of a branch as in `newest`."""
         return self._server.ask("POST", _path(name), {"changes": changes})
 
     def create_branch(self, name: str, branch: str, tag: str | None) -> None:
-        """A branch that begins at a tag, or without snapshots. Raises `AlreadyExists`."""
+        """Create a branch at a tag, or without snapshots. Raises `AlreadyExists`."""
         body = {"branch": branch, "fromTag": tag}
         response = self._server.ask("POST", f"{_path(name)}/branches", body)
         if response.status == 409:
@@ -137,13 +138,13 @@ class PaimonRestCatalog:
             raise self._server.refused(response, f"branch {branch} of {name}")
 
     def drop_branch(self, name: str, branch: str) -> None:
-        """Let a branch go; one that is gone stays so."""
+        """Drop a branch; no error if it does not exist."""
         response = self._server.ask("DELETE", f"{_path(name)}/branches/{_quoted(branch)}")
         if not response.is_good and response.status != 404:
             raise self._server.refused(response, f"branch {branch} of {name}")
 
     def token(self, name: str, location: str) -> vended.Vended:
-        """The access to a table's files that the server hands out (`data-token.enabled`)."""
+        """The credentials for a table's files that the server issues (`data-token.enabled`)."""
         response = self._server.ask("GET", f"{_path(name)}/token")
         if not response.is_good:
             raise self._server.refused(response, f"{name}: a token for its files")
@@ -154,8 +155,8 @@ class PaimonRestCatalog:
             return vended.of_paimon(given, expires_ms, location)
 
     def newest(self, name: str, may_lack: bool = False) -> int:
-        """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first, with `may_lack` also where
-        there is no table."""
+        """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first, and with
+        `may_lack` also for a table that does not exist."""
         response = self._get(f"{_path(name)}/snapshot", name, (_SNAPSHOT, _TABLE) if may_lack else (_SNAPSHOT,))
         if response is None:
             return 0
@@ -164,13 +165,14 @@ class PaimonRestCatalog:
             return 0 if found is None else int(found["snapshot"]["id"])
 
     def commit(self, name: str, id: str, plan: Plan) -> Outcome:
-        """Ask the server to make `plan` the next snapshot of the table whose id in the catalog is `id`, or of a branch as for `newest`."""
+        """Have the server make `plan` the next snapshot of the table whose catalog id is `id`, or of a branch as in
+        `newest`."""
         body = {"tableId": id, "snapshot": json.loads(plan.root), "statistics": list(plan.statistics())}
         response = self._server.ask("POST", f"{_path(name)}/commit", body)
         if response.is_good and response.body.get("success") is True:
             return Outcome.PUBLISHED
         if response.is_good or response.status == 409:
-            return Outcome.UNKNOWN  # Something on the way may have repeated a commit that landed: history decides.
+            return Outcome.UNKNOWN  # A proxy may have repeated a commit that landed: history decides.
         raise StoreRefused(str(self._server.refused(response, f"{name} (id {id})")))
 
     @property
@@ -181,7 +183,7 @@ class PaimonRestCatalog:
     def _get(
         self, path: str, what: str, may_lack: Collection[str], query: Mapping[str, str] | None = None
     ) -> Response | None:
-        """The answer; None where the server says that one of `may_lack` is not there."""
+        """The response; None if the server says that one of `may_lack` does not exist."""
         server = self._server
         response = server.ask("GET", path, query=query)
         if response.status == 404 and response.body.get("resourceType") in may_lack:
@@ -193,7 +195,7 @@ class PaimonRestCatalog:
     def _changed(
         self, method: str, path: str, body: Mapping[str, Any] | None, name: str, ignored: int | None = None
     ) -> None:
-        """A change of what the catalog lists, asked for once; `ignored`: the status that says that it is so already."""
+        """One request that changes the catalog; `ignored` is the status for a change that was made already."""
         response = self._server.ask(method, path, body)
         if response.status == 404 and ignored != 404:
             raise NotFound(f"no table {name!r} in {self.uri}")
@@ -226,7 +228,7 @@ class PaimonRestCatalog:
 
 @dataclass(frozen=True, slots=True)
 class ServedEntry:
-    """A table as the server knows it: by its name, and by an id that no table gets after it."""
+    """A table of the server: its name, and its id, which no later table gets."""
 
     catalog: PaimonRestCatalog
     name: str
@@ -249,7 +251,7 @@ class ServedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ServedHead(CreateHead):
-    """A head that the server tells and moves: what lies in the table's folder beyond it nobody has committed."""
+    """A head that the server reads and moves. Snapshots in the table's folder beyond it are not committed."""
 
     catalog: PaimonRestCatalog = field(kw_only=True)
     name: str = field(kw_only=True)
@@ -261,7 +263,7 @@ class ServedHead(CreateHead):
     def advance(self, version: int, plan: Plan) -> Outcome:
         if not plan.root_path.startswith(f"{self.folder}/"):
             return self._evolve(plan)
-        # Servers look whether the name is free: expiry frees names, below which nothing may land.
+        # Servers check only that the name is free, and expiry frees old names, which must not be taken again.
         if self.version() != version:
             return Outcome.LOST
         return self.catalog.commit(self.name, self.id, plan)
@@ -270,7 +272,8 @@ class ServedHead(CreateHead):
         return RehearsedHead(self, self.store, _following)
 
     def _evolve(self, plan: Plan) -> Outcome:
-        """Have the server make the schema that is the plan's root. What it wrote is compared: it may be another's, who was faster."""
+        """Have the server create the schema that is the plan's root. Its schema is compared with ours: a faster
+        writer's may be there."""
         new = json.loads(plan.root)
         if new["id"] == 0:
             self.catalog.create(self.name, new)
@@ -289,9 +292,7 @@ class ServedHead(CreateHead):
         if response is None or (response.is_good and self._holds(plan.root_path, new)):
             return Outcome.PUBLISHED
         if response.is_good or not self._is_free(plan.root_path):
-            return (
-                Outcome.LOST
-            )  # The server has made what was asked for of a schema that came meanwhile, or refuses to.
+            return Outcome.LOST  # The server has applied the change to a newer schema, or refuses it.
         raise StoreRefused(f"{self.name}: {self.catalog.uri}: the catalog says {response.status}: {response.message}")
 
     def _is_free(self, path: str) -> bool:
@@ -304,7 +305,7 @@ class ServedHead(CreateHead):
 
 @dataclass(frozen=True, slots=True)
 class TokenIssuer:
-    """Where the next token for the files of a table comes from."""
+    """Issues the next token for a table's files."""
 
     catalog: PaimonRestCatalog
     name: str
@@ -319,8 +320,8 @@ class TokenIssuer:
 
 @dataclass(frozen=True, slots=True)
 class ServedFiles(ForwardingStore):
-    """A table's files. Schemas and new snapshots, of branches too, are the server's to write, and branches to make; all else, as Java
-    has it, is ours: data, manifests, tags, consumers, and snapshots that expire."""
+    """A table's files. The server writes schemas and new snapshots, also those of branches, and creates branches. As in
+    Java, we write the rest: data, manifests, tags, consumers, and we delete expired snapshots."""
 
     store: Store
 

@@ -1,6 +1,6 @@
-"""Documents of Paimon's schemas -> what its REST protocol asks for: the schema of a new table, or the changes that lead to another one.
+"""Paimon schema documents as requests of its REST protocol: a new table's schema, or the changes between two schemas.
 
-Java's `Schema` and `SchemaChange`, as JSON. Columns are told apart by id, as files do.
+Java's `Schema` and `SchemaChange`, as JSON. Columns are matched by id, as in files.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _NULLABLE = " NOT NULL"
 
 
 def creation(new: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a table that is not there yet."""
+    """The schema of a new table."""
     return {**{key: new[key] for key in _OWN}, "comment": new.get("comment")}
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two schemas say the same, whoever wrote them, and when."""
+    """Whether two schemas are equal apart from who wrote them and when."""
     keys = (*_OWN, "id")
     return all(one[key] == other[key] for key in keys) and (one.get("comment") or "") == (other.get("comment") or "")
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    """The changes that make `new` of `old`, in the order in which a server makes them. Raises `UnsupportedFeature` for one that the
-    protocol has no word for."""
+    """The changes from `old` to `new`, in the order in which a server applies them. Raises `UnsupportedFeature` for a
+    change that the protocol cannot express."""
     before, after = old["options"], new["options"]
     renamed = list(_of_columns(old["fields"], new["fields"], (), where))
     options = [_change("removeOption", key=key) for key in before if key not in after]
@@ -42,7 +42,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> list[
 def _of_columns(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], above: tuple[str, ...], where: str
 ) -> Iterator[dict[str, Any]]:
-    """Changes of columns, or of the parts of the row at `above`: those that go, new names, what each is, new ones, their order."""
+    """The changes of columns, or of the fields of the row at `above`: drops, renames, types, new columns, order."""
     before, after = {each["id"]: each for each in old}, {each["id"]: each for each in new}
     order = []
     for id, each in before.items():
@@ -80,11 +80,11 @@ def _of_columns(
 
 
 def _renamings(names: Mapping[int, str], wanted: Mapping[int, str]) -> Iterator[tuple[int, str, str]]:
-    """(id, name, new name), so that no two columns have one name at any time."""
+    """(id, name, new name), ordered so that no two columns ever have the same name."""
     taken, waiting = dict(names), [id for id in names if names[id] != wanted[id]]
     while waiting:
         free = [id for id in waiting if wanted[id] not in taken.values()]
-        id = free[0] if free else waiting[0]  # They go round in a circle: one steps aside.
+        id = free[0] if free else waiting[0]  # A cycle of names: one column gets a temporary name.
         to = wanted[id] if free else next(n for i in range(len(taken) + 1) if (n := f"_{i}") not in taken.values())
         yield id, taken[id], to
         taken[id] = to

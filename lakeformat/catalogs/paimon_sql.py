@@ -1,4 +1,5 @@
-"""Paimon's JDBC catalog: a line for each table in a database, as Java's `JdbcCatalog` has it; the tables lie in the warehouse's folders."""
+"""Paimon's JDBC catalog: one database row per table, as in Java's `JdbcCatalog`; the tables are folders of the
+warehouse."""
 
 from __future__ import annotations
 
@@ -46,21 +47,21 @@ _LOCKS = sa.Table(
     sa.Column("acquired_at", sa.TIMESTAMP, server_default=sa.func.current_timestamp(), nullable=False),
     sa.Column("expire_time_seconds", sa.BigInteger, server_default="0", nullable=False),
 )
-_EXPIRED = {  # By the database's clock.
+_EXPIRED = {  # The database's clock.
     "sqlite": "strftime('%s', 'now') - strftime('%s', acquired_at) > expire_time_seconds",
     "postgresql": "extract(epoch from now() - acquired_at) > expire_time_seconds",
     "mysql": "timestampdiff(second, acquired_at, now()) > expire_time_seconds",
 }
-_EXISTS, _LOCATION = "exists", "location"  # Properties that Java gives each namespace.
-_LOCK_SECONDS = 8 * 60  # How long a lock holds, and is waited for (lock-acquire-timeout).
+_EXISTS, _LOCATION = "exists", "location"  # Properties that Java sets on each namespace.
+_LOCK_SECONDS = 8 * 60  # How long a lock is valid, and how long we wait for one (lock-acquire-timeout).
 _LONGEST_SLEEP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PaimonSqlCatalog:
-    """The lines of the catalog `name` (`catalog-key`) in the database `uri`, as SQLAlchemy writes it. Missing tables are made.
+    """The catalog `name` (`catalog-key`) in the database `uri`, a SQLAlchemy URL. Creates missing database tables.
 
-    `locks`: whether a table's commits are made one at a time, under a lock in the database (`lock.enabled`).
+    `locks`: whether commits to a table take a lock in the database (`lock.enabled`).
     """
 
     uri: str
@@ -111,7 +112,7 @@ class PaimonSqlCatalog:
             try:
                 self._say(name, given)
             except AlreadyExists:
-                return  # Somebody else made it.
+                return  # Another process created it.
 
     def namespace_properties(self, name: str) -> dict[str, str]:
         with connected(self.uri, _TABLES) as connection:
@@ -152,7 +153,7 @@ class PaimonSqlCatalog:
             change = sa.update(_LINES).where(*self._line(old)).values(database_name=namespace, table_name=table)
             if not connection.execute(change).rowcount:
                 raise NotFound(f"no table {old!r} in {self!r}")
-            store.move_folder(_folder(old), _folder(new))  # A line that is not committed goes back by itself.
+            store.move_folder(_folder(old), _folder(new))  # A row that is not committed is rolled back.
 
     def drop(self, name: str) -> None:
         with connected(self.uri, _TABLES) as connection:
@@ -182,7 +183,7 @@ class PaimonSqlCatalog:
 
 @dataclass(frozen=True, slots=True)
 class PaimonEntry:
-    """A table of the catalog. Which snapshot is its newest its folder says."""
+    """A table of the catalog. Its folder says which snapshot is the newest."""
 
     catalog: PaimonSqlCatalog
     name: str
@@ -195,7 +196,7 @@ class PaimonEntry:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the table's lock. Raises `StoreRefused` where others hold it for too long."""
+        """Hold the table's lock. Raises `StoreRefused` if others hold it for too long."""
         lock_id, uri = f"{self.catalog.name}.{self.name}", self.catalog.uri
         begun = time.monotonic()
         sleep_seconds = 0.05
@@ -210,13 +211,14 @@ class PaimonEntry:
         try:
             yield
         finally:
-            if time.monotonic() - held_since < _LOCK_SECONDS:  # Else it may be somebody else's by now.
+            if time.monotonic() - held_since < _LOCK_SECONDS:  # Otherwise another process may hold it by now.
                 _release(uri, lock_id)
 
 
 @dataclass(frozen=True, slots=True)
 class LockedHead(CreateHead):
-    """A commit creates its file under the table's lock: peers on storage that cannot create a file only if it is absent rely on it."""
+    """A head whose commits create their file under the table's lock, for other engines on storage without
+    create-if-absent."""
 
     entry: PaimonEntry = field(kw_only=True)
 
@@ -251,7 +253,7 @@ def _release(uri: str, lock_id: str) -> None:
     try:
         with connected(uri, _WITH_LOCKS) as connection:
             connection.execute(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == lock_id))
-    except StoreError:  # What was done is done; the lock expires.
+    except StoreError:  # The commit is done, and the lock expires by itself.
         log.warning("%s: the lock %r stays until it expires", shown(uri), lock_id, exc_info=True)
 
 

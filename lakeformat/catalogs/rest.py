@@ -1,4 +1,4 @@
-"""Iceberg's REST catalog: the server holds the pointer, writes the roots, and checks what a commit requires."""
+"""Iceberg's REST catalog: the server keeps the pointer, writes the roots, and checks the requirements of a commit."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import Reader, Store
 
-_VIEWS = (
-    "view-endpoints-supported"  # Of servers that do not list their endpoints, as Java's client and pyiceberg have it.
-)
+_VIEWS = "view-endpoints-supported"  # The endpoints of servers that list none, as in Java's client and pyiceberg.
 OPTIONS = (
     frozenset({"credential", "format", "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS})
     | signing.OPTIONS
 )
 _VIEW_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/views"
-_TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
-_SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
+_TIMEOUT_SECONDS = (10, 60)  # Seconds to connect, and to answer.
+_SEPARATOR = "\x1f"  # Separates the levels of a namespace in URLs.
 _EXPIRED = (401, 419)
 _ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A server's response: the status, the JSON object of the body, and the beginning of a body that is something else."""
+    """A server's response: the status, the JSON object of the body, or the beginning of any other body."""
 
     status: int
     body: Mapping[str, Any]
@@ -58,7 +56,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class RestCatalog:
-    """The tables that the server at `uri` (its path before `/v1`) knows. `options`: see `OPTIONS`, and `header.<name>`."""
+    """The tables of the server at `uri` (its path before `/v1`). `options`: see `OPTIONS`, and `header.<name>`."""
 
     uri: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -85,7 +83,7 @@ class RestCatalog:
             parent = ahead.pop()
             query = {"parent": parent.replace(".", _SEPARATOR)} if parent else {}
             inside = {*self._listed("namespaces", "namespaces", query, _namespace)} - found
-            found |= inside  # A server that knows no parents lists the same for each.
+            found |= inside  # A server that ignores `parent` lists the same namespaces for each.
             ahead += inside
         return sorted(found)
 
@@ -168,7 +166,7 @@ class RestCatalog:
                     with suppress(NotFound):
                         self.drop(name)
                     continue
-                # The server's own documents go beside the newest one, and it deletes none.
+                # The server writes its documents beside the newest one, and deletes none.
                 beside = {
                     "write.metadata.path": location.rpartition("/")[0],
                     "write.metadata.delete-after-commit.enabled": "false",
@@ -239,10 +237,10 @@ class RestCatalog:
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> Response:
-        """One request, never repeated but for a token that ran out, which the server refuses before it does anything. `path` is
-        below the catalog's prefix, or below its address if it begins with a slash.
+        """One request. It is repeated only if its token has expired, which the server checks before anything else.
+        `path` is below the catalog's prefix, or below its address if it begins with a slash.
 
-        Raises `StoreError` where no response came, or one that leaves open whether the request was carried out.
+        Raises `StoreError` if there was no response, or one that leaves open whether the request was carried out.
         """
         client = _client(self.uri, self.options, os.getpid())
         response = client.send(method, path, body, query)
@@ -257,7 +255,7 @@ class RestCatalog:
         return _understood(response, f"{self.uri}: {path}")
 
     def setting(self, key: str) -> str | None:
-        """An option, as the user or the server's configuration has it."""
+        """An option of the user, or else of the server's configuration."""
         return _client(self.uri, self.options, os.getpid()).setting(key)
 
     def refused(self, response: Response, what: str) -> StoreError:
@@ -284,7 +282,7 @@ class RestCatalog:
             raise self.refused(response, name)
 
     def _listed(self, path: str, key: str, query: Mapping[str, str], read: Callable[[Any], str]) -> list[str]:
-        """All pages of a listing, each line of it as it is `read`; nothing where there is no such namespace."""
+        """The entries of all pages of a listing, passed through `read`; empty if the namespace does not exist."""
         found: list[str] = []
         token, seen = "", {""}
         while True:
@@ -319,7 +317,7 @@ class RestEntry:
         return RestHead(store, self)
 
     def sharers(self, reader: Reader) -> list[str]:
-        """The server is asked for each of its tables: no other request lists table locations."""
+        """Loads each of the server's tables: no other request lists locations."""
         catalog, found = self.catalog, []
         for name in (name for namespace in catalog.namespaces() for name in catalog.tables(namespace)):
             entry = catalog.place(name)
@@ -333,7 +331,7 @@ class RestEntry:
         return sorted(found)
 
     def load(self, query: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
-        """The server's `LoadTableResult`; None where it has no such table."""
+        """The server's `LoadTableResult`; None if the table does not exist."""
         response = self.catalog.ask("GET", self.path, query=query)
         if response.status == 404:
             return None
@@ -342,7 +340,7 @@ class RestEntry:
         return response.body
 
     def location(self) -> str | None:
-        """Where the newest root lies."""
+        """The location of the newest root."""
         loaded = self.load()
         if loaded is None:
             return None
@@ -352,8 +350,8 @@ class RestEntry:
 
 @dataclass(frozen=True, slots=True)
 class RestIssuer:
-    """Where the next credentials for the table at `location` come from: the `endpoint` that the server named, if it is one of
-    the catalog, or else the table, loaded again."""
+    """Issues the next credentials for the table at `location`: from the `endpoint` that the server named, if it is one
+    of the catalog, or else by loading the table again."""
 
     entry: RestEntry
     location: str
@@ -362,7 +360,7 @@ class RestIssuer:
     def issue(self) -> Issued:
         catalog, name = self.entry.catalog, f"{self.entry.namespace}.{self.entry.table}"
         path = self.endpoint.removeprefix(f"{catalog.uri}/")
-        if not path or "://" in path:  # A token is shown to nobody but the catalog.
+        if not path or "://" in path:  # A token is sent to the catalog only.
             path = self.entry.path
         response = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
         if not response.is_good:
@@ -376,10 +374,11 @@ class RestIssuer:
 
 @dataclass(frozen=True, slots=True)
 class RestHead:
-    """A commit says what must still hold and what changes; the server writes the root.
+    """A head whose commits send requirements and updates; the server writes the root.
 
-    A status alone proves nothing: a gateway that repeats a request turns a commit that landed into a 409, and a login page is a
-    200. A response with metadata that contains our change was published; for any other, the table's history decides.
+    A status alone proves nothing: a gateway that repeats a request turns a commit that landed into a 409, and a login
+    page is a 200. A response with metadata that contains our change proves that it was published; otherwise the table's
+    history decides.
     """
 
     store: Store
@@ -419,7 +418,7 @@ class RestHead:
 
 @contextmanager
 def specified(what: str, specification: str = "Iceberg's REST specification") -> Iterator[None]:
-    """Turn what a body lacks, or has of another type, into a `StoreError`."""
+    """Raise `StoreError` for a body with a missing key or a value of another type."""
     try:
         yield
     except LakeError:
@@ -434,7 +433,7 @@ def specified(what: str, specification: str = "Iceberg's REST specification") ->
 
 
 class _Client:
-    """One process's connections to a server: what its configuration says, and a token."""
+    """A process's connections to a server, with its configuration and a token."""
 
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         self._uri, self._options = uri.rstrip("/"), dict(options)
@@ -444,7 +443,7 @@ class _Client:
             if key.startswith("header."):
                 self._session.headers[key.removeprefix("header.")] = value
         self._prefix = ""
-        # Of the user's options alone: a server does not say what is signed for whom.
+        # From the user's options alone: a server must not choose what is signed for whom.
         self._session.auth = signing.signing(options)
         self._say_token(self._options.get("token"))
         self.renew()
@@ -475,7 +474,7 @@ class _Client:
         return self._options.get(key)
 
     def renew(self) -> bool:
-        """Ask for a token, where there is a credential to ask with; whether one came."""
+        """Get a new token, if there is a credential; returns whether it got one."""
         credential = self._options.get("credential")
         if not credential:
             return False
@@ -512,7 +511,7 @@ class _Client:
 
 
 def _understood(response: Response, what: str) -> Response:
-    """The response, unless its status is success and its body no JSON object."""
+    """The response. Raises for a successful status whose body is no JSON object."""
     if response.is_good and response.nonsense:
         raise StoreError(
             f"{what}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
@@ -522,7 +521,7 @@ def _understood(response: Response, what: str) -> Response:
 
 @cache
 def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Client:
-    """A client for each process, since connections do not survive a fork."""
+    """One client per process, since connections do not survive a fork."""
     if not uri.startswith(("http://", "https://")):
         raise InvalidInput(f"catalog={uri!r} is no address of a REST catalog")
     return _Client(uri, dict(options))
@@ -538,7 +537,7 @@ def _view(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return quote(name, safe="", errors="surrogatepass")  # Half of a surrogate pair is a name that no server has.
+    return quote(name, safe="", errors="surrogatepass")  # No server has a name with a lone surrogate.
 
 
 def _namespace(levels: Any) -> str:
@@ -558,7 +557,7 @@ def _text(value: Any) -> str:
 def _token(value: Any) -> str:
     token = _text(value)
     if not token.isascii() or not token.isprintable():
-        raise ValueError("a token that no header can hold")  # Every request to come would fail for it.
+        raise ValueError("a token that no header can hold")  # It would make every later request fail.
     return token
 
 

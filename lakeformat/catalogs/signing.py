@@ -1,4 +1,4 @@
-"""Requests signed as AWS asks for (Signature Version 4): catalogs such as Glue's take no token."""
+"""Requests with AWS signatures (Signature Version 4), for catalogs such as Glue's that take no token."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ OPTIONS = frozenset(
         "rest.sigv4-enabled",
     }
 )
-_SIGNED = {"content-type", "host"}  # Besides AWS's own; what lies on the way may change the rest.
+_SIGNED = {"content-type", "host"}  # Signed besides AWS's own headers; proxies may change the others.
 
 
 def signing(options: Mapping[str, str]) -> Callable[[Any], Any] | None:
-    """What signs the requests (of the library requests) to a catalog with these options; None where they ask for no signatures. Raises `InvalidInput`."""
+    """The signer of requests to a catalog with these options; None if they ask for no signatures. Raises
+    `InvalidInput`."""
     if options.get("rest.sigv4-enabled", "false").strip().lower() != "true":
         return None
     try:
@@ -43,7 +44,7 @@ def signing(options: Mapping[str, str]) -> Callable[[Any], Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """Signs each request with the credentials as they are then: those of a role run out, and botocore renews them."""
+    """Signs each request with the current credentials: those of a role expire, and botocore renews them."""
 
     session: Any
     service: str
@@ -59,7 +60,9 @@ class _Signed:
                 f"{request.url}: no AWS credentials to sign with: give 'client.access-key-id' and 'client.secret-access-key', or set "
                 "the environment as for the AWS command line"
             )
-        request.url = request.url.replace("+", "%20")  # The one blank that AWS knows; a plus sign itself is %2B.
+        request.url = request.url.replace(
+            "+", "%20"
+        )  # The only encoding of a blank that AWS accepts; a plus sign is %2B.
         given = {name: value for name, value in request.headers.items() if name.lower() in _SIGNED}
         signed = AWSRequest(request.method, request.url, given, request.body)
         SigV4Auth(credentials.get_frozen_credentials(), self.service, self.region).add_auth(signed)

@@ -1,4 +1,4 @@
-"""Iceberg's SQL catalog: a line for each table in a database, as pyiceberg's `SqlCatalog` and Java's `JdbcCatalog` have it."""
+"""Iceberg's SQL catalog: one database row per table, as in pyiceberg's `SqlCatalog` and Java's `JdbcCatalog`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _NAMESPACES = sa.Table(
     sa.Column("property_key", sa.String(255), primary_key=True),
     sa.Column("property_value", sa.String(1000), nullable=False),
 )
-_TABLE, _VIEW = "TABLE", "VIEW"  # What a line is of.
+_TABLE, _VIEW = "TABLE", "VIEW"  # The kind of a row's object.
 
 
 @dataclass(frozen=True, slots=True)
 class SqlCatalog:
-    """The lines of the catalog `name` in the database `uri` (as SQLAlchemy writes it). Missing tables are made."""
+    """The catalog `name` in the database `uri` (a SQLAlchemy URL). Creates missing database tables."""
 
     uri: str
     name: str = "default"
@@ -93,7 +93,7 @@ class SqlCatalog:
                 with _connected(self.uri) as (connection, _):
                     connection.execute(sa.insert(_NAMESPACES).values(**line))
             except AlreadyExists:
-                return  # Somebody else made it.
+                return  # Another process created it.
 
     def namespace_properties(self, name: str) -> dict[str, str]:
         with _connected(self.uri) as (connection, _):
@@ -102,7 +102,7 @@ class SqlCatalog:
         return {key: value for key, value in lines if key != "exists"}
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
-        given = {"exists": "true", **properties}  # A namespace is there by its lines.
+        given = {"exists": "true", **properties}  # A namespace exists if it has rows.
         own = self._lines_of(name)
         with _connected(self.uri) as (connection, _):
             connection.execute(sa.delete(_NAMESPACES).where(*own, _NAMESPACES.c.property_key.in_([*given, *remove])))
@@ -196,7 +196,7 @@ class SqlCatalog:
 
 @dataclass(frozen=True, slots=True)
 class SqlEntry:
-    """One line of a SQL catalog: the contested name of its table, or view."""
+    """One row of a SQL catalog: the contested name of a table or view."""
 
     catalog: SqlCatalog
     namespace: str
@@ -220,8 +220,8 @@ class SqlEntry:
             return connection.scalar(chosen)
 
     def sharers(self, reader: Reader) -> list[str]:
-        """Of all catalogs in the database. A table lies where its metadata file is, `<location>/metadata/`; where a file has another
-        folder, it is asked."""
+        """The tables of all catalogs in the database. A table's location is that of its metadata file,
+        `<location>/metadata/`; a metadata file in another folder is read."""
         with _connected(self.catalog.uri) as (connection, typed):
             columns = (_LINES.c.catalog_name, _LINES.c.table_namespace, _LINES.c.table_name, _LINES.c.metadata_location)
             lines = connection.execute(sa.select(*columns).where(*_is(_TABLE, typed))).all()
@@ -267,7 +267,7 @@ class SqlEntry:
 
 
 def table_root(metadata: bytes, where: str) -> str:
-    """The location that a metadata file gives its table."""
+    """The table location that a metadata file records."""
     location = document.parse(metadata, where).get("location")
     if not isinstance(location, str) or not location:
         raise CorruptFile(f"{where}: no table metadata: its location is {location!r}")
@@ -278,7 +278,8 @@ def table_root(metadata: bytes, where: str) -> str:
 
 
 def _is(kind: str, typed: bool) -> tuple[Any, ...]:
-    """Views have lines too, since version 1 of the database's schema; what has no kind is a table."""
+    """The condition for tables or views: views have rows since version 1 of the database's schema, and a row without a
+    kind is a table."""
     if not typed:
         return () if kind == _TABLE else (sa.false(),)
     own = _LINES.c.iceberg_type == kind

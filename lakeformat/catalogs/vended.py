@@ -1,7 +1,7 @@
-"""A REST catalog's storage configuration of a table -> options to open it with, and credentials that run out.
+"""A REST catalog's storage configuration of a table, as storage options and credentials that expire.
 
-Names are those of Iceberg's `FileIO`s: `s3.*` and `client.region`, `gcs.*`, `adls.*`. What says how Java's clients work
-(retries, signers, multipart sizes, ...) means nothing here and is left out.
+Names are those of Iceberg's `FileIO`s: `s3.*` and `client.region`, `gcs.*`, `adls.*`. Settings of Java's clients
+(retries, signers, multipart sizes, ...) are left out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from lakeformat.errors import StoreError, UnsupportedFeature
 from lakeformat.storage import paths
 from lakeformat.storage.credentials import Issued
 
-_REFRESH = "refresh-credentials-endpoint"  # After `client.`, `gcs.oauth2.` or `adls.`.
-_YEAR_9999_MS = 253_402_300_799_000  # What ends later, as `Long.MAX_VALUE`, never does.
+_REFRESH = "refresh-credentials-endpoint"  # Names after `client.`, `gcs.oauth2.` or `adls.`.
+_YEAR_9999_MS = 253_402_300_799_000  # Later expiry times, such as `Long.MAX_VALUE`, mean never.
 _S3_OPTIONS = ("s3.endpoint", "s3.path-style-access", "s3.region")
 _S3_KEYS = {
     "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key", "s3.session-token": "token",
 }  # fmt: skip
 
-# Of `fs.s3a.access.key`, `s3.access-key`, ... what comes after the scheme.
+# The names after the scheme in `fs.s3a.access.key`, `s3.access-key`, ...
 _PAIMON_S3 = {"endpoint": "s3.endpoint", "path.style.access": "s3.path-style-access", "endpoint.region": "s3.region"}
 _PAIMON_S3_KEYS = {"access.key": "access_key_id", "secret.key": "secret_access_key", "session.token": "token"}
 
 
 @dataclass(frozen=True, slots=True)
 class Vended:
-    """`options` of the storage; `issued` credentials, if any; `endpoint` to ask for the next ones, where the server names one."""
+    """`options` of the storage; `issued` credentials, if any; `endpoint` for the next ones, if the server names one."""
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     issued: Issued | None = None
@@ -53,8 +53,8 @@ def read(answer: Mapping[str, Any], location: str) -> Vended:
 
 
 def of_paimon(token: Mapping[str, str], expires_ms: int, location: str) -> Vended:
-    """The storage access to `location` in a table's token of Paimon's REST catalog, whose names are those of its `FileIO`s. Raises
-    `UnsupportedFeature` for storage of which no token is known."""
+    """The storage access to `location` in a token of Paimon's REST catalog, whose names are those of its `FileIO`s.
+    Raises `UnsupportedFeature` for storage whose tokens are not supported."""
     scheme = paths.scheme_of(location)
     if scheme in (None, "file"):
         return Vended()

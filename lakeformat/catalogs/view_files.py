@@ -1,4 +1,4 @@
-"""Metadata files of views, for catalogs that keep no more of a view than where the newest of them lies."""
+"""Metadata files of views, for catalogs that keep only the location of a view's newest one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Document = Mapping[str, Any]
 
 
 def read(location: str, options: Mapping[str, str]) -> FoundView:
-    """The view whose newest metadata file lies there."""
+    """The view whose newest metadata file is there."""
     return FoundView(
         location, documents.parse(open_store(location.rpartition("/")[0], options).read(location), location)
     )
@@ -25,7 +25,7 @@ def read(location: str, options: Mapping[str, str]) -> FoundView:
 def write(
     document: Document, base: FoundView | None, nonce: str, options: Mapping[str, str], swap: Callable[[str], bool]
 ) -> bool:
-    """Write the view's next metadata file and `swap` to it; a file that was not swapped to is removed."""
+    """Write the view's next metadata file and `swap` to it; the file is deleted if the swap fails."""
     store = open_store(f"{document['location']}/metadata", options)
     number = 0 if base is None else _number(base.location) + 1
     file = f"{number:05d}-{uuid.uuid5(uuid.NAMESPACE_OID, nonce)}.metadata.json"
@@ -37,7 +37,7 @@ def write(
 
 
 def remove(view: FoundView, root: str, options: Mapping[str, str]) -> None:
-    """Remove the metadata files of a view, and folders below `root` that are empty then."""
+    """Delete the metadata files of a view, and folders below `root` that are empty then."""
     folder = view.location.rpartition("/")[0]
     store = open_store(folder, options)
     files = [file for file in store.names("") if file.endswith(".metadata.json")]
@@ -52,11 +52,11 @@ def remove(view: FoundView, root: str, options: Mapping[str, str]) -> None:
 def _uuid_of(data: bytes, where: str) -> Any:
     try:
         return documents.parse(data, where).get("view-uuid")
-    except CorruptFile:  # Somebody else's.
+    except CorruptFile:  # Not ours to delete.
         return None
 
 
 def _number(place: str) -> int:
-    """The number that a metadata file's name begins with, as other engines count them."""
+    """The number at the beginning of a metadata file's name, by which other engines count versions."""
     digits = place.rpartition("/")[2].partition("-")[0]
     return int(digits) if digits.isdigit() else 0

@@ -1,4 +1,4 @@
-"""The table behind an asset: one write, one read, and the metadata of its events."""
+"""The table of an asset: one write, one read, and the metadata of its events."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ from lakeformat.model.snapshot import PartitionChange, Snapshot
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
-ASSET = "dagster/asset"  # On a snapshot: the asset that wrote it.
+ASSET = "dagster/asset"  # Snapshot property: the asset that wrote it.
 AUDIT_KEPT = timedelta(days=7)
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run that writes: what makes a write happen once, and what its snapshot remembers. `first_run_id` is the run that
-    this one is a re-execution of, or itself."""
+    """The run that writes: it makes the write exactly-once, and the snapshot records it. `first_run_id` is the run that
+    this one re-executes, or itself."""
 
     run_id: str
     step: str
@@ -54,8 +54,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that landed: its snapshot (None where nothing was to do), and metadata for the event log: of the table, of the
-    commit as a whole, and of each Dagster partition."""
+    """A write that landed: its snapshot (None if there was nothing to do), and metadata for the event log: of the
+    table, of the whole commit, and of each Dagster partition."""
 
     snapshot: Snapshot | None
     table: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Written:
 
 
 def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
-    """Bring the table's columns up to those of a frame, as far as `how` says; the rest is for the write to refuse."""
+    """Evolve the table's columns towards those of a frame as far as `how` allows; the write refuses the rest."""
     there = {field.name: field for field in table.schema.fields}
     change = table.alter()
     for field in fields:
@@ -77,8 +77,8 @@ def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
 
 
 def _describe(table: Any, to: AssetTable) -> None:
-    """Give the table and its columns the comments that the asset declares; what it says nothing of keeps its own, and so does a
-    table that another asset wrote last."""
+    """Set the table's and columns' comments to those the asset declares. Comments that it does not declare stay, and so
+    do those of a table that another asset wrote last."""
     there = {field.name: field.comment for field in table.schema.fields}
     change = table.alter()
     for name, text in to.descriptions:
@@ -96,12 +96,12 @@ def _describe(table: Any, to: AssetTable) -> None:
 def write(
     lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin, branch: str | None = None
 ) -> Written:
-    """Bring a frame into the table as the asset declares it, in one commit.
+    """Write a frame to the table as the asset declares, in one commit.
 
-    "replace": exactly the partitions `keys` (the whole table, where the asset has none); a partition without rows becomes
-    empty, and rows of other partitions raise `OutsideScope`. The table is created from the frame if it is not there. The
-    write happens once for an `origin` and `keys`, however often it is asked for. The rows of an asset that is audited go to the
-    branch of the run; `branch`: the one whose rows `data` are.
+    "replace" replaces exactly the partitions `keys` (the whole table for an unpartitioned asset): a partition without
+    rows becomes empty, and a row of another partition raises `OutsideScope`. The table is created from the frame if it
+    does not exist. The write is exactly-once per `origin` and `keys`. The rows of an audited asset are written to the
+    run's branch; `branch` is the branch that `data` was read from.
     """
     frame = to_write(data)
     to = settled(to, fields_of(frame))
@@ -129,7 +129,7 @@ def write(
 
 
 def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
-    """The table of an asset: made from the frame where it is not there, with the columns and comments that are declared."""
+    """The table of an asset, with the declared columns and comments; created from the frame if it does not exist."""
     table = lake.create_table(
         to.name,
         frame.schema,
@@ -147,7 +147,7 @@ def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
 
 
 def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
-    """The metadata of a write of the partitions `keys` that became `snapshot` (None where nothing was to do)."""
+    """The metadata of a write of the partitions `keys` that became `snapshot` (None if there was nothing to do)."""
     if snapshot is None:
         return Written(None, metadata_of(table, to), {}, {})
     to = settled(to, table.schema.fields)
@@ -156,7 +156,7 @@ def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequ
     commit = commit_metadata(table, to, snapshot, specs)
     first = snapshot.properties.get("dagster/run_id", origin.run_id)
     if first != origin.run_id:
-        commit["lake/committed_by_run"] = first  # This run is its re-execution, and adds nothing more.
+        commit["lake/committed_by_run"] = first  # This run re-executes it and adds nothing.
     of_snapshot = {**metadata_of(table, to), "lake/snapshot_id": snapshot.id}
     if to.audit:
         of_snapshot["lake/branch"] = branch_of(origin)
@@ -169,12 +169,13 @@ def branch_of(origin: Origin) -> str:
 
 
 def _begun(table: Any, branch: str) -> Any:
-    """The table as its branch `branch`, which begins now if it is not there, in Iceberg for a week after its last write."""
+    """The table at its branch `branch`, which is created if it does not exist; in Iceberg it expires a week after its
+    last write."""
     found = table.branch(branch)
     try:
         found.current_snapshot()
     except NotFound:
-        with suppress(AlreadyExists):  # Where two steps of a run begin it at once.
+        with suppress(AlreadyExists):  # Two steps of a run may create it at once.
             _begin(table, branch)
     return found
 
@@ -182,24 +183,24 @@ def _begun(table: Any, branch: str) -> Any:
 def _begin(table: Any, branch: str) -> None:
     try:
         table.create_branch(branch, retain=AUDIT_KEPT)
-    except UnsupportedFeature:  # Branches of Paimon tables have no time of their own.
+    except UnsupportedFeature:  # Branches of Paimon tables do not expire.
         table.create_branch(branch)
-    except NotFound:  # A branch of an Iceberg table begins at a snapshot: here at one of no rows.
+    except NotFound:  # A branch of an Iceberg table needs a snapshot: here one without rows.
         nothing = predicate.in_tuples(table.schema.names[:1], [])
         table.overwrite(arrow_schema(table.schema.fields).empty_table(), where=nothing)
         table.create_branch(branch, retain=AUDIT_KEPT)
 
 
 def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:
-    """The snapshot of a write, which a write that was asked for again finds in the history, without what it changed."""
+    """The snapshot with its changes per partition, which a repeated write, found in the history, lacks."""
     return snapshot if snapshot.partitions is not None else table.snapshot(snapshot.id)
 
 
 def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) -> dict[str, Any]:
-    """Log what a write did with Dagster; returns the metadata for its materializations.
+    """Report a write to Dagster; returns the metadata of its materializations.
 
-    Each partition's event says what is the partition's. What belongs to the commit as a whole stands there too where the run
-    has one partition, or none; else in one observation.
+    Each partition's event has the partition's own metadata. Metadata of the whole commit is added to it if the run has
+    at most one partition; otherwise it is one observation.
     """
     for key, found in written.partitions.items():
         context.add_asset_metadata(dict(found), asset_key=to.asset, partition_key=key)
@@ -211,7 +212,7 @@ def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) 
 
 
 def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
-    """MERGE INTO as an asset's metadata declares it."""
+    """The MERGE INTO that an asset's metadata declares."""
     merge = table.merge_into(source, on=declared["on"])
     for kind in ("matched", "not_matched", "not_matched_by_source"):
         for clause in declared.get(kind, ()):
@@ -233,8 +234,9 @@ def scan(
     columns: Sequence[str] | None = None,
     branch: str | None = None,
 ) -> tuple[Any, int | None]:
-    """The rows of the partitions `keys` as a Scan, and the id of the snapshot it reads. All rows for None, and of a table
-    without `partition_by`, which gathers what all partitions bring; `NoRows` where no partition is asked for and there is no table. `branch`: where it is not the table itself that is read."""
+    """A scan of the partitions `keys`, and the id of the snapshot it reads. It reads all rows for None, and of a table
+    without `partition_by`, which collects the rows of all partitions. `NoRows` if no partition is asked for and the
+    table does not exist. `branch`: the branch to read."""
     if keys is not None and not keys and not lake.exists(of.name):
         return NoRows(), None
     table = lake.table(of.name) if branch is None else lake.table(of.name).branch(branch)
@@ -247,7 +249,7 @@ def scan(
 
 
 def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, tuple[Spec, ...]]:
-    """The table partitions of each key, with values of the table's own types."""
+    """The table partitions of each key, with values of the table's types."""
     if of.partitions is None or of.partition_by is None:
         raise InvalidInput(f"{of.asset.to_user_string()} has no partitions, but was asked for {list(keys)[:3]}")
     names = columns_of(of.partition_by)
@@ -262,10 +264,10 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
 
 
 def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
-    """Names one write: the run, the step and its partitions. A retried step asks with the same name, and so does the
-    re-execution of a run that appends."""
+    """The id of one write: run, step and partitions. A retried step has the same id, and so has the re-execution of a
+    run that appends."""
     asset = to.asset.to_user_string()
-    # A re-execution replaces what the run before it wrote; what that one appended is there, and is not appended again.
+    # A re-execution replaces what the earlier run wrote, but must not append again what that run appended.
     run_id = origin.first_run_id if to.write == "append" and origin.first_run_id else origin.run_id
     if not keys:
         return f"{run_id}/{origin.step}/{asset}"
@@ -290,7 +292,7 @@ def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
 def commit_metadata(
     table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The metadata of a commit as a whole; `specs` are the partitions that were replaced."""
+    """The metadata of a whole commit; `specs` are the replaced partitions."""
     found: dict[str, Any] = {
         "lake/snapshot_id": snapshot.id,
         **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
@@ -311,7 +313,7 @@ def commit_metadata(
 
 @contextmanager
 def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[None]:
-    """Lake errors as Dagster means them: what a second attempt cannot mend fails at once, a lost race is retried."""
+    """Turn lake errors into Dagster's: an error that a retry cannot fix fails at once, a lost race is retried."""
     what = asset.to_user_string()
     details: dict[str, Any] = {"lake/partitions_asked_for": _shown(keys)} if keys else {}
     try:
@@ -330,14 +332,14 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
         text = said if said.startswith(f"{what}: ") else f"{what}: {said}"
         raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
-        # Dagster retries whatever was interrupted, where there is a policy: a lost pod and this alike.
+        # With a retry policy, Dagster retries every interrupted step, a terminated one like a lost pod.
         if _is_terminated():
             raise dg.Failure(f"{what}: the run was terminated", metadata=details, allow_retries=False) from error
         raise
 
 
 def _is_terminated() -> bool:
-    """Whether this is a step, and somebody has asked that its run ends."""
+    """Whether this is a step of a run that was asked to terminate."""
     try:
         step = dg.OpExecutionContext.get()
     except dg.DagsterInvariantViolationError:
@@ -347,7 +349,7 @@ def _is_terminated() -> bool:
 
 
 def column_schema(schema: Schema) -> dg.TableSchema:
-    """A table's columns as Dagster shows them."""
+    """A table's columns as Dagster's `TableSchema`."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -363,7 +365,7 @@ def column_schema(schema: Schema) -> dg.TableSchema:
 
 
 def column_lineage(lineage: Mapping[str, Any], columns: Sequence[str]) -> dg.TableColumnLineage:
-    """The declared origin of each column, as Dagster shows it."""
+    """The declared origin of each column, as Dagster's lineage."""
     unchanged = lineage.get("*")
     found = {name: [_dependency(text) for text in several] for name, several in lineage.items() if name != "*"}
     if unchanged:
@@ -383,7 +385,7 @@ def _dependency(text: str) -> dg.TableColumnDep:
 
 
 def audited_branch(lake: Lake, of: AssetTable, origin: Origin) -> str | None:
-    """The branch where the rows are that an audited asset wrote in a run; None where they are in the table itself."""
+    """The branch with the rows that an audited asset wrote in a run; None if they are in the table itself."""
     branch = branch_of(origin)
     return branch if of.audit and has_branch(lake.table(of.name), branch) else None
 
@@ -394,7 +396,7 @@ def has_branch(table: Any, branch: str) -> bool:
 
 
 def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str | None) -> dict[str, str]:
-    """What the snapshot remembers about its origin."""
+    """The snapshot properties that record its origin."""
     found = {
         ASSET: to.asset.to_user_string(),
         "dagster/run_id": origin.run_id,
@@ -408,7 +410,7 @@ def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str
 def counts_by_key(
     table: Any, of: AssetTable, specs: Mapping[str, Sequence[Spec]], snapshot_id: int | None = None
 ) -> dict[str, int]:
-    """The rows of each Dagster partition that is a stretch of time, from metadata where the table's partitions suffice."""
+    """The rows of each time-window partition, from metadata where the table's partitions suffice."""
     columns = columns_of(of.partition_by or {})
     return {
         key: table.scan(where=predicate_of({key: several}, columns), snapshot_id=snapshot_id).count()
@@ -419,7 +421,7 @@ def counts_by_key(
 def _by_partition(
     table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]
 ) -> dict[str, dict[str, Any]]:
-    """What the snapshot did to each Dagster partition that it replaced."""
+    """The changes that the snapshot made to each Dagster partition it replaced."""
     if has_windows(specs):
         counts = counts_by_key(table, to, specs, snapshot.id)
         return {key: {"dagster/partition_row_count": count} for key, count in counts.items()}
@@ -428,7 +430,7 @@ def _by_partition(
     types = [to_arrow(table.schema.field(name).type) for name in asked]
     changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
     for change in snapshot.partitions or ():
-        # A snapshot may hold times as numbers; Arrow gives both the same Python value.
+        # A snapshot may record times as numbers; Arrow turns both into the same Python value.
         values = (pa.scalar(change.values[place], type).as_py() for place, type in zip(places, types, strict=True))
         changes.setdefault(tuple(values), []).append(change)
     found = {}
@@ -440,7 +442,7 @@ def _by_partition(
 
 
 def _shown(keys: Sequence[str], at_most: int = 20) -> str:
-    """Keys in a message: all of them, or the first and the last and how many."""
+    """Keys in a message: all of them, or the first, the last and the number."""
     if len(keys) <= at_most:
         return ", ".join(keys)
     return f"{keys[0]} ... {keys[-1]} ({len(keys)} partitions)"

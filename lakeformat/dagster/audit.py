@@ -1,9 +1,9 @@
-"""Write, audit, publish: an asset's rows go to a branch of its run; once its blocking checks have passed, the table moves there.
+"""Write-audit-publish: an asset writes to a branch of its run; after its blocking checks, the table moves to that branch.
 
 @dg.asset(metadata={"table": "shop.orders", "format": "iceberg", "audit": True, "unique_key": ["id"]})
 def orders_audited() -> pa.Table: ...
 
-orders = published(orders_audited, key="orders")  # What comes after depends on this one.
+orders = published(orders_audited, key="orders")  # Downstream assets depend on this one.
 checks = checks_for([orders_audited])             # Blocking: `orders` waits for them.
 """
 
@@ -27,13 +27,15 @@ from lakeformat.errors import Conflict, InvalidInput, NotFound
 
 
 def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.AssetsDefinition:
-    """The asset `key`, which moves the table of the asset `audited` (whose metadata has `"audit": True`) to the branch that
-    `audited` wrote in the same run. It waits for the blocking checks of `audited`; where one fails, the table stays as it was, and
-    the branch is kept for a week, that of a Paimon table until somebody deletes it. It uses the resource `lake`.
+    """The asset `key`, which publishes the audited asset `audited` (whose metadata has `"audit": True`): it moves the
+    table to the branch that `audited` wrote in the same run.
 
-    Where the table has moved on meanwhile, the audited rows replace the run's partitions in it; writes other than "replace"
-    fail then, and are to be run again. A run that was killed is run again, or re-executed from its failure, without harm.
-    `asset`: what else `dg.asset` takes.
+    It waits for the blocking checks of `audited`. If one fails, the table stays unchanged; the branch is kept for a
+    week, or in a Paimon table until it is deleted. It uses the resource `lake`.
+
+    If the table has changed meanwhile, the audited rows replace the run's partitions in it; for writes other than
+    "replace" the asset then fails, and the run must be repeated. A run that was killed can safely be repeated, or
+    re-executed from the failure. `asset`: further arguments of `dg.asset`.
     """
     (staged,) = tables_of([audited]).values()
     if not staged.audits:

@@ -1,4 +1,4 @@
-"""Tables of a database as assets: change data capture by micro-batches that Dagster asks for.
+"""Tables of a database as assets: change data capture in micro-batches, one per run.
 
     orders, customers = cdc_assets("shop_database", {"public.orders": "shop.orders", "public.customers": "shop.customers"})
     defs = dg.Definitions(
@@ -8,8 +8,8 @@
         resources={"shop_database": CdcSource(url=dg.EnvVar("SHOP_DSN")), "lake": LakeResource(...)},
     )
 
-The first run of an asset reads the rows that are there, each later one what has changed since. A run that finds no change makes no
-materialization, so that nothing downstream runs for it, only an observation.
+The first run of an asset reads the existing rows, each later run the changes since. A run without changes reports an observation
+and no materialization, so that nothing downstream runs.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ SOURCE_TABLE, SOURCE, IS_PATTERN = (
     "cdc/source_table",
     "cdc/source",
     "cdc/is_pattern",
-)  # Metadata of an asset: what it follows, and by which resource.
+)  # Asset metadata: the followed table, and the resource of its database.
 LAG = "lag"
 _SLOT_LENGTH = 63
 
@@ -45,8 +45,8 @@ _SLOT_LENGTH = 63
 class CdcSource(KnownFields, dg.ConfigurableResource):
     """A database whose tables are followed: PostgreSQL or MySQL, by its address.
 
-    Each table has a replication slot of its own, `<slot>_<schema>_<table>`, so that tables are independent; `open(table).drop()`
-    removes it when the table is no longer followed.
+    Each table has its own replication slot, `<slot>_<schema>_<table>`, so that tables are independent. Call
+    `open(table).drop()` to remove it when the table is no longer followed.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -62,7 +62,7 @@ class CdcSource(KnownFields, dg.ConfigurableResource):
     readers: int = Field(default=1, description="Connections that read a snapshot, a chunk each.", ge=1)
 
     def open(self, table: str) -> Source:
-        """The source, for one table of it; the caller closes it."""
+        """Open the source for one of its tables; the caller closes it."""
         return open_source(
             self.url,
             slot=self._slot_of(table),
@@ -80,7 +80,7 @@ class CdcSource(KnownFields, dg.ConfigurableResource):
 
 
 class CdcRun(KnownFields, dg.Config):
-    """What one run of a followed table does."""
+    """The configuration of one run of a followed table."""
 
     restart: bool = Field(default=False, description="Empty the table and read the source's rows anew.")
     max_rows: int | None = Field(default=None, description="End after about so many rows; the next run goes on.")
@@ -99,15 +99,20 @@ def cdc_assets(
     metadata: Mapping[str, Any] | None = None,
     **asset: Any,
 ) -> list[dg.AssetsDefinition]:
-    """An asset for each of `tables` (name in the database -> the asset's key, "db.name", or "name" in the lake's database), which follows it by
-    `sync_table`. A pattern takes all tables that match together, which then have the columns `database_name` and `table_name`. `source` names a resource that is a `CdcSource`; the other resource is `lake`.
+    """One asset per followed table. Its runs bring the table up to date by `sync_table`.
 
-    By the database's names (a pattern's text): `primary_keys`, where the table declares none; `computed_columns`, as `sync_table` takes them; `partition_by`, how a
-    table that is created is partitioned. `asset`: what `dg.asset` takes: `group_name`, `owners`, `tags`, `automation_condition`
-    (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
+    Runs of one table wait for each other by its pool. `CdcRun` configures a run: `restart: true` reads the whole table
+    again, once even if the step is retried.
 
-    Runs of a table wait for each other by its pool. `CdcRun` configures one: `restart: true` takes the table anew, once also where the step
-    is retried.
+    Args:
+        source: The name of a resource that is a `CdcSource`. The other resource is `lake`.
+        tables: Name in the database -> asset key, "db.name", or "name" in the lake's database. A pattern takes all
+            matching tables together; their rows get the columns `database_name` and `table_name`.
+        primary_keys: By database name (or pattern): the key of a table that declares none.
+        computed_columns: By database name (or pattern): as in `sync_table`.
+        partition_by: By database name (or pattern): the partitioning of a table that is created.
+        asset: Further arguments of `dg.asset`: `group_name`, `owners`, `tags`, `automation_condition`
+            (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
     """
     keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
     named = {each.pattern if isinstance(each, re.Pattern) else each: (each, to) for each, to in tables.items()}
@@ -135,8 +140,12 @@ def cdc_assets(
 
 
 def lag_checks(assets: Iterable[Any], max_lag: timedelta) -> list[dg.AssetChecksDefinition]:
-    """A check `lag` of each followed table among `assets`: the oldest change that is not in the table was committed less than `max_lag`
-    ago. It asks the database, so it also holds for a table that has not changed for days, and fails where no run came. A snapshot that is not complete fails it."""
+    """A check `lag` for each followed table among `assets`: the oldest change that the table lacks was committed less
+    than `max_lag` ago.
+
+    It asks the database, so it passes for a table without changes for days and fails if no run came. It fails while a
+    snapshot is incomplete.
+    """
     return [_lag_check(asset, max_lag) for asset in _followed_among(assets)]
 
 
@@ -147,8 +156,8 @@ def lag_sensor(
     name: str = "cdc_lag",
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
-    """A sensor that asks for a run of each followed table among `assets` whose oldest missing change was committed longer than
-    `max_lag` ago, or whose snapshot is not complete."""
+    """A sensor that requests a run for each followed table among `assets` whose oldest missing change was committed
+    more than `max_lag` ago, or whose snapshot is incomplete."""
     followed = _followed_among(assets)
 
     @dg.sensor(
@@ -235,7 +244,7 @@ def _followed(
                     computed_columns=computed_columns,
                     partition_by=partition_by,
                     properties=dict(to.properties),
-                    # A retry, and a re-execution, go on with the restart that the run began.
+                    # A retry and a re-execution continue the restart of the first attempt.
                     restart=(context.run.root_run_id or context.run.run_id) if config.restart else False,
                     snapshot_properties={
                         ASSET: to.asset.to_user_string(),
@@ -279,7 +288,8 @@ def _metadata(report: Report) -> dict[str, Any]:
 
 
 def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> bool:
-    """Whether the table has commits of rows since the last materialization; also those of a run that died before it said so."""
+    """Whether the table has commits of rows since the last materialization, also of a run that died before it
+    reported."""
     event = instance.get_latest_materialization_event(key)
     last = event and event.asset_materialization and event.asset_materialization.metadata.get("lake/snapshot_id")
     if not last:
@@ -327,7 +337,7 @@ def _lag_check(asset: TableAsset, max_lag: timedelta) -> dg.AssetChecksDefinitio
 
 
 def _at_work(instance: dg.DagsterInstance, asset: TableAsset) -> str | None:
-    """The run of the sensor's that is queued or running for a table, if there is one."""
+    """The sensor's queued or running run for a table, if there is one."""
     wanted = dg.RunsFilter(tags={SOURCE_TABLE: asset.name}, statuses=IN_FLIGHT)
     found = instance.get_runs(wanted, limit=1)
     return found[0].run_id if found else None

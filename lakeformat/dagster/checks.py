@@ -1,4 +1,4 @@
-"""Asset checks of tables: rows against the snapshot, the key is unique, partitions are there, columns as before.
+"""Asset checks of tables: row counts against the snapshot, unique keys, partitions with rows, unchanged columns.
 
 One step per table reads the key columns of the run's partitions, in this process; no Spark.
 """
@@ -25,10 +25,11 @@ ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present",
 
 
 def checks_for(assets: Iterable[Any]) -> list[dg.AssetChecksDefinition]:
-    """Checks of each table among `assets`, one step a table: as many rows as metadata counts; the columns are those of the
-    run before; each partition of the run holds rows; and where the asset's metadata has `unique_key` (columns), no two rows
-    have the same. Those of an asset that is audited are blocking, and look at what the run wrote to its branch. They use the
-    resource `lake`.
+    """Checks for each table among `assets`, one step per table: the row count equals the one in metadata; the columns
+    are those of the previous run; each partition of the run has rows; and if the asset's metadata has `unique_key`, no
+    two rows have the same key.
+
+    The checks of an audited asset are blocking, and read the run's branch. They use the resource `lake`.
     """
     return [_checks_of(asset) for asset in tables_of(assets).values()]
 
@@ -78,7 +79,8 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
 
 
 def keys_to_check(context: dg.AssetCheckExecutionContext, asset: TableAsset) -> list[str] | None:
-    """The partitions of the run; in a run without any, those that were ever made; None for a table without partitions."""
+    """The partitions of the run; in a run without partitions, all that were ever materialized; None for an
+    unpartitioned table."""
     if asset.partitions is None:
         return None
     if context.has_partition_key or context.has_partition_key_range:
@@ -87,9 +89,9 @@ def keys_to_check(context: dg.AssetCheckExecutionContext, asset: TableAsset) -> 
 
 
 def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -> dict[str, int]:
-    """The rows of each partition (of the table, under the key "") as the table's metadata counts them."""
+    """The rows of each partition according to metadata; an unpartitioned table has the key ""."""
     partitions: pa.Table = table.inspect.partitions()
-    uncounted = partitions["row_count"].null_count > 0  # Of files of others.
+    uncounted = partitions["row_count"].null_count > 0  # Files of other engines may have no counts.
     if keys is None:
         return {"": table.scan().count() if uncounted else sum(partitions["row_count"].to_pylist())}
     specs = specs_of(of, table.schema, keys)
@@ -104,12 +106,12 @@ def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -
 
 
 def repeated_keys(rows: pa.Table, unique: Sequence[str]) -> int:
-    """How many rows have a key that an earlier row has too."""
+    """The number of rows whose key an earlier row has."""
     return rows.num_rows - rows.group_by(list(unique)).aggregate([]).num_rows
 
 
 def previous_columns(context: dg.AssetCheckExecutionContext, asset: dg.AssetKey) -> dg.TableSchema | None:
-    """The columns that the last materialization before this run reported."""
+    """The columns reported by the last materialization before this run."""
     last = 1 + (len(context.partition_keys) if context.has_partition_key_range else 1)
     for record in context.instance.fetch_materializations(asset, limit=last).records:
         if record.run_id != context.run.run_id and record.asset_materialization:
@@ -119,7 +121,7 @@ def previous_columns(context: dg.AssetCheckExecutionContext, asset: dg.AssetKey)
 
 
 def column_changes(before: dg.TableSchema | None, now: dg.TableSchema) -> list[str]:
-    """What differs, in words; nothing where there is no earlier run to compare with."""
+    """The differences as text; empty if there is no earlier run."""
     if before is None:
         return []
     old, new = ({column.name: column.type for column in schema.columns} for schema in (before, now))

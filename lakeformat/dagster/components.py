@@ -3,7 +3,7 @@
     dg scaffold defs lakeformat.dagster.LakeComponent lake --warehouse /data/warehouse
     dg scaffold defs lakeformat.dagster.LakeTableComponent orders --table shop.orders --partitions daily --start-date 2026-01-01
 
-The YAML of a table has the names of `lakeformat.dagster.declaration` for what they stand for there.
+The YAML of a table uses the names of `lakeformat.dagster.declaration`, with the same meaning.
 """
 
 import re
@@ -40,11 +40,11 @@ TIME_PARTITIONS: Mapping[str, Callable[..., dg.PartitionsDefinition]] = {
     "weekly": dg.WeeklyPartitionsDefinition,
     "monthly": dg.MonthlyPartitionsDefinition,
 }
-KEY_COLUMNS = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month"}  # Of a scaffolded table.
+KEY_COLUMNS = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month"}  # Columns of a scaffolded table.
 
 
 class TimePartitions(dg.Model):
-    """Partitions of time."""
+    """Time-window partitions."""
 
     type: Literal["hourly", "daily", "weekly", "monthly"]
     start_date: str = Field(description="The first one, e.g. '2026-01-01' (for hours '2026-01-01-00:00').")
@@ -52,29 +52,29 @@ class TimePartitions(dg.Model):
     timezone: str | None = Field(default=None, description="UTC unless it says otherwise, e.g. 'Europe/Berlin'.")
 
     def definition(self) -> dg.PartitionsDefinition:
-        """These, as Dagster has them."""
+        """The Dagster definition."""
         return TIME_PARTITIONS[self.type](start_date=self.start_date, end_date=self.end_date, timezone=self.timezone)
 
 
 class StaticPartitions(dg.Model):
-    """Partitions whose keys are known."""
+    """Partitions with a fixed list of keys."""
 
     type: Literal["static"]
     partition_keys: list[str]
 
     def definition(self) -> dg.PartitionsDefinition:
-        """These, as Dagster has them."""
+        """The Dagster definition."""
         return dg.StaticPartitionsDefinition(self.partition_keys)
 
 
 class DynamicPartitions(dg.Model):
-    """Partitions whose keys sensors and users add."""
+    """Partitions whose keys are added by sensors and users."""
 
     type: Literal["dynamic"]
     name: str
 
     def definition(self) -> dg.PartitionsDefinition:
-        """These, as Dagster has them."""
+        """The Dagster definition."""
         return dg.DynamicPartitionsDefinition(name=self.name)
 
 
@@ -85,12 +85,12 @@ class MultiPartitions(dg.Model):
     dimensions: dict[str, TimePartitions | StaticPartitions | DynamicPartitions]
 
     def definition(self) -> dg.PartitionsDefinition:
-        """These, as Dagster has them."""
+        """The Dagster definition."""
         return dg.MultiPartitionsDefinition({name: each.definition() for name, each in self.dimensions.items()})
 
 
 class FromEnv(dg.Model):
-    """The value of an environment variable, read when a run needs it; Dagster shows its name only."""
+    """The value of an environment variable, read when a run needs it; Dagster shows only its name."""
 
     env: str
 
@@ -100,7 +100,7 @@ Partitions = TimePartitions | StaticPartitions | DynamicPartitions | MultiPartit
 
 
 class DeclaredAssets(dg.Component, dg.Model, dg.Resolvable):
-    """A component whose assets are tables: a lake keeps those of its project healthy."""
+    """A component whose assets are tables: the lake of the project maintains them."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -115,7 +115,7 @@ class DeclaredAssets(dg.Component, dg.Model, dg.Resolvable):
 
 
 class DeclaredTable(DeclaredAssets):
-    """What the components of one table have in common: the table and how Dagster treats it."""
+    """The common part of all components for one table: the table, and how Dagster treats it."""
 
     table: str = Field(description="The table, 'db.name', or 'name' in the database of the lake. The asset's key too.")
     format: Annotated[
@@ -181,7 +181,8 @@ class DeclaredTable(DeclaredAssets):
 
     @property
     def key(self) -> dg.AssetKey:
-        """The table's asset key: of the asset that fills it, or, where it is audited, that publishes it."""
+        """The table's asset key: of the asset that fills the table, or, if it is audited, of the one that publishes
+        it."""
         return dg.AssetKey(self.table.split("."))
 
     def options(self) -> dict[str, Any]:
@@ -221,10 +222,10 @@ class DeclaredTable(DeclaredAssets):
 
     @abstractmethod
     def asset(self) -> dg.AssetsDefinition:
-        """The asset whose rows the table gets."""
+        """The asset that fills the table."""
 
     def assets(self) -> list[dg.AssetsDefinition]:
-        """That asset, and the one that publishes what it wrote, where it is audited."""
+        """The asset that fills the table, and, if it is audited, the one that publishes it."""
         written = self.asset()
         if not self.audit:
             return [written]
@@ -238,7 +239,7 @@ class DeclaredTable(DeclaredAssets):
         return self.maintenance is not False
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset and its checks; what it declares is checked. Raises `InvalidInput`."""
+        """The asset and its checks. Raises `InvalidInput` for an invalid declaration."""
         with _betas_allowed():
             assets = self.assets()
             tables_of(assets)
@@ -344,7 +345,7 @@ class LakeTableComponent(DeclaredTable):
     ] = {}
 
     def asset(self) -> dg.AssetsDefinition:
-        """The asset whose rows the table gets."""
+        """The asset that fills the table."""
         ins = {name: dg.AssetIn(key=table.split(".")) for name, table in self.inputs.items()}
         one_run = {"backfill_policy": dg.BackfillPolicy.single_run()} if self.partitions else {}
         return dg.asset(ins=ins, **{**one_run, **self.options()})(self.rows)
@@ -379,7 +380,7 @@ class SqlScaffolder(dg.Scaffolder[SqlParams]):
 
 @dg.scaffold_with(SqlScaffolder)
 class LakeSqlComponent(DeclaredTable):
-    """A table whose rows are those of a SELECT, of the tables that it names.
+    """A table that a SELECT over other tables fills.
 
     ```yaml
     type: lakeformat.dagster.LakeSqlComponent
@@ -409,11 +410,11 @@ class LakeSqlComponent(DeclaredTable):
     ] = False
 
     def asset(self) -> dg.AssetsDefinition:
-        """The asset whose rows the table gets."""
+        """The asset that fills the table."""
         keys = {name: key and dg.AssetKey.from_user_string(key) for name, key in self.upstream.items()}
         options = {**self.options(), "kinds": {self.format, "sql"}}
         if self.description is None:
-            del options["description"]  # The query's first comment is.
+            del options["description"]  # The query's first comment is the description.
         return sql_table(self.sql, upstream=keys, params=self.params, spark=self.on_spark, **options)
 
 
@@ -446,7 +447,7 @@ class CdcScaffolder(dg.Scaffolder[CdcParams]):
 
 @dg.scaffold_with(CdcScaffolder)
 class LakeCdcComponent(DeclaredAssets):
-    """Tables that follow those of a PostgreSQL or MySQL database, each change once.
+    """Tables that follow those of a PostgreSQL or MySQL database; each change is applied exactly once.
 
     ```yaml
     type: lakeformat.dagster.LakeCdcComponent
@@ -537,7 +538,7 @@ class LakeCdcComponent(DeclaredAssets):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The database, its tables, and what asks for their runs."""
+        """The database's resource, the assets of its tables, and their schedule and sensor."""
         with _betas_allowed():
             assets = self.assets()
             checks = checks_for(assets) if self.checks else []
@@ -592,7 +593,7 @@ class LakeScaffolder(dg.Scaffolder[LakeParams]):
 
 @dg.scaffold_with(LakeScaffolder)
 class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
-    """A warehouse: the resources of all assets, and what keeps the tables of the project's components healthy.
+    """A warehouse: the resources of all assets, and the maintenance of the project's tables.
 
     ```yaml
     type: lakeformat.dagster.LakeComponent
@@ -629,7 +630,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
     ] = True
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The resources, and maintenance, observation and reruns of the tables."""
+        """The resources, and the maintenance, observation and reruns of the tables."""
         lake = LakeResource(
             warehouse=_place(self.warehouse, context.project_root),
             database=self.database,
@@ -666,7 +667,8 @@ def _value(text: Text | None) -> Any:
 
 @contextmanager
 def _betas_allowed() -> Iterator[None]:
-    """Backfill policies are the point; a warning for each table says nothing new."""
+    """Suppress Dagster's beta warnings: backfill policies are used on purpose, and one warning per table says nothing
+    new."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         yield

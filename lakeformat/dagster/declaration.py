@@ -1,10 +1,10 @@
-"""What an asset declares about its table, by its metadata and its docstring, and what an input says of how it is read.
+"""The table that an asset declares by its metadata and docstring, and how an input is read.
 
-Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused, and so is one
-by which another IO manager would change what is written:
+Metadata that an asset may set (see also `lakeformat.dagster.partitions`). A misspelt key is refused, and so is a key by which another
+IO manager would change what is written:
 
     table             "db.name", or "name" in the resource's database; without it the asset key
-    partition_by      how Dagster's partitions fall onto the table's partition columns
+    partition_by      maps Dagster's partitions to the table's partition columns
     partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
                       timestamp the time of the partition, of a date its days, of any other type its key
     layout            the table's partition columns, where they are not those of `partition_by`, in its order
@@ -32,7 +32,7 @@ by which another IO manager would change what is written:
     lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
                       "*" is every column that is not named and comes unchanged from one upstream asset
 
-The docstring is the table's comment. What it says under a line `Columns:` are the comments of its columns:
+The docstring is the table's comment. Lines after `Columns:` are the comments of its columns:
 
     Every order, by the day it was placed.
 
@@ -63,7 +63,7 @@ OF_ASSETS = frozenset(
     ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
      "maintenance", "audit", "publishes")
 )  # fmt: skip
-OF_OTHERS: Mapping[str, str] = {  # What other IO managers take, and what says it here.
+OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that replace them.
     "mode": "'write'",
     "upsert_options": "'primary_key', or 'write': 'merge'",
     "schema_update_mode": "'schema_evolution'",
@@ -74,10 +74,10 @@ OF_OTHERS: Mapping[str, str] = {  # What other IO managers take, and what says i
     "root_name": "'table': 'db.name'",
     "columns": "the metadata of the input: dg.AssetIn(metadata={'columns': [...]})",
 }
-AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
+AT_RUN_TIME = ("write", "write_mode", "merge")  # Output metadata that overrides the asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
 ON = "on"  # The key of `merge` that has the condition.
-THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and what each can do by name.
+THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and the actions of each.
     "matched": ("update_all", "delete"),
     "not_matched": ("insert_all",),
     "not_matched_by_source": ("delete",),
@@ -88,7 +88,7 @@ _COLUMN = re.compile(r"(?:[-*] )?`?([^\s`:]+)`?: +(.+)")
 
 @dataclass(frozen=True, slots=True)
 class AssetTable:
-    """What an asset declares about the table it fills."""
+    """The table that an asset declares."""
 
     asset: dg.AssetKey
     name: str
@@ -111,7 +111,7 @@ class AssetTable:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Which state of a table to read; the current one where nothing is set."""
+    """The version of a table to read; the current one if nothing is set."""
 
     snapshot_id: int | None = None
     tag: str | None = None
@@ -128,7 +128,7 @@ def declared(
     metadata: Mapping[str, Any],
     description: str | None = None,
 ) -> AssetTable:
-    """The table that an asset declares by its metadata, and by its description. Raises `InvalidInput`."""
+    """The table that an asset declares by its metadata and description. Raises `InvalidInput`."""
     what = asset.to_user_string()
     refuse_near(f"{what}: metadata", metadata, OF_ASSETS)
     if theirs := next((each for each in metadata if each in OF_OTHERS), None):
@@ -169,15 +169,14 @@ def declared(
 
 
 def at_run_time(metadata: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
-    """An asset's metadata, and over it what the metadata of its output says of how that is written."""
+    """An asset's metadata, overridden by the metadata of its output."""
     asked = {name: output[name] for name in AT_RUN_TIME if name in output}
     plain = {name: each.value if isinstance(each, dg.MetadataValue) else each for name, each in asked.items()}
     return {name: each for name, each in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
 
 
 def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
-    """`of`, whose `partition_by` says how partitions fall onto columns also where a `partition_expr` left that to the types of
-    `fields`."""
+    """`of` with a complete `partition_by`: a `partition_expr` leaves the mapping to the types of `fields`."""
     if not of.is_expression:
         return of
     types = {field.name: to_arrow(field.type) for field in fields}
@@ -187,7 +186,7 @@ def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
 
 
 def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
-    """The state and the columns that an input's metadata asks for; None for all columns."""
+    """The version and the columns that an input's metadata asks for; None for all columns."""
     if unknown := [name for name in metadata if name not in OF_INPUTS and "/" not in name]:
         near = difflib.get_close_matches(unknown[0], sorted(OF_INPUTS), 1) or sorted(OF_INPUTS)
         raise InvalidInput(f"{what}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?")
@@ -199,7 +198,7 @@ def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | Non
 
 
 def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise `InvalidInput` for a name that is not known and nearly one that is; names with a slash are others' own."""
+    """Raise `InvalidInput` for a misspelt name; names with a slash belong to others."""
     for name in names:
         near = [] if name in known or "/" in name else difflib.get_close_matches(name, sorted(known), 1, 0.75)
         if near:
@@ -207,7 +206,7 @@ def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 
 def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """The columns that the metadata `key` names: one, or several. Raises `InvalidInput`."""
+    """The column or columns that the metadata `key` names. Raises `InvalidInput`."""
     found = metadata.get(key) or ()
     found = (found,) if isinstance(found, str) else found
     if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
@@ -216,14 +215,14 @@ def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...
 
 
 def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """What a description says of the table, and of each column that it names under a line `Columns:`."""
+    """The comments of the table, and of its columns (after a line `Columns:`), in a description."""
     text = inspect.cleandoc(description)
     section = _COLUMNS.search(text)
     found: list[tuple[str, str]] = []
     for line in textwrap.dedent(section[1]).splitlines() if section else ():
         if column := _COLUMN.fullmatch(line):
             found.append((column[1], column[2]))
-        elif found:  # A line that goes on.
+        elif found:  # A continued line.
             name, before = found.pop()
             found.append((name, f"{before} {line.strip()}"))
     if section is None or not found:
@@ -233,7 +232,7 @@ def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def option_text(value: Any) -> str:
-    """A table option as the formats write it."""
+    """A table option as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -295,7 +294,7 @@ def _flag(what: str, metadata: Mapping[str, Any], key: str) -> bool:
 
 
 def _check_merge(what: str, merge: Any) -> None:
-    """Raise `InvalidInput` for a `merge` of another shape, whose clauses or conditions would be passed over."""
+    """Raise `InvalidInput` for a `merge` of another shape, whose clauses or conditions would otherwise be ignored."""
     wrong = f"{what}: merge="
     if not isinstance(merge, Mapping) or not isinstance(merge.get(ON), str):
         raise InvalidInput(f"{wrong}{merge!r}; it has a condition, 'on': 't.id = s.id', and clauses")

@@ -1,4 +1,4 @@
-"""`external_tables(lake)`: tables that others write, as assets that Dagster observes."""
+"""`external_tables(lake)`: tables that other programs write, as assets that Dagster observes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,15 @@ def external_tables(
     cron: str | None = "*/5 * * * *",
     group: str | None = None,
 ) -> list[dg.SourceAsset]:
-    """An observable asset for each of `tables` ("db.name"; without it, all tables that are there now), with the key
-    [db, name].
+    """One observable asset per table, with the key [db, name]; read it as an input by `AssetIn(key=["db", "name"])` and
+    `LakeIOManager`.
 
-    An observation notes the table's snapshot as the data version, so that what depends on it knows when it has changed. It
-    is made at `cron`, where an automation sensor of the repository runs (None: only when it is asked for). An asset reads one
-    as an input by `AssetIn(key=["db", "name"])` and `LakeIOManager`.
+    An observation records the table's snapshot as the data version, so that downstream assets see changes.
+
+    Args:
+        lake: The warehouse.
+        tables: Names "db.name"; by default all tables that exist now.
+        cron: When to observe, by the repository's automation sensor; None: on request only.
     """
     return [_external(lake, name, cron, group) for name in (lake.lake.tables() if tables is None else tables)]
 

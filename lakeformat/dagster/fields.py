@@ -1,4 +1,4 @@
-"""A resource or configuration takes the fields that it has; pydantic would drop the others without a word."""
+"""Resources and configurations refuse unknown fields, which pydantic would silently drop."""
 
 import difflib
 from typing import Any
@@ -7,8 +7,8 @@ from lakeformat.errors import InvalidInput
 
 
 class KnownFields:
-    """Mixed into a resource or configuration, raises `InvalidInput` for a name that is no field of it. The message shows no
-    values, which may be secrets."""
+    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field. The message shows no values,
+    which may be secrets."""
 
     def __init__(self, **fields: Any) -> None:
         known: Any = getattr(type(self), "model_fields")  # noqa: B009

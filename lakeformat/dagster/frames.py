@@ -1,6 +1,6 @@
-"""Frames in and out: whatever library an asset speaks, by its annotation.
+"""Frames in and out, of the library that an asset's annotations name.
 
-Spark, pandas, polars and DuckDB are imported only where an asset speaks of their frames.
+Spark, pandas, polars and DuckDB are imported only if an asset uses their frames.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from lakeformat.model.schema import Field
 
 
 def to_write(data: Any) -> Any:
-    """`data` as what `Table` writes: a Spark frame as it is, anything else as Arrow."""
+    """`data` as `Table` writes it: a Spark frame unchanged, anything else as Arrow."""
     match _library(type(data)):
         case "pyspark" | "pyarrow":
             return data
@@ -36,13 +36,13 @@ def to_write(data: Any) -> Any:
 
 
 def fields_of(frame: Any) -> tuple[Field, ...]:
-    """The columns of what `to_write` returned."""
+    """The columns of a result of `to_write`."""
     return fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
 
 
 class NoRows:
-    """What is read of a table that is not there yet where no partition of it is asked for, as by the first partition of an asset
-    that depends on its own earlier ones: a frame without columns."""
+    """A frame without columns: the rows of a table that does not exist yet when no partition is asked for, as for the
+    first partition of an asset that depends on its own earlier ones."""
 
     def to_arrow(self) -> pa.Table:
         """A table without columns."""
@@ -68,7 +68,7 @@ class NoRows:
 
 
 def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
-    """`scan` as the frame that an input's annotation names; a Spark frame where it names none."""
+    """`scan` as the frame that an input's annotation names; a Spark frame without an annotation."""
     name = getattr(wanted, "__name__", str(wanted))
     match _library(wanted), name:
         case "pyarrow", "Table":
@@ -98,7 +98,7 @@ def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
 
 
 def wants_spark(wanted: Any) -> bool:
-    """Whether an input's annotation, or no annotation, is a Spark frame."""
+    """Whether an input's annotation is a Spark frame, or missing."""
     return _library(wanted) in {"pyspark", "typing", "builtins"}
 
 

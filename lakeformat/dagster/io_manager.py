@@ -1,4 +1,4 @@
-"""The bridge between Dagster's inputs and outputs and tables: frames by annotation, one commit per run."""
+"""The IO manager: Dagster's outputs become table commits, one per run, and its inputs frames."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
 
-READS_TAG = "lake/reads"  # On a run, lake/reads/<step>/<table>: its snapshots. Expiry keeps what a run in flight reads.
+READS_TAG = "lake/reads"  # Run tag lake/reads/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run.
 
 Reads = dict[str, set[int]]
 
 
 class ReadAt(KnownFields, dg.Config):
-    """Which state of a table to read; set one of the three."""
+    """The version of a table to read; set one of the three."""
 
     snapshot_id: int | None = Field(default=None, description="A snapshot's id.")
     tag: str | None = Field(default=None, description="A tag's name.")
@@ -33,13 +33,13 @@ class ReadAt(KnownFields, dg.Config):
 
 
 class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
-    """Assets as tables: an output is one commit, which replaces the run's partitions unless the asset declares otherwise;
-    an input reads the partitions asked for, or the whole of a table that gathers rows by upsert or merge.
+    """Stores assets as tables. An output is one commit, which replaces the run's partitions unless the asset declares
+    otherwise. An input is the partitions asked for, or the whole table if upserts or merges collect its rows.
 
-    Inputs are read as their annotation says: a Spark, pandas or polars frame, a pyarrow.Table or a Scan; of the columns that
-    the input's metadata names (`AssetIn(metadata={"columns": ["id", "dt"]})`), else of all. They can be pinned by that
-    metadata (`{"tag": "v1"}`) or, for a run or a whole backfill, by configuration:
-    `resources: {io_manager: {config: {read_at: {flights: {snapshot_id: 7}}}}}`.
+    The annotation of an input selects its form: a Spark, pandas or polars frame, a pyarrow.Table or a Scan. Its
+    metadata may select columns (`AssetIn(metadata={"columns": ["id", "dt"]})`) or a version (`{"tag": "v1"}`). The
+    version can also be configured for a run or a backfill: `resources: {io_manager: {config: {read_at: {flights:
+    {snapshot_id: 7}}}}}`.
     """
 
     lake: LakeResource
@@ -51,7 +51,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         super().__init__(**{"spark": SparkResource(), **fields})
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write a frame to the asset's table; log the rows of each partition and the snapshot with Dagster."""
+        """Write a frame to the asset's table; report the rows of each partition and the snapshot to Dagster."""
         if not context.has_asset_key:
             self._write_op_output(context, obj)
             return
@@ -65,7 +65,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         context.add_output_metadata(report(step, table, written, keys))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """The rows of the partitions that the input maps to, from one snapshot that is noted on the run."""
+        """The rows of the input's partitions, from one snapshot that is recorded on the run."""
         upstream = context.upstream_output
         if upstream is not None and not upstream.has_asset_key:
             return self._read_op_output(context, upstream)
@@ -81,7 +81,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
             return to_read(found, context.dagster_type.typing_type, self.spark)
 
     def _write_op_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write what an op returns to the table that the output's metadata names."""
+        """Write an op's output to the table that its metadata names."""
         step, metadata = dg.OpExecutionContext.get(), _metadata(context)
         key = _op_table(context, metadata)
         with as_dagster_failures(key, []):
@@ -111,20 +111,21 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
 
 
 def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id: int) -> None:
-    """Record for expiry, in a tag of the run, which snapshots a step reads; `reads` is what the run's steps read so far."""
+    """Record in a run tag which snapshots a step reads, so that expiry keeps them; `reads` are those of the run's steps
+    so far."""
     name = f"{READS_TAG}/{step.op_handle}/{table}"
     reads.setdefault(name, set()).add(snapshot_id)
     step.instance.add_run_tags(step.run_id, {name: ", ".join(map(str, sorted(reads[name])))})
 
 
 def snapshots_read(run: dg.DagsterRun, table: str) -> set[int]:
-    """The snapshots of a table that the steps of a run have noted."""
+    """The snapshots of a table that the steps of a run have recorded."""
     noted = [each for tag, each in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
     return {int(snapshot_id) for each in noted for snapshot_id in each.split(", ")}
 
 
 def _metadata(context: dg.OutputContext) -> dict[str, Any]:
-    """What an output's definition declares, and over it what the output itself says of how it is written."""
+    """The metadata of an output's definition, overridden by the output's own."""
     return at_run_time(context.definition_metadata or {}, context.output_metadata)
 
 

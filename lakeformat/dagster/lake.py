@@ -1,4 +1,4 @@
-"""Configuration -> a Lake; and the short way to write a table from inside an asset."""
+"""LakeResource: a Lake made from configuration, and the write of a table from inside an asset."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -24,12 +24,12 @@ from lakeformat.dagster.declaration import AssetTable, at_run_time, declared
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.errors import InvalidInput
 
-SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
-UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
+SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad hides its value.
+UNTIL = "lake/changes_until"  # Snapshot property: the last upstream snapshot whose changes it includes.
 
 
 class LakeResource(KnownFields, dg.ConfigurableResource):
-    """A warehouse: where it is, how to reach it, and the database that an asset's table goes to by default.
+    """A warehouse: its location, its storage and catalog options, and the default database of assets' tables.
 
         LakeResource(
             warehouse="s3://bucket/warehouse",
@@ -38,9 +38,9 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
             catalog_options={"credential": dg.EnvVar("CATALOG_CREDENTIAL")},
         )
 
-    Keys and passwords by `dg.EnvVar`: what stands here literally is seen in Dagster's UI.
+    Give keys and passwords by `dg.EnvVar`: literal values are visible in Dagster's UI.
 
-    An asset that writes in its own body returns what `write` returns:
+    An asset that writes inside its body returns the result of `write`:
 
         @dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, ...)
         def flights(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
@@ -60,7 +60,7 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     catalog: str | None = Field(
         default=None,
         description="Where Iceberg tables are named: `sql`, a database's address or `https://...`; see `lakeformat.Lake`.",
-        repr=False,  # An address may hold a password.
+        repr=False,  # An address may contain a password.
         json_schema_extra=SECRET,
     )
     catalog_options: dict[str, str] = Field(
@@ -72,7 +72,7 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     _lake: Lake | None = PrivateAttr(default=None)
     _written: set[tuple[str, int]] = PrivateAttr(
         default_factory=set
-    )  # By `write`: the requests, with the step's attempt.
+    )  # The ids that `write` has used, with the step's attempt.
 
     @property
     def lake(self) -> Lake:
@@ -84,15 +84,16 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         return self._lake
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
-        """Bring `data` into the asset's table as the asset declares it (its partitions replaced, unless it says otherwise),
-        in one commit, and report it; once in a step. `data` may be a `dg.Output` of a frame, with metadata that says how this one is written."""
+        """Write `data` to the asset's table as the asset declares (by default, replace its partitions), in one commit,
+        and report it; once per step. `data` may be a `dg.Output` of a frame, whose metadata says how this output is
+        written."""
         output = data if isinstance(data, dg.Output) else dg.Output(data)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
             table = self.declared(context.asset_key, context.assets_def, output.metadata)
             origin = origin_of(context, context.op_execution_context.op_handle)
             attempt = (request_id(table, keys, origin), context.op_execution_context.retry_number)
-            if attempt in self._written:  # It would be taken for a retry of the first, and add nothing.
+            if attempt in self._written:  # It would count as a retry of the first and add nothing.
                 raise InvalidInput(
                     f"lake.write has written {table.name} in this step; join the rows, and write them at once"
                 )
@@ -107,10 +108,9 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     def append_changes(
         self, context: dg.AssetExecutionContext, of: str, shape: Callable[[pa.Table], pa.Table] = lambda rows: rows
     ) -> dg.MaterializeResult:
-        """Append to the asset's table what has changed in the table of the asset `of` since the asset last asked: its rows
-        with `_row_kind`, as `shape` makes them. Each change comes once, also where a run dies before it has said how far it
-        came; expiry keeps what is still to read.
-        """
+        """Append to the asset's table what has changed in the table of the asset `of` since the last call: the rows
+        with `_row_kind`, transformed by `shape`. Each change is appended exactly once, even if a run dies before it has
+        recorded its progress. Expiry keeps the snapshots that are still to be read."""
         with as_dagster_failures(context.asset_key, []):
             upstream = dg.AssetKey.from_user_string(of)
             source = self.lake.table(self.table_name(upstream, {}))
@@ -122,7 +122,7 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
                 after = changes.after if after is None else after
                 rows = shape(changes.to_arrow())
                 table = table_for(self.lake, to, rows)
-                # Where a run appended what follows `changes.after` and died, this is that append, with its own end.
+                # The append of a run that died, which may have ended at another snapshot.
                 snapshot = table.append(
                     rows,
                     id=f"{consumer}/{changes.after}",
@@ -139,13 +139,13 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     def declared(
         self, asset: dg.AssetKey, definition: dg.AssetsDefinition, output: Mapping[str, Any] = MappingProxyType({})
     ) -> AssetTable:
-        """The table of an asset, from the asset's definition and the metadata of its output."""
+        """The table of an asset, from its definition and the metadata of its output."""
         metadata = at_run_time(definition.metadata_by_key.get(asset) or {}, output)
         description = definition.specs_by_key[asset].description
         return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata, description)
 
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
-        """The table of an asset: its metadata's `table`, else its key; in `database` where that has one part."""
+        """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
         if "table" in metadata:
             name = str(metadata["table"])
             return name if "." in name else f"{self.database}.{name}"
@@ -154,7 +154,7 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
 
 
 def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: Any) -> Origin:
-    """The run and the step that write."""
+    """The run and step that write."""
     run = context.run
     backfill = run.tags.get("dagster/backfill", "")
     return Origin(run.run_id, str(step), backfill, first_run_id=run.root_run_id or run.run_id)

@@ -1,4 +1,4 @@
-"""`maintenance(assets)`: jobs, sensors and schedules that keep the tables of any repository's assets healthy."""
+"""`maintenance(assets)`: jobs, sensors and schedules that maintain the tables of a repository's assets."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,14 +18,15 @@ def maintenance(
     timezone: str = "UTC",
     running: bool = True,
 ) -> dg.Definitions:
-    """What keeps the tables of `assets` healthy, to be merged into a repository's definitions:
+    """Definitions that maintain the tables of `assets`, to be merged into a repository's definitions:
 
         defs = dg.Definitions.merge(dg.Definitions(assets=assets, resources={"lake": lake, ...}), maintenance(assets))
 
-    Of each table a job `maintain_<table>` (compaction, expiry), in the pool of its asset; the sensors `compaction` and
-    `snapshot_expiry`, which ask for it when `upkeep` (by default `Upkeep()`) is exceeded; the job `sweep_orphans` and its
-    schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule run from the start, unless `running` is False. All use the
-    resource `lake`, a `LakeResource`; the resource `upkeep` comes with them, and the launchpad can change it for a run.
+    They are: for each table a job `maintain_<table>` (compaction, expiry), in the pool of its asset; the sensors `compaction` and
+    `snapshot_expiry`, which request it when the limits of `upkeep` (by default `Upkeep()`) are exceeded; the job `sweep_orphans` and
+    its schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule are
+    running by default, unless `running` is False. All use the resource `lake`, a `LakeResource`; the resource `upkeep` is included,
+    and the launchpad can change it for a run.
     """
     limits = upkeep or Upkeep()
     tables = {name: each for name, each in tables_of(assets).items() if each.maintained}

@@ -1,6 +1,6 @@
-"""A Dagster partition -> the partitions of a table that it stands for.
+"""Map Dagster partitions to table partitions.
 
-An asset says how its partitions fall onto the table's partition columns in its metadata, under `partition_by`:
+An asset's metadata `partition_by` maps its partitions to the table's partition columns:
 
     {"partition_by": "dt"}                                     the whole key into one column
     {"partition_by": {"date": "dt", "hour": "hour"}}           parts of a time partition into columns
@@ -52,7 +52,7 @@ _AT_START: dict[str, Callable[[datetime], Any]] = {
     "minute": lambda at: at.minute,
 }
 _WITHIN = {"days": ("date", timedelta(days=1)), "hours": ("hour", timedelta(hours=1))}
-_COARSER: Mapping[str, frozenset[str]] = {  # What must be mapped beside a part that comes again.
+_COARSER: Mapping[str, frozenset[str]] = {  # The parts that a repeating part needs beside it.
     "hour": frozenset(("date", "days", "start", "key", "window")),
     "hours": frozenset(("date", "days", "start", "key", "window")),
     "minute": frozenset(("hour", "hours", "start", "key", "window")),
@@ -61,7 +61,8 @@ _TEXT = {"month": "%Y-%m", "hour": "%H", "minute": "%M", "year": "%Y", "date": "
 
 
 def columns_of(partition_by: PartitionBy, windows: bool = True) -> tuple[str, ...]:
-    """The table's columns that a mapping names, in its order; `windows` too, whose own values are no partitions."""
+    """The table's columns that a mapping names, in order; with `windows` also columns whose values are no partition
+    values."""
     if isinstance(partition_by, str):
         return (partition_by,)
     return tuple(
@@ -78,9 +79,9 @@ def partition_specs(
     partition_by: PartitionBy,
     types: Mapping[str, pa.DataType],
 ) -> dict[str, tuple[Spec, ...]]:
-    """For each partition key the table partitions it stands for, as `{column: value}` with values of `types`.
+    """The table partitions of each partition key, as `{column: value}` with values of `types`.
 
-    Raises `InvalidInput` where two keys would share a table partition: replacing one would destroy the other.
+    Raises `InvalidInput` if two keys would share a table partition: replacing one would destroy the other.
     """
     if missing := [column for column in columns_of(partition_by) if column not in types]:
         raise InvalidInput(f"partition_by names {missing}, which the table does not have; it has {sorted(types)}")
@@ -97,7 +98,7 @@ def partition_specs(
 
 
 def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) -> predicate.Expression:
-    """The condition that exactly the rows of these table partitions satisfy; no row where there is none."""
+    """The condition for exactly the rows of these table partitions; no row if there are none."""
     values = [tuple(spec[column] for column in columns) for several in specs.values() for spec in several]
     if not has_windows(specs):
         return predicate.in_tuples(columns, values)
@@ -116,13 +117,13 @@ def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) ->
 
 
 def has_windows(specs: Mapping[str, Sequence[Spec]]) -> bool:
-    """Whether these are stretches of time, not single values of partition columns."""
+    """Whether these are time windows, not single values of partition columns."""
     first = next((spec for several in specs.values() for spec in several), {})
     return any(isinstance(value, Window) for value in first.values())
 
 
 def _joined(windows: Iterable[Window]) -> list[Window]:
-    """The same times, in as few windows as may be."""
+    """The same times in as few windows as possible."""
     found: list[Window] = []
     for each in sorted(windows, key=lambda window: window.start):
         if found and found[-1].end == each.start:
@@ -161,10 +162,10 @@ def _specs(
 
 @lru_cache(maxsize=32)
 def _first_keys(keys: tuple[str, ...], type: pa.DataType) -> dict[Any, str]:
-    """The first of the keys that stands for each value."""
+    """The first of the keys with each value."""
     found: dict[Any, str] = {}
     for key in keys if not pa.types.is_string(type) else ():
-        with suppress(InvalidInput):  # Of a key that is not run.
+        with suppress(InvalidInput):  # The value of a key that does not run.
             found.setdefault(_parse(key, type), key)
     return found
 
@@ -219,7 +220,7 @@ def _time_window(
 
 
 def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datetime]:
-    """Wall-clock days, or hours as they pass (23 or 25 on the days when the clock is set)."""
+    """Days of the wall clock, or elapsed hours (23 or 25 on the days when the clock changes)."""
     if step >= timedelta(days=1):
         while start < end:
             yield start
@@ -269,7 +270,7 @@ def _time_value(part: str, at: datetime, key: str, type: pa.DataType) -> Any:
 
 
 def _holds_key(type: pa.DataType) -> bool:
-    """Whether a column of `type` takes the key of a time partition as it stands."""
+    """Whether a column of `type` can hold the key of a time partition unchanged."""
     return not (pa.types.is_date(type) or pa.types.is_timestamp(type) or pa.types.is_integer(type))
 
 

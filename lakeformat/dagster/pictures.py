@@ -1,4 +1,4 @@
-"""A table's partitions, and its snapshots over time, as Markdown that Dagster shows."""
+"""A table's partitions and history, as Markdown for Dagster."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from lakeformat.model.snapshot import Snapshot
 
-MOST = 30  # Partitions, and snapshots, of one picture: the last ones.
+MOST = 30  # The most partitions, or snapshots, in one picture: the last ones.
 WIDTH = 20
 
 
 def pictures(table: Any) -> dict[str, dg.MarkdownMetadataValue]:
-    """The rows and files of a table's partitions, and what its snapshots did; from metadata alone."""
+    """The rows and files of a table's partitions, and the changes of its snapshots, from metadata alone."""
     return {
         "lake/partitions": dg.MetadataValue.md(partitions_picture(table.inspect.partitions())),
         "lake/history": dg.MetadataValue.md(history_picture(table.snapshots())),
@@ -30,12 +30,12 @@ def markdown(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
 
 
 def partitions_picture(partitions: pa.Table) -> str:
-    """The last partitions, of `Table.inspect.partitions()`: rows with a bar, files and the small ones among them."""
+    """The last partitions, from `Table.inspect.partitions()`: rows with a bar, files, and how many are small."""
     names = partitions.column_names[: partitions.column_names.index("file_count")]
     shown = partitions.slice(max(0, partitions.num_rows - MOST)).to_pylist()
     shown = [
         {**row, "row_count": row["row_count"] or 0} for row in shown
-    ]  # Of files of others nobody has counted the rows.
+    ]  # Files of other engines may have no row counts.
     most = max((row["row_count"] for row in shown), default=0)
     lines = [
         [*(row[name] for name in names), _bar(row["row_count"], most), row["row_count"], row["file_count"], row["small_file_count"]]
@@ -45,7 +45,7 @@ def partitions_picture(partitions: pa.Table) -> str:
 
 
 def history_picture(snapshots: Sequence[Snapshot]) -> str:
-    """The last snapshots, newest first: what each did, and the rows after it with a bar."""
+    """The last snapshots, newest first: the changes of each, and the row count after it with a bar."""
     shown = list(snapshots)[-MOST:][::-1]
     most = max((each.total_rows or 0 for each in shown), default=0)
     lines = [

@@ -1,7 +1,7 @@
-"""What a run of ops says before it begins: which partitions it is going to make.
+"""Announce to Dagster which partitions a run of ops is going to make.
 
-Dagster says so itself of runs of assets. Automation then waits for the run, the partitions are shown as in progress, and as failed where the
-run fails. The event is the one thing here that Dagster does not export: `AssetMaterializationPlannedData`, of `dagster._core.events`.
+For runs of assets Dagster does so itself. Automation then waits for the run, and the partitions are shown as in progress, or as failed if
+the run fails. The event is not exported by Dagster: `AssetMaterializationPlannedData`, in `dagster._core.events`.
 """
 
 import logging

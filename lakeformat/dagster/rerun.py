@@ -1,14 +1,13 @@
-"""`rerun_partitions`: any set of partitions, in one run and one snapshot per table.
+"""`rerun_partitions`: rerun any set of partitions, in one run and one snapshot per table.
 
-A backfill of days that are not next to each other, or of some cells of a two-dimensional table, is several runs in
-Dagster. This job is one, for any set. Name the partitions of each table to rerun; the rest are left alone:
+In Dagster, a backfill of days that are not consecutive, or of some cells of a two-dimensional table, is several runs.
+This job needs one. Name the partitions of each table to rerun; other tables are left alone:
 
     ops:
       rerun_flights:        {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
       rerun_flight_weather: {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
 
-With `downstream: true` the same run makes again what depends on them, however far downstream. Automation leaves alone what the
-run makes, also while it is at work.
+With `downstream: true` the run also reruns everything that depends on them. Automation does not request partitions of the run.
 """
 
 import inspect
@@ -31,7 +30,7 @@ from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
 
 
 class Rerun(KnownFields, dg.Config):
-    """Which partitions of one table to make again."""
+    """The partitions of one table to rerun."""
 
     partitions: list[str] = Field(default=[], description="Partition keys, in any order; none leaves the table alone.")
     downstream: bool = Field(
@@ -41,7 +40,7 @@ class Rerun(KnownFields, dg.Config):
 
 
 class PartitionsContext:
-    """What an asset's body sees as `context`: the partitions asked for, and everything else of the op's context."""
+    """The `context` of an asset's function: the partitions asked for, and everything else of the op's context."""
 
     def __init__(self, context: dg.OpExecutionContext, asset: dg.AssetsDefinition, keys: Sequence[str]):
         self.op_execution_context = context
@@ -49,14 +48,14 @@ class PartitionsContext:
         self.assets_def = asset
         self.partition_keys = list(keys)
         self.has_partition_key = False
-        self.has_partition_key_range = False  # The keys need not be a range.
+        self.has_partition_key_range = False  # The keys need not be a consecutive range.
         self.metadata: dict[str | None, dict[str, Any]] = {}
         self.reads: Reads = {}
 
     def add_asset_metadata(
         self, metadata: Mapping[str, Any], asset_key: Any = None, partition_key: str | None = None
     ) -> None:
-        """Kept for the materialization of the partition, or of all of them."""
+        """Add metadata to the materialization of the partition, or of all partitions."""
         self.metadata.setdefault(partition_key, {}).update(metadata)
 
     def __getattr__(self, name: str) -> Any:
@@ -64,8 +63,12 @@ class PartitionsContext:
 
 
 def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> dg.JobDefinition:
-    """The job that makes any set of partitions again, with one step for each partitioned table of `assets`, in its pool, upstream
-    tables first; assets that a graph or a multi-asset makes are left out, and those that are audited, as no checks run in between. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
+    """A job that reruns any set of partitions, with one step per partitioned table of `assets`, in its pool, upstream
+    tables first.
+
+    Assets of graphs and multi-assets are left out, and so are audited assets, as no checks run in between. It uses the
+    resource `lake`, those of the assets, and `spark` if an input is a Spark frame.
+    """
     tables = tables_of(assets)
     checked = {each.name for each in tables.values() if each.audits or each.publishes}
     partitioned = [
@@ -101,10 +104,13 @@ def _step(asset: TableAsset) -> str:
 
 
 def _asked(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict[str, list[str]]:
-    """The partitions of each of `assets`, upstream ones first, that the run's configuration asks for, and those that follow."""
+    """The partitions of each of `assets`, upstream assets first, that the run's configuration asks for, and those
+    downstream of them."""
     ops = context.run.run_config.get("ops") or {}
     asked: dict[str, list[str]] = {}
-    followed: dict[str, tuple[TableAsset, set[str]]] = {}  # By name: the partitions whose downstream ones follow.
+    followed: dict[
+        str, tuple[TableAsset, set[str]]
+    ] = {}  # By asset: the partitions whose downstream partitions are rerun.
     for asset in assets:
         config = Rerun(**((ops.get(_step(asset)) or {}).get("config") or {}))
         wanted = set(config.partitions)
@@ -120,7 +126,7 @@ def _asked(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict
 
 
 def _downstream(context: dg.OpExecutionContext, upstream: TableAsset, keys: set[str], asset: TableAsset) -> set[str]:
-    """The partitions of `asset` that depend on the partitions `keys` upstream."""
+    """The partitions of `asset` that depend on the upstream partitions `keys`."""
     own, other = asset.partitions, upstream.partitions
     assert own is not None, "asset has partitions"
     assert other is not None, "upstream has partitions"
@@ -133,7 +139,7 @@ def _downstream(context: dg.OpExecutionContext, upstream: TableAsset, keys: set[
 def _rerun_op(
     asset: TableAsset, tables: Mapping[str, TableAsset], partitioned: Sequence[TableAsset]
 ) -> dg.OpDefinition:
-    """The step that makes the partitions of one table again and turns them green."""
+    """The step that reruns the partitions of one table and reports their materializations."""
     definition = asset.definition
     spark = {"spark"} if any(wants_spark(wanted) for wanted in _inputs(definition).values()) else set()
 
@@ -164,13 +170,13 @@ def _rerun_op(
 
 
 def _inputs(asset: dg.AssetsDefinition) -> dict[str, Any]:
-    """The inputs that are upstream assets, and what each is annotated as."""
+    """The inputs that are upstream assets, with their annotations."""
     types = {name: asset.op.input_def_named(name).dagster_type for name in asset.keys_by_input_name}
     return {name: type.typing_type for name, type in types.items() if not type.is_nothing}
 
 
 def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
-    """What the asset's function returns for these partitions, its inputs read as the IO manager would read them."""
+    """The result of the asset's function for these partitions, with its inputs loaded as by the IO manager."""
     asset = context.assets_def
     function = typing.cast(Any, asset.op.compute_fn).decorated_fn
     arguments: dict[str, Any] = {}
@@ -188,7 +194,7 @@ def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
 
 
 def _input(context: PartitionsContext, name: str, upstream: TableAsset, wanted: Any) -> Any:
-    """The upstream partitions that those of the context depend on, as the frame that is wanted."""
+    """The upstream partitions of the context's partitions, as the frame of the annotation."""
     asset, keys = context.assets_def, None
     own, other = asset.partitions_def, upstream.partitions
     if own is not None and other is not None:
@@ -209,7 +215,7 @@ def _input(context: PartitionsContext, name: str, upstream: TableAsset, wanted: 
 
 
 def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinition) -> dg.PartitionMapping:
-    """How partitions depend on those upstream where the asset does not say: as Dagster has it."""
+    """The partition mapping to the upstream asset; Dagster's default if the asset declares none."""
     multi = [each for each in (own, other) if isinstance(each, dg.MultiPartitionsDefinition)]
     if len(multi) == 1:
         single = other if multi[0] is own else own
@@ -221,7 +227,8 @@ def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinitio
 
 
 def _known(asset: dg.AssetsDefinition, asked: Iterable[str], instance: dg.DagsterInstance) -> list[str]:
-    """The partitions asked for, each once, in the order of the definition; `Failure` for one that does not exist."""
+    """The partitions asked for, without duplicates, in the order of the definition. Raises `Failure` for one that does
+    not exist."""
     wanted, found = set(asked), []
     if asset.partitions_def is not None:
         with dg.partition_loading_context(dynamic_partitions_store=instance):

@@ -1,6 +1,6 @@
-"""Sensors: they read metadata only, start no JVM, and say why when they do nothing.
+"""Sensors. They read metadata only, start no JVM, and report why they do nothing.
 
-A sensor's cursor is JSON: for each asset the snapshot it last looked at.
+A sensor's cursor is JSON: for each asset the snapshot that it looked at last.
 """
 
 import json
@@ -33,7 +33,7 @@ COMPACTION = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do about one table: ask for a run, or not, and why. `seen` is what the cursor remembers."""
+    """The decision about one table: request a run or not, and why. `seen` is saved in the cursor."""
 
     why: str
     run: dg.RunRequest | None = None
@@ -42,7 +42,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A table that a sensor looks at: what is kept of it, and the snapshot that the sensor looked at last."""
+    """A table that a sensor looks at: its retained snapshots, and the one that the sensor looked at last."""
 
     asset: TableAsset
     table: Any
@@ -54,7 +54,7 @@ class Look:
 def compaction_sensor(
     assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
-    """The sensor `compaction`, which asks for the jobs of `jobs`, by asset."""
+    """The sensor `compaction`, which requests the jobs of `jobs`, by asset."""
 
     def judge(look: Look) -> Verdict:
         table, seen = look.table, look.seen
@@ -78,7 +78,7 @@ def compaction_sensor(
 def expiry_sensor(
     assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
-    """The sensor `snapshot_expiry`, which asks for the jobs of `jobs`, by asset."""
+    """The sensor `snapshot_expiry`, which requests the jobs of `jobs`, by asset."""
 
     def judge(look: Look) -> Verdict:
         table, limits = look.table, look.limits
@@ -110,9 +110,12 @@ def foreign_commits(
     *,
     at_most: int = 100,
 ) -> dg.SensorDefinition:
-    """The sensor `foreign_commits`: reports what other engines and programs committed to the tables of `assets`, as
-    observations of the assets; of a table with more than `at_most` of them since the last tick, as the first finds it that has a
-    long past, the newest. It uses the resource `lake`."""
+    """The sensor `foreign_commits`, which reports commits of other engines and programs to the tables of `assets` as
+    observations.
+
+    At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
+    It uses the resource `lake`.
+    """
     tables = {name: each for name, each in tables_of(assets).items() if not each.audits}
 
     @dg.sensor(
@@ -146,21 +149,21 @@ def foreign_commits(
 
 
 def latest_write(table: Any, after: int | None) -> int | None:
-    """The newest snapshot after `after` that is not a compaction of ours; None if there is none."""
+    """The newest snapshot after `after` that is no compaction of ours; None if there is none."""
     found = [each.id for each in snapshots_after(table, after or 0) if each.properties.get(TASK_TAG) != COMPACTION]
     return found[-1] if found else None
 
 
 def snapshots_after(table: Any, after: int) -> list[Any]:
-    """The snapshots newer than the snapshot `after`, oldest first; one small read where there is none. All that are left,
-    where that one has expired."""
+    """The snapshots after the snapshot `after`, oldest first; one small read if there are none. All retained ones if
+    that one has expired."""
     current = table.scan().snapshot
     return table.snapshots(after) if current and current.id != after else []
 
 
 def worst_partition(table: Any) -> tuple[int, float]:
-    """The number of small files in the partition that has most of them, and the share of deleted rows in the one where it
-    is largest, from metadata alone."""
+    """The most small files in any partition, and the largest share of deleted rows in any partition, from metadata
+    alone."""
     partitions = table.inspect.partitions()
     small = pc.max(partitions["small_file_count"]).as_py() or 0
     share = pc.max(pc.divide(partitions["deleted_row_count"].cast("double"), partitions["row_count"])).as_py() or 0.0
@@ -175,7 +178,7 @@ def _sensor(
     status: dg.DefaultSensorStatus,
     judge: Callable[[Look], Verdict],
 ) -> dg.SensorDefinition:
-    """A sensor that judges every table; one that cannot be read is reported and does not keep the others from being looked at."""
+    """A sensor that judges every table. A table that cannot be read is reported, and the others are still judged."""
 
     @dg.sensor(
         name=name,

@@ -1,6 +1,6 @@
-"""The Spark session of a process: started when first asked for, stopped by whoever started it.
+"""The Spark session of a process: started on first use, stopped by the one who started it.
 
-PySpark is an optional package, imported only when a session is asked for.
+PySpark is optional and imported only when a session is needed.
 """
 
 import os
@@ -21,13 +21,13 @@ from lakeformat.dagster.fields import KnownFields
 
 OLDEST_JAVA = 17
 
-# Wide enough for two cores; adaptive execution joins small shuffle partitions anyway.
+# Enough for two cores; adaptive execution merges small shuffle partitions.
 DEFAULT_CONF: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
 }
-# A session in this process: up in half the time, nothing listening beyond this machine.
+# A local session: half the start-up time, and nothing listens beyond this machine.
 LOCAL_CONF: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -38,15 +38,15 @@ LOCAL_CONF: Mapping[str, str] = {
 
 
 class SparkUnavailable(RuntimeError):
-    """Spark cannot start here; the message says what to install."""
+    """Spark cannot start here. The message says what to install."""
 
 
 class SparkResource(KnownFields, dg.ConfigurableResource):
     """A Spark session, started on first use and shared by everything in the process.
 
-    `master` runs the driver here (`local[*]`, `yarn`, `k8s://...`); `remote` connects to Spark Connect instead
-    (`sc://host:15002`). Executors elsewhere are sent lakeformat; what it needs (pyarrow and so on) must be there.
-    A session that is already running is used and left running.
+    `master` runs the driver here (`local[*]`, `yarn`, `k8s://...`); `remote` connects to Spark Connect
+    (`sc://host:15002`). Remote executors are sent lakeformat; the packages that it needs (pyarrow and others) must be
+    installed there. A session that is already running is used, and not stopped.
     """
 
     master: str = Field(default="local[*]", description="Where the driver sends its tasks; not used with `remote`.")
@@ -59,7 +59,7 @@ class SparkResource(KnownFields, dg.ConfigurableResource):
 
     @property
     def session(self) -> Any:
-        """The session. Inside a step, its jobs are grouped under the run and the asset, so they can be cancelled."""
+        """The session. Inside a step, its jobs are grouped by run and asset, so that they can be cancelled."""
         if not self._uses:
             _SESSION.acquire(self)
             self._uses = True
@@ -75,7 +75,7 @@ class SparkResource(KnownFields, dg.ConfigurableResource):
         return {**DEFAULT_CONF, **local, **self.conf}
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Cancel what the run left running, then give the session back."""
+        """Cancel jobs that the run left running, then release the session."""
         if not self._uses:
             return
         session = _SESSION.session
@@ -100,7 +100,7 @@ class SparkResource(KnownFields, dg.ConfigurableResource):
 
 
 def require_java() -> None:
-    """Raise `SparkUnavailable` with one line of advice where no Java of `OLDEST_JAVA` or newer is found."""
+    """Raise `SparkUnavailable` with a line of advice if there is no Java of `OLDEST_JAVA` or newer."""
     advice = f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -115,7 +115,7 @@ def require_java() -> None:
 
 
 def java_version(text: str) -> int | None:
-    """The major version in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_402"."""
+    """The major version in the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0_402"."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -124,7 +124,7 @@ def java_version(text: str) -> int | None:
 
 
 def _job_group() -> tuple[str, str] | None:
-    """The run and the asset (or op) of the step that is running in this thread."""
+    """The run and the asset (or op) of the step in this thread."""
     try:
         context = dg.OpExecutionContext.get()
     except dg.DagsterInvariantViolationError:
@@ -136,7 +136,7 @@ def _job_group() -> tuple[str, str] | None:
 
 
 class _Shared:
-    """The one session of this process, counted: the last user stops it, if this module started it."""
+    """The session of this process, with a count of its users: the last one stops it, if this module started it."""
 
     def __init__(self) -> None:
         self.session: Any = None
@@ -157,7 +157,7 @@ class _Shared:
                     ) from error
 
                 self._started = SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None
-                self.session = _start(resource)  # Or what somebody else has started: then it stays theirs.
+                self.session = _start(resource)  # Or one that was running already, which is not ours to stop.
                 self._users = 0
             self._users += 1
 
@@ -179,7 +179,7 @@ def _start(resource: SparkResource) -> Any:
     builder: Any = SparkSession.builder.appName(resource.app_name)
     if (resource.remote or resource.master).startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Tasks see the packages that the driver sees.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Tasks import the driver's packages.
     if resource.remote:
         builder = builder.remote(resource.remote)
     else:

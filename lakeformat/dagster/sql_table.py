@@ -1,4 +1,4 @@
-"""`sql_table`: a query as an asset. Its rows replace the run's partitions; its inputs are the tables that it names."""
+"""`sql_table`: a query as an asset. Its rows replace the run's partitions; the tables that it names are its inputs."""
 
 import re
 import warnings
@@ -26,8 +26,8 @@ def sql_table(
     spark: bool = False,
     **asset: Any,
 ) -> Any:
-    """An asset whose rows are those of a SELECT: text, or a `.sql` file, whose name is the asset's unless `key` says another.
-    Also a decorator, of a function that returns the text.
+    """An asset filled by a SELECT, given as text or as a `.sql` file, whose name is the asset's unless there is a `key`.
+    Also a decorator for a function that returns the text.
 
         orders_by_day = sql_table(Path(__file__).with_name("orders_by_day.sql"), partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
 
@@ -35,15 +35,15 @@ def sql_table(
         def orders_by_day():
             return "SELECT dt, sum(amount) AS total FROM shop.orders GROUP BY dt"
 
-    Each table that the text names is an input, loaded by the IO manager as any input is: of a partitioned asset, the partitions
-    that the run's map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of
-    `external_tables`; `upstream={"shop.orders": "orders"}` says another key, and `{"shop.orders": None}` reads the table itself, through the resource `lake`, as do names with a version
-    (`VERSION AS OF`) and metadata tables (`` `orders$files` ``).
+    Each table that the text names is an input, loaded by the IO manager; of a partitioned asset, the partitions that the run's
+    partitions map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of `external_tables`.
+    `upstream={"shop.orders": "orders"}` gives another key, and `{"shop.orders": None}` reads the table itself through the resource
+    `lake`. Names with a version (`VERSION AS OF`) and metadata tables (`` `orders$files` ``) are read that way too.
 
-    The query is answered in this process, or with `spark=True` on Spark. `params`: values of `:name`; besides there are
-    `:partition_key` (of runs of one partition) and, of time partitions, `:partition_start` and `:partition_end` (timestamps). The
-    asset's metadata has the lineage of its columns, from the text. `asset`: what `dg.asset` takes; an asset
-    with partitions makes them in one run unless its `backfill_policy` or `:partition_key` says otherwise.
+    The query runs in this process, or with `spark=True` on Spark. `params`: values for `:name`. `:partition_key` (in runs of one
+    partition) and, for time partitions, `:partition_start` and `:partition_end` (timestamps) are always available. The asset's
+    metadata has the lineage of its columns. `asset`: further arguments of `dg.asset`; a partitioned asset is made in one run
+    unless its `backfill_policy` or `:partition_key` says otherwise.
     """
     options = {"key": key, "upstream": upstream or {}, "params": params or {}, "spark": spark}
     if query is not None:
@@ -118,7 +118,7 @@ def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:
 
 
 def _first_comment(text: str) -> str | None:
-    """The comment that a text begins with."""
+    """The comment at the beginning of a text."""
     lines = []
     for line in text.strip().splitlines():
         if not line.startswith("--"):

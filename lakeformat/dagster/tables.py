@@ -1,4 +1,4 @@
-"""Which of a repository's assets are tables, and what maintenance, checks and reruns know of each."""
+"""The assets of a repository that are tables, as maintenance, checks and reruns need them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, j
 
 @dataclass(frozen=True, slots=True)
 class TableAsset:
-    """An asset that fills a table, and its definition, which may fill others too."""
+    """An asset that fills a table, and its definition, which may define other assets too."""
 
     key: dg.AssetKey
     definition: dg.AssetsDefinition
@@ -26,23 +26,23 @@ class TableAsset:
 
     @property
     def identifier(self) -> str:
-        """The asset's name in names of jobs and steps."""
+        """The asset's name in the names of jobs and steps."""
         return self.key.to_python_identifier()
 
     @property
     def step(self) -> dg.OpDefinition | None:
-        """The one step that makes the asset; None where a graph does."""
+        """The step that makes the asset; None if a graph does."""
         node = self.definition.node_def
         return node if isinstance(node, dg.OpDefinition) else None
 
     @property
     def pool(self) -> str:
-        """The pool of everything that writes the table: that of the asset's own step, if it has one."""
+        """The pool of all writers of the table: that of the asset's own step, if it has one."""
         return (self.step and self.step.pool) or pool_of(self.identifier)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the asset declares."""
+        """The metadata of the asset."""
         return self.definition.metadata_by_key.get(self.key) or {}
 
     @property
@@ -57,22 +57,22 @@ class TableAsset:
 
     @property
     def replaces(self) -> bool:
-        """Whether a run replaces exactly its partitions; other tables gather rows."""
+        """Whether a run replaces exactly its partitions; other tables collect rows."""
         return self.write == "replace"
 
     @property
     def audits(self) -> bool:
-        """Whether the asset writes to a branch, for another to publish."""
+        """Whether the asset writes to a branch that another asset publishes."""
         return bool(self.metadata.get("audit", False))
 
     @property
     def publishes(self) -> bool:
-        """Whether the asset publishes what another wrote."""
+        """Whether the asset publishes what another asset wrote."""
         return "publishes" in self.metadata
 
     @property
     def maintained(self) -> bool:
-        """Whether the table is to be compacted, expired and swept: of what is audited, by the asset that publishes it."""
+        """Whether the table is compacted, expired and swept; for an audited table, by the asset that publishes it."""
         return not self.audits and self.metadata.get("maintenance") is not False
 
     def table(self, lake: LakeResource) -> AssetTable:
@@ -81,13 +81,13 @@ class TableAsset:
 
 
 def pool_of(name: str) -> str:
-    """The pool that everything which writes the table of an asset shares, unless the asset says otherwise."""
+    """The pool of all writers of an asset's table, unless the asset declares another."""
     return f"lake__{name}"
 
 
 def tables_of(assets: Iterable[Any]) -> dict[str, TableAsset]:
-    """The assets that Dagster makes, by name, upstream ones first. Specs and external assets among `assets` are left out;
-    what an asset declares is checked. Raises `InvalidInput`."""
+    """The materializable assets by name, upstream ones first. Specs and external assets among `assets` are left out.
+    Raises `InvalidInput` for an invalid declaration."""
     found: dict[str, TableAsset] = {}
     for each in assets:
         if isinstance(each, dg.AssetsDefinition) and each.is_executable and each.is_materializable:

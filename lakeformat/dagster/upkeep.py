@@ -1,6 +1,6 @@
 """Upkeep of tables: compaction, snapshot expiry and the orphan sweep, each as a low-priority step in the table's pool.
 
-An asset may say what is different for its table: `metadata={"maintenance": {"max_small_files": 1}}`, with the fields of `Upkeep`.
+An asset may override it for its table: `metadata={"maintenance": {"max_small_files": 1}}`, with the fields of `Upkeep`.
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
 """
 
@@ -33,7 +33,7 @@ IN_FLIGHT = [
 
 
 class Upkeep(KnownFields, dg.ConfigurableResource):
-    """When a table needs upkeep, and how much of its past is kept."""
+    """When a table needs upkeep, and how much of its history is kept."""
 
     max_small_files: int = Field(
         default=8, description="Compact when a partition has this many files far below target."
@@ -47,7 +47,7 @@ class Upkeep(KnownFields, dg.ConfigurableResource):
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
     def of(self, asset: TableAsset) -> "Upkeep":
-        """This, with what the asset says of its own table. Raises `InvalidInput`."""
+        """This upkeep with the asset's own overrides. Raises `InvalidInput`."""
         own = asset.metadata.get("maintenance") or {}
         if own is True:
             return self
@@ -59,7 +59,7 @@ class Upkeep(KnownFields, dg.ConfigurableResource):
 
 
 class Maintain(KnownFields, dg.Config):
-    """What to do to a table, in this order."""
+    """The steps of a table's maintenance, in this order."""
 
     compact: bool = Field(default=False, description="Join the small files of each partition.")
     full: bool = Field(default=False, description="With `compact`: rewrite every partition that is not one file yet.")
@@ -94,7 +94,7 @@ def upkeep_step(asset: TableAsset) -> str:
 
 
 def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
-    """The job `sweep_orphans`: one step for each table, in its pool."""
+    """The job `sweep_orphans`: one step per table, in its pool."""
 
     def sweep_op(asset: TableAsset) -> dg.OpDefinition:
         @dg.op(name=f"sweep_{asset.identifier}", pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
@@ -124,7 +124,7 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
 
 
 def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsset, full: bool) -> None:
-    """Join small files in one commit; a concurrent overwrite wins, and compaction is asked for again later."""
+    """Compact small files in one commit. A concurrent overwrite wins, and compaction is requested again later."""
     table = asset.table(lake)
     properties = {TASK_TAG: "compact", "dagster/run_id": context.run_id}
     with as_dagster_failures(table.asset, []):
@@ -149,7 +149,7 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
 
 
 def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, asset: TableAsset) -> None:
-    """Drop snapshots that are too many or too old, but none that a run in flight reads."""
+    """Expire snapshots that are too many or too old, except those that a running run reads."""
     table = asset.table(lake)
     opened = lake.lake.table(table.name)
     read = reads(context.instance, asset, opened)
@@ -165,13 +165,13 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
-    """A maintenance run of the table that is queued or running, if there is one."""
+    """A queued or running maintenance run of the table, if there is one."""
     runs = instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: asset.name}, statuses=IN_FLIGHT), limit=1)
     return runs[0] if runs else None
 
 
 def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozenset[int]:
-    """The snapshots of the asset's `table` that runs in flight read, or will read by their configuration."""
+    """The snapshots of the asset's `table` that queued and running runs read, or will read by their configuration."""
     found = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
         found |= snapshots_read(run, table.name)
@@ -180,22 +180,23 @@ def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozen
 
 
 def _pinned(run: dg.DagsterRun, asset: TableAsset, table: Any) -> Iterator[int]:
-    """The snapshots that the configuration of a run pins the asset's table to, also while it waits in the queue."""
+    """The snapshots of the asset's table that a run's configuration pins, also while it is queued."""
     for resource in (run.run_config.get("resources") or {}).values():
         read_at = ((resource or {}).get("config") or {}).get("read_at") or {}
         pin = {key: value for key, value in (read_at.get(asset.name) or {}).items() if value is not None}
         if pin:
             try:
                 yield int(table.scan(**pin).snapshot.id)
-            except LakeError:  # That run will say that there is no such state.
+            except LakeError:  # That run will raise that there is no such version.
                 continue
 
 
 def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int], now_ms: int) -> int:
-    """The id of the oldest snapshot that stays, of `snapshots`, oldest first (their ids need not be in order).
+    """The id of the oldest snapshot to keep, of `snapshots`, oldest first (their ids need not be ordered).
 
-    What the table was at any moment of the last `retain_hours` stays, unless that is more than `max_snapshots`; then a
-    tenth more goes than must, so that the next commit does not ask again. Those of `read` and younger ones always stay.
+    All versions of the last `retain_hours` are kept, unless they are more than `max_snapshots`; then a tenth more
+    expire than must, so that the next commit does not need expiry again. Those of `read` and younger ones are always
+    kept.
     """
     since = now_ms - upkeep.retain_hours * 3_600_000
     young = max((n for n, each in enumerate(snapshots) if each.timestamp_ms <= since), default=0)
@@ -206,7 +207,7 @@ def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int
 
 
 def expire_before(table: Any, keep_from: int) -> int:
-    """Drop the snapshots before `keep_from`; the number dropped. Commits that come meanwhile drop nothing more."""
+    """Expire the snapshots before `keep_from`; returns how many. Commits made meanwhile expire no more."""
     snapshots = table.snapshots()
     kept = snapshots[[each.id for each in snapshots].index(keep_from) :]
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
