@@ -75,16 +75,13 @@ class CreateHead:
     `metadata/v7.metadata.json` for Iceberg's Hadoop tables.
 
     The newest version is the one that the folder lists. The hint file that other engines read first (`LATEST`) is not
-    used: after a restore there is a gap above an old version, and a hint that a slow writer set back to it would pass
-    every check short of a listing. A commit made on it would then be hidden below the real newest version.
-    The newest version is what the folder says. The hint file that others read first (`LATEST`) is not asked: after a
-    restore there is a gap above an old version, and a hint that a slow writer set back to it would pass every check
-    short of a listing. A commit made on it would then be hidden below the real one.
+    proof by itself: after a restore there is a gap above an old version, and a hint that a slow writer set back to it would
+    pass every check short of a listing. A commit made on it would then be hidden below the real newest version.
 
-    Where `newest` is given, and the storage is local, a version that was the newest is still so if the next one is not there, and
-    neither its own file nor a mark has changed. Names become free in two ways. Expiry deletes the oldest first, so that a version
-    whose file is there frees none above it. Whoever else deletes versions, which a restore undoes, writes the file `RESTORED`
-    before, with content that no file had before. The hint has to name the version too, as a second witness.
+    With `newest`, on local storage, a version that was the newest still is if the next one does not exist and neither its own
+    file nor a mark has changed. A name becomes free in two ways only. Expiry deletes the oldest versions first, so a version
+    that exists has no free name above it. A restore deletes the versions that it undoes, and first writes the file `RESTORED`
+    with content that no file had before. The hint must name the version too, as a second witness.
     """
 
     store: Store
