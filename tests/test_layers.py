@@ -88,7 +88,7 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path):
         top = name.split(".")[0]
         if top == "pyspark":
             assert where.startswith(SPARK_ALLOWED), f"{where}:{line}: pyspark"
-        if top in {"typer", "click", "rich", "prompt_toolkit"}:
+        if top in {"click", "rich", "prompt_toolkit"}:
             assert where.startswith("lakeformat/cli/"), f"{where}:{line}: {top}"
         if top in {"psycopg", "pymysql", "pymysqlreplication"}:
             assert where.startswith("lakeformat/cdc/"), f"{where}:{line}: {top}"

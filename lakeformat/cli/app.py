@@ -7,80 +7,72 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
+import click
 
-from lakeformat import LakeError, __version__
-from lakeformat.cli import (
-    branch,
-    cdc,
-    compact,
-    convert,
-    copy,
-    count,
-    diff,
-    doctor,
-    expire,
-    files,
-    head,
-    log,
-    ls,
-    rollback,
-    show,
-    sql,
-    sweep,
-    tag,
-    why,
-)
+from lakeformat import LakeError, __version__, lazy
 from lakeformat.cli.session import Session
 from lakeformat.cli.warehouses import chosen
 
-_Refused: Any = typer.BadParameter.__mro__[
-    2
-]  # Click's base of all errors of usage; Typer brings its own copy of Click.
-
+# Each a module with a function of its name; a call imports the one that it runs, and `--help` all of them.
 COMMANDS = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (
-        ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy, convert, cdc
+    name: lazy.library(f"lakeformat.cli.{name}")
+    for name in (
+        "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback", "tag",
+        "branch", "doctor", "copy", "convert", "cdc",
     )
 }  # fmt: skip
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"lakeformat {__version__}")
-        raise typer.Exit
+class Commands(click.Group):
+    """The commands in the order of `COMMANDS`."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(COMMANDS[name], name)
+        return command
 
 
-def shared(
-    context: typer.Context,
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            "--warehouse", "-w", envvar="LAKEFORMAT_WAREHOUSE", help="A path, a URI, or a name in the config file."
-        ),
-    ] = None,
-    catalog: Annotated[
-        str | None, typer.Option(envvar="LAKEFORMAT_CATALOG", help="`sql`, an address of SQLAlchemy, or `https://...`.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Of the storage; may be repeated.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(envvar="LAKEFORMAT_CONFIG", help="By default ./lakeformat.toml, then the user's own.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the library logs.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option(
+    "--warehouse",
+    "-w",
+    envvar="LAKEFORMAT_WAREHOUSE",
+    show_envvar=True,
+    help="A path, a URI, or a name in the config file.",
+)
+@click.option(
+    "--catalog", envvar="LAKEFORMAT_CATALOG", show_envvar=True, help="`sql`, a SQLAlchemy URL, or `https://...`."
+)
+@click.option("--option", "-o", multiple=True, metavar="KEY=VALUE", help="A storage option; may be repeated.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    envvar="LAKEFORMAT_CONFIG",
+    show_envvar=True,
+    help="By default ./lakeformat.toml, then the user's own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the library's log messages.")
+@click.version_option(__version__, message="lakeformat %(version)s", help="Print the version.")
+@click.pass_context
+def lakeformat(
+    context: click.Context,
+    warehouse: str | None,
+    catalog: str | None,
+    option: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
+    """Read and manage Apache Paimon and Apache Iceberg tables from the shell."""
     logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(message)s", stream=sys.stderr)
-    context.obj = Session(lambda: chosen(warehouse, catalog, option or [], config), as_json)
+    context.obj = Session(lambda: chosen(warehouse, catalog, option, config), as_json)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -90,37 +82,18 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)
     rest = [each for each in arguments if each != "--json"] or ["--help"]
     try:
-        named = tuple(name for name in COMMANDS if name in rest)
-        wanted = tuple(COMMANDS) if not named or {"-h", "--help"} & {*rest} else named
         given = ["--json", *rest] if as_json else rest
-        result = _command(wanted).main(args=given, prog_name="lakeformat", standalone_mode=False)
+        result = lakeformat.main(args=given, prog_name="lakeformat", standalone_mode=False)
         return result if isinstance(result, int) else 0
-    except typer.Exit as stop:
-        return stop.exit_code
-    except _Refused as error:
+    except click.ClickException as error:
         return _failed(error.format_message(), as_json)
     except LakeError as error:
         return _failed(str(error), as_json)
-    except (typer.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:  # `lakeformat log | head` has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-@cache  # Typer makes each command of its signature: those that are not asked for would take longer than `count` does.
-def _command(names: tuple[str, ...]) -> Any:
-    app = typer.Typer(
-        name="lakeformat",
-        help="Apache Paimon and Apache Iceberg tables, from the shell.",
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(shared)
-    for name in names:
-        app.command(name)(getattr(COMMANDS[name], name))
-    return typer.main.get_command(app)
 
 
 def _is_text(argument: str) -> bool:

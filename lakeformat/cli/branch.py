@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from lakeformat import InvalidInput
-from lakeformat.cli.session import duration, grid, of
+from lakeformat.cli.session import Session, duration, grid
 
 
+@click.command()
+@click.argument("table", help="`db.table`.")
+@click.argument("name", required=False, help="The branch; without it, branches are listed.")
+@click.option("--snapshot", type=int, help="It begins at this snapshot, not the current one.")
+@click.option("--retain", help="For how long, e.g. 30d.")
+@click.option("--delete", "-d", is_flag=True, help="Let the branch go.")
+@click.option("--publish", is_flag=True, help="Move the table to where the branch is (fast-forward).")
+@click.option("--dry-run", is_flag=True, help="Only show what would happen.")
+@click.pass_obj
 def branch(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`.")],
-    name: Annotated[str | None, typer.Argument(help="The branch; without it, branches are listed.")] = None,
-    snapshot: Annotated[int | None, typer.Option(help="It begins at this snapshot, not the current one.")] = None,
-    retain: Annotated[str | None, typer.Option(help="For how long, e.g. 30d.")] = None,
-    delete: Annotated[bool, typer.Option("--delete", "-d", help="Let the branch go.")] = False,
-    publish: Annotated[
-        bool, typer.Option("--publish", help="Move the table to where the branch is (fast-forward).")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+    session: Session,
+    table: str,
+    name: str | None,
+    snapshot: int | None,
+    retain: str | None,
+    delete: bool,
+    publish: bool,
+    dry_run: bool,
 ) -> None:
     """List branches, make one, publish one, or let one go."""
-    session = of(context)
     found = session.table(table)
     if name is None:
         if delete or publish:

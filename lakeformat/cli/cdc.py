@@ -6,64 +6,75 @@ import re
 import signal
 import sys
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
 from lakeformat import InvalidInput
 from lakeformat import cdc as capture
 from lakeformat.cdc import TypeOption
-from lakeformat.cli.session import grid, of
+from lakeformat.cli.session import Session, grid
 
 if TYPE_CHECKING:
     from lakeformat.cdc import Report
 
 
+@click.command()
+@click.argument(
+    "source", envvar="LAKEFORMAT_CDC_SOURCE", help="`postgresql://...` or `mysql://user:password@host:port`."
+)
+@click.argument("tables", help="`schema.table`; with --all a regular expression that names match.")
+@click.argument("target", help="`db.table`; with --all the database.")
+@click.option("--all", is_flag=True, help="All tables that match, each as a table of its own.")
+@click.option("--format", default="paimon", help="paimon or iceberg, of tables that are made.")
+@click.option("--key", "primary_key", multiple=True, help="Where the source declares none.")
+@click.option("--slot", default="lakeformat", help="PostgreSQL's replication slot, one for each call.")
+@click.option("--type-option", multiple=True, type=click.Choice([each.value for each in TypeOption]), help="How types are mapped.")
+@click.option("--exclude-column", "exclude", multiple=True, help="`schema.table.column`; may be repeated.")
+@click.option(
+    "--computed-column", "computed", multiple=True, help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."
+)
+@click.option(
+    "--readers", type=click.IntRange(min=1), default=1, help="Connections that read a snapshot, a chunk each."
+)
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to where the source is now.")
+@click.option("--max-rows", type=click.IntRange(min=1))
+@click.option("--max-seconds", type=click.FloatRange(min=0.1))
+@click.option("--shards", is_flag=True, help="All tables whose names match, together as one table.")
+@click.option("--restart", is_flag=True, help="Empty the table and begin anew.")
+@click.option("--excluding", help="With --all: not those that match this.")
+@click.option("--prefix", default="", help="With --all: what the tables' names begin with.")
+@click.option("--suffix", default="", help="With --all: what the tables' names end with.")
+@click.option("--batch-rows", type=click.IntRange(min=1), help="Of a commit, about.")
+@click.pass_obj
 def cdc(
-    context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(envvar="LAKEFORMAT_CDC_SOURCE", help="`postgresql://...` or `mysql://user:password@host:port`."),
-    ],
-    tables: Annotated[str, typer.Argument(help="`schema.table`; with --all a regular expression that names match.")],
-    target: Annotated[str, typer.Argument(help="`db.table`; with --all the database.")],
-    all: Annotated[bool, typer.Option("--all", help="All tables that match, each as a table of its own.")] = False,
-    format: Annotated[str, typer.Option("--format", help="paimon or iceberg, of tables that are made.")] = "paimon",
-    primary_key: Annotated[list[str] | None, typer.Option("--key", help="Where the source declares none.")] = None,
-    slot: Annotated[
-        str, typer.Option("--slot", help="PostgreSQL's replication slot, one for each call.")
-    ] = "lakeformat",
-    type_option: Annotated[list[TypeOption] | None, typer.Option("--type-option", help="How types are mapped.")] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--exclude-column", help="`schema.table.column`; may be repeated.")
-    ] = None,
-    computed: Annotated[
-        list[str] | None,
-        typer.Option("--computed-column", help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."),
-    ] = None,
-    readers: Annotated[
-        int, typer.Option("--readers", min=1, help="Connections that read a snapshot, a chunk each.")
-    ] = 1,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until Ctrl-C, not only to where the source is now.")
-    ] = False,
-    max_rows: Annotated[int | None, typer.Option("--max-rows", min=1)] = None,
-    max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0.1)] = None,
-    shards: Annotated[
-        bool, typer.Option("--shards", help="All tables whose names match, together as one table.")
-    ] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Empty the table and begin anew.")] = False,
-    excluding: Annotated[str | None, typer.Option("--excluding", help="With --all: not those that match this.")] = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="With --all: what the tables' names begin with.")] = "",
-    suffix: Annotated[str, typer.Option("--suffix", help="With --all: what the tables' names end with.")] = "",
-    batch_rows: Annotated[int | None, typer.Option("--batch-rows", min=1, help="Of a commit, about.")] = None,
+    session: Session,
+    source: str,
+    tables: str,
+    target: str,
+    all: bool,
+    format: str,
+    primary_key: tuple[str, ...],
+    slot: str,
+    type_option: tuple[str, ...],
+    exclude: tuple[str, ...],
+    computed: tuple[str, ...],
+    readers: int,
+    follow: bool,
+    max_rows: int | None,
+    max_seconds: float | None,
+    shards: bool,
+    restart: bool,
+    excluding: str | None,
+    prefix: str,
+    suffix: str,
+    batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
-    session = of(context)
     found = capture.open_source(
-        source, slot=slot, type_options=type_option or [], exclude_columns=exclude or [], readers=readers
+        source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers
     )
     stopped = Event()
     if follow:
@@ -74,7 +85,7 @@ def cdc(
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
         "max_seconds": max_seconds,
-        "on_progress": (lambda done: typer.echo(str(done), err=True)) if follow or sys.stderr.isatty() else None,
+        "on_progress": (lambda done: click.echo(str(done), err=True)) if follow or sys.stderr.isatty() else None,
         **({} if batch_rows is None else {"batch_rows": batch_rows}),
         "stop": stopped.is_set,
     }
@@ -106,7 +117,7 @@ def cdc(
                 target,
                 primary_key=primary_key,
                 restart=restart,
-                computed_columns=_columns(computed or []),
+                computed_columns=_columns(computed),
                 **how,
             )
             reports = {tables: made}
@@ -114,10 +125,10 @@ def cdc(
         found.close()
     session.answer([_record(name, each) for name, each in reports.items()], lambda: _drawn(reports))
     if any(each.error is not None for each in reports.values()):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-def _columns(given: list[str]) -> dict[str, str]:
+def _columns(given: tuple[str, ...]) -> dict[str, str]:
     parts = [each.partition("=") for each in given]
     if wrong := [name for name, sign, _ in parts if not (name and sign)]:
         raise InvalidInput(f"--computed-column {wrong[0]!r}: give name=expression, e.g. 'year=year(at)'")

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
 from lakeformat.cli import effects
-from lakeformat.cli.session import Size, counted, grid, of, size
+from lakeformat.cli.session import Session, Size, counted, grid, size
 
 
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--full", is_flag=True, help="All files, not only those that are worth it.")
+@click.option("--where", help="Of which partitions.")
+@click.option(
+    "--sort-by", multiple=True, help='e.g. "id", "days(ts) DESC", "zorder(a, b)", "hilbert(a, b)"; may be repeated.'
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be written anew.")
+@click.pass_obj
 def compact(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    full: Annotated[bool, typer.Option("--full", help="All files, not only those that are worth it.")] = False,
-    where: Annotated[str | None, typer.Option(help="Of which partitions.")] = None,
-    sort_by: Annotated[
-        list[str] | None,
-        typer.Option("--sort-by", help='e.g. "id", "days(ts) DESC", "zorder(a, b)", "hilbert(a, b)"; may be repeated.'),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written anew.")] = False,
+    session: Session, table: str, full: bool, where: str | None, sort_by: tuple[str, ...], dry_run: bool
 ) -> None:
     """Make small files into large ones, in one snapshot."""
-    session = of(context)
     found = session.table(table)
     if not dry_run:
         made = found.compact(full=full, where=where, sort_by=sort_by or None)

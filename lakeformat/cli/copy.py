@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 import lakeformat
 from lakeformat import InvalidInput, LakeError, lazy
-from lakeformat.cli.session import counted, of
+from lakeformat.cli.session import Session, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,17 +21,18 @@ else:
     pa = lazy.library("pyarrow")
 
 
+@click.command()
+@click.argument("source", help="`db.table`.")
+@click.argument("target", help="`db.table` that is to be made, or gone on with.")
+@click.option("--to", help="The warehouse of the target; by default the same.")
+@click.option("--format", help="paimon or iceberg; by default the source's.")
+@click.option("--rows", type=click.IntRange(min=1), default=2000000, help="Rows of one commit.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
+@click.pass_obj
 def copy(
-    context: typer.Context,
-    source: Annotated[str, typer.Argument(help="`db.table`.")],
-    target: Annotated[str, typer.Argument(help="`db.table` that is to be made, or gone on with.")],
-    to: Annotated[str | None, typer.Option("--to", help="The warehouse of the target; by default the same.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="paimon or iceberg; by default the source's.")] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of one commit.")] = 2_000_000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be copied.")] = False,
+    session: Session, source: str, target: str, to: str | None, format: str | None, rows: int, dry_run: bool
 ) -> None:
     """Copy a table. Each commit has an id, so that the same command again goes on where it was cut off."""
-    session = of(context)
     found = session.lake.table(source)
     lake = session.lake if to is None else lakeformat.Lake(to)
     scan = found.scan()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from lakeformat.cli.session import of
+from lakeformat.cli.session import Session
 
 
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--where", help="A condition, as SQL writes it.")
+@click.option("--snapshot", type=int, help="As of this snapshot.")
+@click.option("--tag", help="As of this tag.")
+@click.option("--as-of", help="As of this time.")
+@click.pass_obj
 def count(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    where: Annotated[str | None, typer.Option(help="A condition, as SQL writes it.")] = None,
-    snapshot: Annotated[int | None, typer.Option(help="As of this snapshot.")] = None,
-    tag: Annotated[str | None, typer.Option(help="As of this tag.")] = None,
-    as_of: Annotated[str | None, typer.Option(help="As of this time.")] = None,
+    session: Session, table: str, where: str | None, snapshot: int | None, tag: str | None, as_of: str | None
 ) -> None:
     """Count rows; from metadata alone where that is exact."""
-    session = of(context)
     rows = session.table(table).scan(where=where, snapshot_id=snapshot, tag=tag, as_of=as_of).count()
     session.answer({"rows": rows}, str(rows))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
 from lakeformat import InvalidInput
-from lakeformat.cli.session import Size, data_grid, grid, of
+from lakeformat.cli.session import Session, Size, data_grid, grid
 
 if TYPE_CHECKING:
     from lakeformat import Scan, Table
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 _COLORS = {"+I": "green", "+U": "green", "-U": "red", "-D": "red"}
 
 
-def diff(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    versions: Annotated[
-        str, typer.Argument(help="`a..b`: ids, tags, or `current~N`; by default the last commit.")
-    ] = "current~1..current",
-    rows: Annotated[bool, typer.Option("--rows", help="The rows that came and went, with their kinds.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of them.")] = 100,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument(
+    "versions", default="current~1..current", help="`a..b`: ids, tags, or `current~N`; by default the last commit."
+)
+@click.option("--rows", is_flag=True, help="The rows that came and went, with their kinds.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=100, help="How many of them.")
+@click.pass_obj
+def diff(session: Session, table: str, versions: str, rows: bool, limit: int) -> None:
     """Show what changed between two versions of a table."""
-    session = of(context)
     found = session.table(table)
     first, dots, last = versions.partition("..")
     if not dots:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
 from lakeformat import LakeError
-from lakeformat.cli.session import of, size
+from lakeformat.cli.session import Session, size
 
 if TYPE_CHECKING:
     from lakeformat import Table
@@ -21,15 +21,18 @@ _DELETED = 0.2  # Of a table's rows.
 _SKEW = 20  # Times the median partition.
 
 
-def doctor(
-    context: typer.Context,
-    table: Annotated[str | None, typer.Argument(help="`db.table`; without it, all tables.")] = None,
-    orphans_older_than: Annotated[
-        int, typer.Option(metavar="DAYS", min=0, max=36_500, help="Younger files may be in use.")
-    ] = 1,
-) -> None:
+@click.command()
+@click.argument("table", required=False, help="`db.table`; without it, all tables.")
+@click.option(
+    "--orphans-older-than",
+    type=click.IntRange(min=0, max=36500),
+    default=1,
+    metavar="DAYS",
+    help="Younger files may be in use.",
+)
+@click.pass_obj
+def doctor(session: Session, table: str | None, orphans_older_than: int) -> None:
     """Look for small files, deleted rows, skew, orphan files, snapshots to expire, and references to files that are gone."""
-    session = of(context)
     names = [table] if table else session.lake.tables()
     found = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]
 
@@ -40,7 +43,7 @@ def doctor(
 
     session.answer(found, drawn)
     if found:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _findings(table: Table, days: int) -> list[dict[str, Any]]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from lakeformat.cli import effects
-from lakeformat.cli.session import age, of
+from lakeformat.cli.session import Session, age
 
 
-def expire(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`.")],
-    retain_last: Annotated[int | None, typer.Option("--retain-last", min=1, help="Keep at least that many.")] = None,
-    older_than: Annotated[str | None, typer.Option("--older-than", help="An age (7d, 12h) or a time.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`.")
+@click.option("--retain-last", type=click.IntRange(min=1), help="Keep at least that many.")
+@click.option("--older-than", help="An age (7d, 12h) or a time.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.pass_obj
+def expire(session: Session, table: str, retain_last: int | None, older_than: str | None, dry_run: bool) -> None:
     """Drop old snapshots; without options, as the table's own properties say."""
-    session = of(context)
     found = session.table(table)
     twin, record = found.dry_run()
     target = twin if dry_run else found

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Size, grid, of, size
+from lakeformat.cli.session import Session, Size, grid, size
 
 _SHADES = "░▒▓█"
 _WIDTH = 40
 
 
-def files(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    heat: Annotated[
-        bool, typer.Option("--heat", help="Draw partitions by size; a block is a file, levels are bars.")
-    ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many lines.")] = 50,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--heat", is_flag=True, help="Draw partitions by size; a block is a file, levels are bars.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=50, help="How many lines.")
+@click.pass_obj
+def files(session: Session, table: str, heat: bool, limit: int) -> None:
     """List live files, or draw them."""
-    session = of(context)
     found = session.table(table)
     rows = found.inspect.files().to_pylist()
     names = ("partition", "bucket", "level", "path", "row_count", "deleted_row_count", "size_bytes")

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from lakeformat.cli.session import data_grid, of
+from lakeformat.cli.session import Session, data_grid
 
 
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--rows", "-n", type=click.IntRange(min=0), default=10, help="How many.")
+@click.option("--columns", "-c", help="Names with commas between them.")
+@click.option("--where", help="A condition, as SQL writes it.")
+@click.option("--snapshot", type=int, help="As of this snapshot.")
+@click.option("--tag", help="As of this tag.")
+@click.option("--as-of", help="As of this time, e.g. 2023-05-01T12:00:00.")
+@click.pass_obj
 def head(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many.")] = 10,
-    columns: Annotated[str | None, typer.Option("--columns", "-c", help="Names with commas between them.")] = None,
-    where: Annotated[str | None, typer.Option(help="A condition, as SQL writes it.")] = None,
-    snapshot: Annotated[int | None, typer.Option(help="As of this snapshot.")] = None,
-    tag: Annotated[str | None, typer.Option(help="As of this tag.")] = None,
-    as_of: Annotated[str | None, typer.Option(help="As of this time, e.g. 2023-05-01T12:00:00.")] = None,
+    session: Session,
+    table: str,
+    rows: int,
+    columns: str | None,
+    where: str | None,
+    snapshot: int | None,
+    tag: str | None,
+    as_of: str | None,
 ) -> None:
     """Print some rows."""
-    session = of(context)
     names = [name.strip() for name in columns.split(",")] if columns else None
     scan = session.table(table).scan(names, where, snapshot_id=snapshot, tag=tag, as_of=as_of, limit=rows)
     found = scan.to_arrow()

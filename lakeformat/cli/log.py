@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import of, size, time
+from lakeformat.cli.session import Session, size, time
 
 if TYPE_CHECKING:
     from lakeformat import Table
@@ -31,14 +31,13 @@ class Commit:
     table: Table
 
 
-def log(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many, newest first.")] = 20,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw branches, and what was rolled back.")] = False,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--number", "-n", type=click.IntRange(min=1), default=20, help="How many, newest first.")
+@click.option("--graph", is_flag=True, help="Draw branches, and what was rolled back.")
+@click.pass_obj
+def log(session: Session, table: str, number: int, graph: bool) -> None:
     """List snapshots, newest first: kind, rows and files that came and went, who made them."""
-    session = of(context)
     found = session.table(table)
     commits = (_all(found) if graph else _led(found))[-number:]
     commits.reverse()

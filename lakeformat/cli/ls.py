@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.text import Text
 from rich.tree import Tree
 
 from lakeformat import LakeError
-from lakeformat.cli.session import live_files, of, size, time
+from lakeformat.cli.session import Session, live_files, size, time
 
 
-def ls(
-    context: typer.Context, database: Annotated[str | None, typer.Argument(help="Only this database.")] = None
-) -> None:
+@click.command()
+@click.argument("database", required=False, help="Only this database.")
+@click.pass_obj
+def ls(session: Session, database: str | None) -> None:
     """List databases and tables: format, rows, size, last commit."""
-    session = of(context)
     lake = session.lake
     names = lake.tables(database)
     found = [_line(lake.table(name)) for name in names]

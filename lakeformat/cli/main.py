@@ -10,7 +10,7 @@ gc.set_threshold(200_000)  # Modules are no garbage: looking for some while they
 try:
     from lakeformat.cli.app import run
 except ModuleNotFoundError as error:
-    if error.name not in {"typer", "rich", "click"}:
+    if error.name not in {"rich", "click"}:
         raise
     sys.exit(f"lakeformat: the command line needs {error.name}: pip install 'lakeformat[cli]'")
 

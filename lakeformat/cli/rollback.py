@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 from rich.text import Text
 
 from lakeformat.cli import effects
-from lakeformat.cli.session import of
+from lakeformat.cli.session import Session
 
 
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--snapshot", type=int, help="To this snapshot.")
+@click.option("--tag", help="To this tag.")
+@click.option("--as-of", help="To what it was at this time.")
+@click.option("--dry-run", is_flag=True, help="Only show what would leave the history.")
+@click.pass_obj
 def rollback(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    snapshot: Annotated[int | None, typer.Option(help="To this snapshot.")] = None,
-    tag: Annotated[str | None, typer.Option(help="To this tag.")] = None,
-    as_of: Annotated[str | None, typer.Option("--as-of", help="To what it was at this time.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would leave the history.")] = False,
+    session: Session, table: str, snapshot: int | None, tag: str | None, as_of: str | None, dry_run: bool
 ) -> None:
     """Make a table what it was, in a new snapshot."""
-    session = of(context)
     found = session.table(table)
     target = found.dry_run()[0] if dry_run else found
     before = {each.id: each for each in found.snapshots()}

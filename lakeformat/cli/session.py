@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
@@ -45,7 +45,7 @@ class Session:
     def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
         """Print `data` as JSON where that was asked for, else what `show` is or returns."""
         if self.as_json:
-            typer.echo(json.dumps(data, default=plain, ensure_ascii=False, indent=2))
+            click.echo(json.dumps(data, default=plain, ensure_ascii=False, indent=2))
             return
         drawn = show() if callable(show) else show
         if drawn is not None:
@@ -61,11 +61,6 @@ def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
         if rows and all(isinstance(row[place], int | float | None) for row in rows):
             column.justify = "right"
     return drawn
-
-
-def of(context: typer.Context) -> Session:
-    assert isinstance(context.obj, Session)
-    return context.obj
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Grid:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Size, cell, grid, live_files, of, size, time
+from lakeformat.cli.session import Session, Size, cell, grid, live_files, size, time
 
 
-def show(
-    context: typer.Context, table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")]
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.pass_obj
+def show(session: Session, table: str) -> None:
     """Show a table: schema with ids, partitioning, properties, health."""
-    session = of(context)
     found = session.table(table)
     schema, scan = found.schema, found.scan()
     partitions = found.inspect.partitions()  # Of the current spec: files of former ones are in none of them.

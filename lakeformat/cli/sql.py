@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.text import Text
 
 from lakeformat import InvalidInput, LakeError, NotFound
-from lakeformat.cli.session import Session, data_grid, of
+from lakeformat.cli.session import Session, data_grid
 from lakeformat.cli.warehouses import user_file
 
 if TYPE_CHECKING:
@@ -20,22 +20,18 @@ _SHOWN = 1000  # Rows.
 _ACROSS = 8  # Columns of a single row; more of them go down the page.
 
 
-def sql(
-    context: typer.Context,
-    statement: Annotated[str | None, typer.Argument(help="SQL; without it and --file, a prompt.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A file of statements; - is standard input.")
-    ] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="For `:NAME`, as text; may be repeated."),
-    ] = None,
-) -> None:
+@click.command()
+@click.argument("statement", required=False, help="SQL; without it and --file, a prompt.")
+@click.option("--file", "-f", type=click.Path(path_type=Path), help="A file of statements; - is standard input.")
+@click.option(
+    "--param", "-p", "parameter", multiple=True, metavar="NAME=VALUE", help="For `:NAME`, as text; may be repeated."
+)
+@click.pass_obj
+def sql(session: Session, statement: str | None, file: Path | None, parameter: tuple[str, ...]) -> None:
     """Run SQL over tables of both formats."""
-    session = of(context)
     if statement is not None and file is not None:
         raise InvalidInput("sql: a statement or a file, not both")
-    given = dict(_pair(each) for each in parameter or [])
+    given = dict(_pair(each) for each in parameter)
     if file is not None:
         statement = _read(file)
     if statement is None and not sys.stdin.isatty():

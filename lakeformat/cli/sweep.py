@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from lakeformat.cli import effects
-from lakeformat.cli.session import age, of
+from lakeformat.cli.session import Session, age
 
 
-def sweep(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`.")],
-    older_than: Annotated[
-        str, typer.Option("--older-than", help="An age (7d, 12h) or a time; younger files may be in use.")
-    ] = "1d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`.")
+@click.option("--older-than", default="1d", help="An age (7d, 12h) or a time; younger files may be in use.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.pass_obj
+def sweep(session: Session, table: str, older_than: str, dry_run: bool) -> None:
     """Remove orphan files: those that no snapshot, tag or branch reaches."""
-    session = of(context)
     found = session.table(table)
     limit = age(older_than)
     assert limit is not None

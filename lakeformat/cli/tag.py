@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from lakeformat import InvalidInput
 from lakeformat.cli import effects
-from lakeformat.cli.session import duration, grid, of
+from lakeformat.cli.session import Session, duration, grid
 
 
+@click.command()
+@click.argument("table", help="`db.table`.")
+@click.argument("name", required=False, help="The tag; without it, tags are listed.")
+@click.option("--snapshot", type=int, help="Of this snapshot, not the current one.")
+@click.option("--retain", help="For how long, e.g. 30d.")
+@click.option("--delete", "-d", is_flag=True, help="Let the tag go, and what only it kept.")
+@click.option("--dry-run", is_flag=True, help="Only show what would happen.")
+@click.pass_obj
 def tag(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`.")],
-    name: Annotated[str | None, typer.Argument(help="The tag; without it, tags are listed.")] = None,
-    snapshot: Annotated[int | None, typer.Option(help="Of this snapshot, not the current one.")] = None,
-    retain: Annotated[str | None, typer.Option(help="For how long, e.g. 30d.")] = None,
-    delete: Annotated[bool, typer.Option("--delete", "-d", help="Let the tag go, and what only it kept.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+    session: Session,
+    table: str,
+    name: str | None,
+    snapshot: int | None,
+    retain: str | None,
+    delete: bool,
+    dry_run: bool,
 ) -> None:
     """List tags, make one, or let one go."""
-    session = of(context)
     found = session.table(table)
     if name is None:
         if delete:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Size, grid, of, size
+from lakeformat.cli.session import Session, Size, grid, size
 
 
-def why(
-    context: typer.Context,
-    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
-    where: Annotated[str, typer.Option(help="The condition, as SQL writes it.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many files.")] = 50,
-) -> None:
+@click.command()
+@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.option("--where", required=True, help="The condition, as SQL writes it.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=50, help="How many files.")
+@click.pass_obj
+def why(session: Session, table: str, where: str, limit: int) -> None:
     """Explain a scan: what is read, and what is left out by partition, bounds and row groups."""
-    session = of(context)
     scan = session.table(table).scan(where=where)
     rows, manifests = scan.explain().to_pylist(), scan.explain_manifests().to_pylist()
     manifests_read = sum(row["left_out_by"] is None for row in manifests)

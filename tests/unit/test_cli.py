@@ -1,6 +1,5 @@
 """The command line: answers as pictures and as JSON, dry runs that do nothing, mistakes in one line with exit code 2."""
 
-import inspect
 import io
 import json
 import os
@@ -10,11 +9,10 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
+import click
 import pyarrow as pa
 import pytest
-from typer.models import ArgumentInfo
 
 from lakeformat import Lake
 from lakeformat.cli import app, log
@@ -368,14 +366,16 @@ def test_whatever_is_asked_for_ends_without_a_traceback(table, cli, tmp_path):
     for number in range(160):
         command = commands[number % len(commands)]
         arguments = [command]
-        for name, each in inspect.signature(getattr(app.COMMANDS[command], command), eval_str=True).parameters.items():
-            kind, *notes = get_args(each.annotation) or (each.annotation,)
-            if name == "context" or (not isinstance(notes[0], ArgumentInfo) and chance.random() < 0.6):
+        for each in getattr(app.COMMANDS[command], command).params:
+            if isinstance(each, click.Option) and chance.random() < 0.6:
                 continue
-            given = chance.choice([*WRONG, *[table_name] * 20]) if name in ("table", "source") else chance.choice(WRONG)
-            flags = [flag for flag in getattr(notes[0], "param_decls", None) or () if flag.startswith("--")]
-            flag = [] if isinstance(notes[0], ArgumentInfo) else flags or [f"--{name.replace('_', '-')}"]
-            arguments += flag[:1] if kind is bool else [*flag[:1], given]
+            wrong = (
+                chance.choice([*WRONG, *[table_name] * 20])
+                if each.name in ("table", "source")
+                else chance.choice(WRONG)
+            )
+            flags = [max(each.opts, key=len)] if isinstance(each, click.Option) else []
+            arguments += flags if getattr(each, "is_flag", False) else [*flags, wrong]
         cli(*arguments, code=(0, 1, 2), warehouse=chance.choice([tmp_path / "wh"] * 9 + WRONG[-8:]))
 
 
@@ -393,7 +393,7 @@ def test_the_console_script_runs_as_a_module_and_without_its_extra_says_which(tm
     command = [sys.executable, "-m", "lakeformat.cli.main", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")
-    without = "import sys; sys.modules['typer'] = None; sys.argv = ['lakeformat', 'ls']; import lakeformat.cli.main"
+    without = "import sys; sys.modules['click'] = None; sys.argv = ['lakeformat', 'ls']; import lakeformat.cli.main"
     done = subprocess.run([sys.executable, "-c", without], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install 'lakeformat[cli]'" in done.stderr
