@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import discard
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.snapshot import Snapshot

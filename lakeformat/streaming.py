@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from threading import Thread
 from types import TracebackType
@@ -22,6 +22,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS, DeltaFiles
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot

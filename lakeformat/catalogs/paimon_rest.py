@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, NoReturn
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from lakeformat.catalogs import paimon_schema, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.catalogs.rest import Response, RestCatalog, specified
 from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import CreateHead, Head, RehearsedHead

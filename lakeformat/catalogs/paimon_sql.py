@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from lakeformat.catalogs.catalog import Found
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError, StoreRefused, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage import paths
 from lakeformat.storage.files import open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from lakeformat.catalogs import documents, signing, vended
 from lakeformat.catalogs.catalog import Found, FoundView
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.credentials import Issued, Lease

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--format", default="paimon", help="paimon or iceberg, of tables that are made.")
 @click.option("--key", "primary_key", multiple=True, help="Where the source declares none.")
 @click.option("--slot", default="lakeformat", help="PostgreSQL's replication slot, one for each call.")
-@click.option("--type-option", multiple=True, type=click.Choice([each.value for each in TypeOption]), help="How types are mapped.")
+@click.option(
+    "--type-option", multiple=True, type=click.Choice([each.value for each in TypeOption]), help="How types are mapped."
+)
 @click.option("--exclude-column", "exclude", multiple=True, help="`schema.table.column`; may be repeated.")
 @click.option(
     "--computed-column", "computed", multiple=True, help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."
@@ -73,9 +75,7 @@ def cdc(
     batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
-    found = capture.open_source(
-        source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers
-    )
+    found = capture.open_source(source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers)
     stopped = Event()
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())

@@ -11,7 +11,7 @@ the first byte, so guessing costs time at worst, never rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -33,6 +33,7 @@ from lakeformat.codec.avro_schema import (
     nullable,
 )
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 
 PADDING = 64  # Zero bytes that must follow the data of a batch: lanes that went astray end there.
 _DECIMAL_BYTES_MAX = 64

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _COMPLEX = ("record", "error", "array", "map", "fixed", "enum")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import arrow
 from lakeformat.codec.evaluation import comparable, compare, evaluate, mask, scalar
 from lakeformat.errors import InvalidInput, LakeError, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import (
     ANY_TEXT,
     COMPARISONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +33,7 @@ from lakeformat.codec.variant_bytes import (
     Names,
 )
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.type_text import parse_type
 
 _WHOLE = (3, 4, 5, 6)  # Primitive types of whole numbers.

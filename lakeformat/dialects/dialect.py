@@ -7,7 +7,7 @@ partition columns only. What one format alone has is a protocol of its own: ask 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.codec.theta import Sketch
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import Expression

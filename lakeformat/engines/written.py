@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
 from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store

@@ -4,11 +4,12 @@ meaning."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import PartitionField, Partitioning, SortField, SortOrder
 from lakeformat.model.predicate import coerce
 from lakeformat.model.schema import (

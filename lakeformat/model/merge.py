@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import (
     ALWAYS,
     Call,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.work import DeleteFile, WrittenFile, paths_of

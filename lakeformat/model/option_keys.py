@@ -8,9 +8,9 @@ import functools
 import logging
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 
 log = logging.getLogger("lakeformat")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 
 
 class TransformKind(StrEnum):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import html
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Partitioning, SortOrder, Transform, TransformKind
 
 

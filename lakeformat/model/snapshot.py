@@ -12,12 +12,13 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from lakeformat.errors import CorruptTable
 from lakeformat.model import html
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Schema
 
 STREAMS = "lakeformat.streams"  # The largest number that each stream has committed, by its user.

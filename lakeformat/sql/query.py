@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from sqlglot.tokens import Token, TokenType
 from lakeformat.arguments import epoch_ms
 from lakeformat.codec.spark_sql import quoted, to_sql
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
 from lakeformat.sql.result import Result

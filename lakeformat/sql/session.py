@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.table import Table
 from lakeformat.views import Views
 

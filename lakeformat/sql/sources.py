@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.engines import worker
 from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.scan import Scan
 from lakeformat.sql import changelog

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -16,6 +15,7 @@ from sqlglot.tokens import Token, TokenType
 
 from lakeformat.codec.sql_text import doubled_quotes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 
 DOLLAR = (
     "\ue000"  # Stands for the `$` of `t$snapshots`, which sqlglot would take for a parameter: one character for one.

@@ -4,7 +4,7 @@ files (copy-on-write), or written as new rows and delete files (merge-on-read), 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from lakeformat.engines.kernels import assign
 from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import (
     SOURCE,
     TARGET,

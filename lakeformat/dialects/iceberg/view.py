@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression

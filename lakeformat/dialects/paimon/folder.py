@@ -5,7 +5,6 @@ for partitions. Every file that lies there counts, by whatever name, but for tho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -17,6 +16,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options
 from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, split
 from lakeformat.model.schema import Scalar, Type, with_columns

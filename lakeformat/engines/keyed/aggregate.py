@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyroaring import BitMap, BitMap64
 from lakeformat.engines.kernels import ranks
 from lakeformat.engines.keyed import roaring64, sketches
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import Aggregation, NullKeys
 
 # What Java's Character.isWhitespace takes for a blank.

@@ -6,7 +6,6 @@ Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from lakeformat.engines.kernels import equality, ranks
 from lakeformat.engines.keyed.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import (
     BUCKET,
     RETRACTS,

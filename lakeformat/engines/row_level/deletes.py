@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.kernels.rows import KeySet
 from lakeformat.errors import CorruptFile, NoSuchFile
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, walk
 from lakeformat.model.work import Content, DeleteFile
 from lakeformat.storage.store import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from lakeformat.engines.row_level import arrow_merge, marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import Choice
 from lakeformat.engines.written import Copied
 from lakeformat.errors import LakeError
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, Act, Group, Merge
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile, paths_of

@@ -8,9 +8,9 @@ own (`_OWN`), SQL that is neither infix nor a call, a node with arguments of its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Kind
 
 
