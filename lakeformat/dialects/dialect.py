@@ -1,7 +1,7 @@
-"""What a table format has to say: `Format` names what a table is, `View` is one table at one version.
+"""The protocols of a table format: `Format` finds and loads tables, `View` is one table at one version.
 
-Only `head` gets a Store; all else looks and never touches. Conditions are bound to the schema; a `scope` speaks of
-partition columns only. What one format alone has is a protocol of its own: ask for it with `isinstance`.
+Only `head` takes a Store; everything else only reads. Conditions are bound to the schema; a `scope` is a condition on
+partition columns. What only one format has is a protocol of its own: test for it with `isinstance`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ T = TypeVar("T", bound=TableState)
 
 
 class Files(Protocol):
-    """Live files of one snapshot, columnar; `paths` relative to the table's location. Only the view that gave them takes them."""
+    """Live files of one snapshot, columnar; `paths` are relative to the table's location. They can be passed only to
+    the view that returned them."""
 
     @property
     def paths(self) -> pa.Array: ...
@@ -53,19 +54,19 @@ class Files(Protocol):
 
 
 class History(Protocol):
-    """The snapshots that led to a view of a table, and what they changed."""
+    """The snapshots that led to a view of a table, and their changes."""
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
-        """The snapshots that led to the view, as far as they are kept, oldest first: those after `after`."""
+        """The retained snapshots after `after` that led to the view, oldest first."""
         ...
 
     def committed(self, user: str) -> int | None:
-        """The largest number that a stream, `user`, has committed, as far as history is kept."""
+        """The largest number that the stream `user` has committed, as far as history is kept."""
         ...
 
     def ids_with_changes(self, after: int) -> list[int]:
-        """The snapshots after `after` that led here and whose changes can be read, oldest first: also those of which only
-        their changelog is kept."""
+        """The snapshots after `after` that led here and whose changes can be read, oldest first; also expired ones
+        whose changelog is kept."""
         ...
 
     def changes(self) -> tuple[PartitionChange, ...]:
@@ -75,41 +76,41 @@ class History(Protocol):
     def delta(
         self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ...
     ) -> list[Delta]:
-        """The rows that came and went with a snapshot after `since`, the one before it, in order, as this later view names
-        them. Raises `NotFound`."""
+        """The rows added and removed by a snapshot after `since`, its predecessor, in order and with this later view's
+        names. Raises `NotFound`."""
         ...
 
 
 class Partitions(Protocol):
-    """Partitions of a view of a table, as conditions."""
+    """Partitions of a view, as conditions."""
 
     def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        """The condition on partition columns that holds for these partitions only."""
+        """The condition on partition columns that selects exactly these partitions."""
         ...
 
     def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        """The condition on rows that holds for the rows of these partitions only."""
+        """The condition on rows that selects exactly the rows of these partitions."""
         ...
 
     def chooses_files(self, scope: Expression) -> bool:
-        """Whether every live file lies wholly inside or outside `scope`, which speaks of partition columns."""
+        """Whether every live file is wholly inside or outside `scope`."""
         ...
 
 
 class Pruning(Protocol):
-    """What metadata alone knows of the rows in manifests and files of a view of a table."""
+    """What metadata alone says about the rows in a view's manifests and files."""
 
     def manifests(self, predicate: Expression = ...) -> pa.Table:
-        """The manifests that are read to find the files that may hold a row for which `predicate` is true: `path`, `size_bytes`,
-        `file_count` (entries of live files; in Paimon's, of all files)."""
+        """The manifests to read for the files that may have a row for which `predicate` is true: `path`, `size_bytes`,
+        `file_count` (entries of live files; in Paimon of all files)."""
         ...
 
     def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        """(indices of `manifests()`, what these manifests' bounds of partitions say of columns)."""
+        """(indices of `manifests()`, the bounds of columns that follow from these manifests' partition bounds)."""
         ...
 
     def bounds(self, files: Files, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        """(indices of `files`, what metadata knows of the columns `names` in them)."""
+        """(indices of `files`, the bounds of the columns `names` in them)."""
         ...
 
     def matching_wholly(self, files: Files, predicate: Expression) -> np.ndarray:
@@ -118,18 +119,18 @@ class Pruning(Protocol):
 
 
 class Maintenance(Protocol):
-    """What of a view of a table is worth writing anew, and what may be deleted."""
+    """The upkeep of a table: what is worth rewriting, and what may be deleted."""
 
     def compaction(
         self, full: bool, scope: Expression = ..., now_ms: int | None = None, min_files: int | None = None
     ) -> list[RewriteTask]:
-        """What is worth writing anew: without `now_ms`, whatever the time is; with `min_files`, from that many files on. Raises
-        `UnsupportedFeature` where the table alone decides how many."""
+        """What is worth rewriting; without `now_ms` regardless of the time, with `min_files` from that many files on.
+        Raises `UnsupportedFeature` for `min_files` if only the table's options decide."""
         ...
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-        """All files of each partition in `scope`, to be written anew in that order. Raises
-        `UnsupportedFeature` where the order of rows is not free."""
+        """All files of each partition in `scope`, to be rewritten in that order. Raises `UnsupportedFeature` if the
+        rows' order is fixed."""
         ...
 
     def has_many_manifests(self) -> bool:
@@ -144,51 +145,52 @@ class Maintenance(Protocol):
 
 
 class View(Protocol[S]):
-    """One table at one version, which reads each metadata file once. It stays what it is while others write."""
+    """One table at one version. It reads each metadata file once, and does not change while others write."""
 
     @property
     def reader(self) -> Reader: ...
     @property
     def state(self) -> S:
-        """What the format's own functions know it by."""
+        """The data that the format's own functions work on."""
         ...
 
     @property
     def format(self) -> str: ...
     @property
     def exists(self) -> bool:
-        """Whether there is a table; an operation that makes one is planned where there is none."""
+        """Whether the table exists; an operation that creates it is planned on a view where it does not."""
         ...
 
     @property
     def version(self) -> int: ...
     @property
     def schema(self) -> Schema:
-        """The newest schema, or of a view of the past that of its snapshot."""
+        """The newest schema; in a view of an older snapshot that snapshot's schema."""
         ...
 
     @property
     def snapshot(self) -> Snapshot | None: ...
     @property
     def snapshot_id(self) -> int:
-        """Its id: as of which rows were read; 0 before the first."""
+        """The id of the snapshot that is read; 0 before the first."""
         ...
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where the table's properties put files outside its folder: absolute, none unless they say so."""
+        """The absolute locations outside the table's folder where its properties put files; usually none."""
         ...
 
     def planned(self, elsewhere: Elsewhere) -> View[S]:
-        """The same view; where it has to decode very many manifests, others do."""
+        """The same view; other processes decode manifests if there are very many."""
         ...
 
     def on(self, branch: str | None) -> View[S]:
-        """The table as a branch of it; None is the table itself. Raises `NotFound`."""
+        """The table at a branch; None is the table itself. Raises `NotFound`."""
         ...
 
     def require_readable(self) -> None:
-        """Raise `UnsupportedFeature` for a table that could only be half-read, by its options then or by those of today."""
+        """Raise `UnsupportedFeature` for a table that could only be half-read, by its options at that version or its
+        current ones."""
         ...
 
     @property
@@ -207,9 +209,9 @@ class View(Protocol[S]):
         ...
 
     def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
-        """What became of an attempt at `operation` whose outcome the answer left open, now that the version is another than
-        `since`, from which it began: PUBLISHED if `plan` is in the history, LOST if it is proved not to be, UNKNOWN if the
-        proof has expired."""
+        """The outcome of an attempt at `operation` whose answer left it open, now that the version is no longer
+        `since`, where it began: PUBLISHED if `plan` is in the history, LOST if it provably is not, UNKNOWN if the proof
+        has expired."""
         ...
 
     def check(self, operation: Operation) -> None:
@@ -217,19 +219,19 @@ class View(Protocol[S]):
         ...
 
     def isolation(self, kind: OperationKind) -> str | None:
-        """What a change by row ("delete", "update", "merge") minds of what others did since it read: "serializable" their new
-        rows, "snapshot" their deletes; None: only that the files it read are still there."""
+        """The isolation level of a row-level change ("delete", "update", "merge"): with "serializable" others' new rows
+        are conflicts, with "snapshot" their deletes; None: only the removal of files that it read."""
         ...
 
     def plan(self, operation: Operation, stamp: Stamp) -> Plan: ...
     def attempts(self) -> int:
-        """How often a commit is tried."""
+        """The number of attempts of a commit."""
         ...
 
     # --- reading ---
 
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
-        """The columns asked for, in the order asked for: all of the table's, without `columns`. Raises `NotFound`."""
+        """The requested columns, in that order; all columns without `columns`. Raises `NotFound`."""
         ...
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
@@ -243,11 +245,11 @@ class View(Protocol[S]):
     def tasks(
         self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
     ) -> Sequence[ReadTask]:
-        """Tasks that read these files; with `alone`, one for each file, in order."""
+        """Tasks that read these files; with `alone`, one per file, in order."""
         ...
 
     def count(self, predicate: Expression = ...) -> int | None:
-        """How many rows satisfy `predicate`, if metadata alone has the exact number; else None."""
+        """The number of rows that satisfy `predicate`, if metadata alone has it exactly; else None."""
         ...
 
     def audit(self, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
@@ -257,21 +259,21 @@ class View(Protocol[S]):
     # --- writing ---
 
     def layout(self, from_files: bool = ...) -> WriteTask:
-        """How rows become files; `from_files`: also with what only the table's files record (`KeyValues.first`)."""
+        """How rows become files. `from_files`: also with what only the table's files record (`KeyValues.first`)."""
         ...
 
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
-        """(the columns to read, how they are written) where rows that are there move: with what they keep beside the table's
-        own columns."""
+        """(the columns to read, how they are written) for existing rows that move, with the columns that they keep
+        beside the table's own."""
         ...
 
     def delete_layout(self, files: Files, verb: OperationKind) -> DeleteTask | None:
-        """How rows of these data files that `verb` ("delete", "update", "merge") takes become delete files; None where
-        whole files are written again."""
+        """How the rows of these data files that `verb` ("delete", "update", "merge") deletes become delete files; None
+        for copy-on-write."""
         ...
 
     def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
-        """What keeps the snapshot by name: an operation, or the path and bytes of a file of the tag's own."""
+        """How to tag the snapshot: by an operation, or by a file (path, bytes) of the tag's own."""
         ...
 
     def inspect(self, name: str, *how: Any) -> pa.Table:
@@ -284,7 +286,7 @@ AnyView = View[TableState]
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
-    """What a view and its parts are made of."""
+    """The reader and state that a view and its parts share."""
 
     reader: Reader
     state: T
@@ -292,7 +294,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TableView(Part[T]):
-    """What a view of either format knows by its state alone."""
+    """What a view of either format derives from its state alone."""
 
     def planned(self, elsewhere: Elsewhere) -> Self:
         return replace(self, reader=decoding(self.reader, elsewhere))
@@ -324,55 +326,55 @@ class TableView(Part[T]):
 
 
 class Format(Protocol):
-    """A table format. Its views share a cache of the metadata files whose names are never given twice."""
+    """A table format. Its views share a cache of metadata files whose names are never reused."""
 
     @property
     def name(self) -> str: ...
     @property
     def is_movable(self) -> bool:
-        """Whether a table may lie in another folder than it was made in."""
+        """Whether a table may be moved to another folder."""
         ...
 
     @property
     def creates_with_rows(self) -> bool:
-        """Whether one commit makes a table and its first snapshot (`Create.added`)."""
+        """Whether one commit creates a table and its first snapshot (`Create.added`)."""
         ...
 
     @property
     def metadata_folders(self) -> Sequence[str]:
-        """The folders that hold metadata alone. What makes it a table lies in the last one."""
+        """The folders that hold only metadata. The root documents are in the last one."""
         ...
 
     @property
     def inspections(self) -> Collection[str]:
-        """The names of the tables that `View.inspect` gives."""
+        """The names that `View.inspect` takes."""
         ...
 
     def is_table(self, reader: Reader) -> bool: ...
     def on_branch(self, store: Store, name: str) -> Store:
-        """The table's files as the branch `name` has them, whether or not it is there. Raises `InvalidInput` for a name that cannot
-        be."""
+        """The files of the table at the branch `name`, whether or not the branch exists. Raises `InvalidInput` for an
+        invalid name."""
         ...
 
     def head(self, store: Store) -> Head: ...
     def load(self, reader: Reader, version: int, known: Any = None) -> AnyView:
-        """The table at a version, with its newest schema. What `known`, a view of it that was loaded before, holds of that very
+        """The table at a version, with its newest schema. `known` is a view that was loaded before; what it has of that
         version is not read again."""
         ...
 
     def at(self, reader: Reader, snapshot_id: int) -> AnyView:
-        """The table as readers saw it then. Raises `NotFound`."""
+        """The table at a snapshot, with that snapshot's schema. Raises `NotFound`."""
         ...
 
     def at_tag(self, reader: Reader, name: str) -> AnyView: ...
     def at_time(self, reader: Reader, epoch_ms: int) -> AnyView: ...
     def until(self, reader: Reader, snapshot_id: int) -> AnyView:
-        """As `at`; of a snapshot of which only its changelog is kept, what that says. Raises `NotFound`."""
+        """As `at`; for an expired snapshot whose changelog is kept, what that says. Raises `NotFound`."""
         ...
 
     def everything(self, reader: Reader) -> Expiry:
-        """All files of the table, in waves: what its metadata reaches below its location, and what has a name that engines give
-        there. What makes it a table goes last, so that who is cut short can ask again."""
+        """All files of the table, in waves: those below its location that its metadata reaches, and those named as
+        engines name files. The root documents are last, so that an interrupted drop can be repeated."""
         ...
 
 
@@ -381,82 +383,85 @@ class Format(Protocol):
 
 @runtime_checkable
 class Keyed(Protocol):
-    """Rows merged by key when they are read, in buckets."""
+    """A table that merges rows by key when they are read, in buckets."""
 
     def complete(self) -> Keyed:
-        """The table as changes by row have to see it: also rows that were written and that no reader sees yet."""
+        """The table as row-level changes must see it: with written rows that no reader sees yet."""
         ...
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]: ...
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
-        """As `scan`, with the bucket of each row too (`BUCKET`)."""
+        """As `scan`, with each row's bucket (`BUCKET`)."""
         ...
 
     def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
-        """As `scan`; where rows are merged by key, a task has files of one bucket, and says of which partition and bucket."""
+        """As `scan`; if rows are merged by key, each task has files of one bucket, and names its partition and
+        bucket."""
         ...
 
 
 @runtime_checkable
 class ByColumn(Protocol):
-    """What a table's view has whose rows may get new values of some columns in files beside those that hold them."""
+    """A table that can store new values of some columns in files beside the rows' own."""
 
     @property
     def writes_columns(self) -> bool:
-        """Whether they do in this table; else rows that change are written whole."""
+        """Whether this table does; otherwise changed rows are rewritten whole."""
         ...
 
     def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
-        """For each of these files how new values of the columns `names`, of all of its rows, are written beside it. Raises
-        `InvalidInput` for columns that decide where rows lie."""
+        """For each of these files, how new values of the columns `names` of all its rows are written beside it. Raises
+        `InvalidInput` for columns that decide where rows are stored."""
         ...
 
 
 @runtime_checkable
 class Upkept(Protocol):
-    """Compaction and expiry that belong to writes, partitions with a time of their own, snapshots that a restore undoes."""
+    """A table whose writes compact and expire, whose partitions expire, and whose restores undo snapshots."""
 
     def upkeep(self, number: int | None = None) -> Upkeep | None:
-        """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
+        """The auto-compaction of a write, or of a stream's commit `number`; None if another job compacts."""
         ...
 
     def placement(self, scope: Expression) -> list[RewriteTask]:
-        """What gives rows that wait for a bucket theirs. `scope`: on partition columns only."""
+        """The tasks that assign buckets to rows that wait for one. `scope`: on partition columns only."""
         ...
 
     def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        """What is kept after the commit `made`, where the table asks for expiry with its commits and something may go; None:
-        others do that, or nothing goes."""
+        """The retention after the commit `made`, if the table expires snapshots with its commits and some may expire;
+        else None."""
         ...
 
     def expired_partitions(self, now_ms: int, options: Mapping[str, str] = ...) -> Expression | None:
-        """The partitions whose own time is over by the table's options and these over them, as a scope; None when there is none."""
+        """The expired partitions as a scope, by the table's options overridden by `options`; None if there are none."""
         ...
 
     def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
-        """The files that say of these partitions that they are done. Raises `UnsupportedFeature` where the table asks for more."""
+        """The files that mark these partitions as done. Raises `UnsupportedFeature` if the table's options ask for
+        more."""
         ...
 
     def replaced_history(self, version: int) -> Expiry:
-        """The snapshots that the one of that id, a restore, has undone."""
+        """The snapshots undone by the restore with this id."""
         ...
 
 
 @runtime_checkable
 class BranchFolders(Protocol):
-    """Branches that are folders: with schemas, snapshots and tags of their own."""
+    """Branches that are folders, with schemas, snapshots and tags of their own."""
 
     def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
-        """(the files of what a branch of this view begins at, with `tag`, the one that it is the view of; its schemas, in the order in
-        which they are written). Raises `AlreadyExists`, but not for a branch that these files were to make and did not."""
+        """(the files of a branch that starts at this view, including `tag`, the tag it is the view of; its schemas in
+        the order in which they are written). Raises `AlreadyExists`, but not for the leftovers of an interrupted
+        creation."""
         ...
 
     def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
-        """Whether the branch's folder has all of `files`. Raises `AlreadyExists` where it has any other."""
+        """Whether the branch's folder has all of `files`. Raises `AlreadyExists` if it has any other file."""
         ...
 
     def empty(self) -> AnyView:
-        """The table as it was before its first snapshot, with its newest schema."""
+        """The table before its first snapshot, with its newest schema."""
         ...
 
     def end_branch(self, name: str) -> Expiry:
@@ -464,17 +469,18 @@ class BranchFolders(Protocol):
         ...
 
     def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
-        """(files of the branch `to` that the table lacks, the first of its snapshots that are new to the table; None where there is
-        none). Raises `NotFound`, and `Conflict` where the table has snapshots that did not lead there."""
+        """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
+        table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch
+        lacks."""
         ...
 
 
 @runtime_checkable
 class Staging(Protocol):
-    """Snapshots that are made and published later."""
+    """Snapshots that are made now and published later."""
 
     def leads_to(self, snapshot_id: int) -> bool:
-        """Whether the table's snapshot is the one that this one was made on. Raises `NotFound`."""
+        """Whether the given snapshot was made on the table's current one. Raises `NotFound`."""
         ...
 
     def staged(self, wap_id: str) -> list[int]:
@@ -484,24 +490,25 @@ class Staging(Protocol):
 
 @runtime_checkable
 class FallsBack(Protocol):
-    """Partitions that the table may lack and another branch has."""
+    """A table that reads partitions it lacks from another branch."""
 
     def with_fallback(self) -> AnyView:
-        """The table as scans see it: `scan` and `count` with the partitions that only its fallback branch has; the table itself,
-        where it has none. Raises `NotFound` for a branch that is not there, `InvalidInput` for one that does not fit."""
+        """The table as scans see it: `scan` and `count` include the partitions that only its fallback branch has; the
+        table itself if it has no fallback branch. Raises `NotFound` for a branch that does not exist, `InvalidInput`
+        for one that does not fit."""
         ...
 
 
 @runtime_checkable
 class Consumers(Protocol):
-    """Readers by name, whose progress the table keeps, and snapshots for them."""
+    """Named readers, whose progress the table keeps, together with the snapshots they still need."""
 
     def progress(self, consumer: str) -> int | None:
-        """The next snapshot that a named consumer will read; None for one that is not there."""
+        """The next snapshot that a consumer will read; None if it does not exist."""
         ...
 
     def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
-        """The path and bytes of the file that keeps a consumer's progress, and with it snapshots from there on."""
+        """The path and bytes of the file with a consumer's progress; expiry keeps snapshots from there on."""
         ...
 
     def consumer_path(self, name: str) -> str: ...
@@ -509,32 +516,32 @@ class Consumers(Protocol):
 
 @runtime_checkable
 class DeletesByKey(Protocol):
-    """Files that delete rows by the values of columns, and position delete files that are worth fewer."""
+    """Equality deletes, and the compaction of position delete files."""
 
     def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
-        """How a changelog of rows known by `key` becomes files."""
+        """How a changelog of rows with the key `key` becomes files."""
         ...
 
     def position_deletes(self) -> tuple[Sequence[DeleteFile], pa.Table]:
-        """The live position delete files and deletion vectors, and a row for each: `file_path` (the one data file that it is of; null
-        where it may name several), `partition`, `spec_id`, `delete_file_path`."""
+        """The live position delete files and deletion vectors, and one row for each: `file_path` (its only data file;
+        null if there may be several), `partition`, `spec_id`, `delete_file_path`."""
         ...
 
     def delete_compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
-        """Position delete files that are worth writing anew."""
+        """Position delete files that are worth rewriting."""
         ...
 
     def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-        """(how the rows that equality deletes take are found and marked by their places, the files of those deletes, the data
-        files they apply to)."""
+        """(the tasks that find the positions of rows that equality deletes delete, these delete files, the data files
+        they apply to)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFiles:
-    """Files of a table as a table of another format can name them. One row a file in `table`: its location (`path`), `row_count`,
-    `size_bytes`, and by place the partition (`p0`, `p1`, ...); for a deletion vector also the data file (`of`), and where in the
-    file it lies (`offset`, `length`). `bounds` by field id."""
+    """Files of a table as a table of another format can refer to them. One row per file in `table`: its location
+    (`path`), `row_count`, `size_bytes`, and the partition's values (`p0`, `p1`, ...); for a deletion vector also its
+    data file (`of`) and its position in the file (`offset`, `length`). `bounds` by field id."""
 
     table: pa.Table
     bounds: Mapping[int, Bounds]
@@ -542,21 +549,21 @@ class PublishedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a table says of one of its snapshots to a table of another format that follows it.
+    """What a table publishes of one of its snapshots to its mirror.
 
-    `since` is the snapshot from which `added` and `removed` (locations) count; None: the follower begins anew. Without `removed`,
-    `added` is all that there is, and without `vectors` these are as they were.
+    `added` and `removed` (locations) count from the snapshot `since`; None: the mirror begins anew. Without `removed`,
+    `added` has all files. Without `vectors` they are unchanged.
     """
 
     location: str
     format_version: int
     snapshot: Snapshot
-    identity: str  # Of the snapshot: numbers are given again after a rollback.
+    identity: str  # The snapshot's identity: numbers are reused after a rollback.
     kind: OperationKind
-    schemas: tuple[Schema, ...]  # Those that the follower lacks, oldest first; ids of all parts as files have them.
+    schemas: tuple[Schema, ...]  # The schemas that the mirror lacks, oldest first, with the ids that files have.
     schema: Schema  # The newest one.
-    properties: Mapping[str, str]  # Of the follower.
-    kept: frozenset[int]  # The snapshots that are there.
+    properties: Mapping[str, str]  # The mirror's properties.
+    kept: frozenset[int]  # The retained snapshots.
     tags: Mapping[str, int]
     since: int | None
     added: tuple[PublishedFiles, ...]
@@ -564,12 +571,12 @@ class Published:
     vectors: PublishedFiles | None
 
 
-FOLLOWED = "followed-snapshot"  # In the summary of a follower's snapshot: the `identity` of the one that it shows.
+FOLLOWED = "followed-snapshot"  # In a mirror's snapshot summary: the `identity` of the followed snapshot.
 
 
 @dataclass(frozen=True, slots=True)
 class ShownIn:
-    """The catalog that shows a mirror, by its address and options, and the name that it has there."""
+    """The catalog that shows a mirror, by its address and options, and the mirror's name in it."""
 
     catalog: str
     name: str
@@ -578,7 +585,7 @@ class ShownIn:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Where a table keeps its metadata as another format has it: below `root`."""
+    """The location `root` of a table's metadata in another format."""
 
     root: str
     format_version: int
@@ -587,23 +594,23 @@ class Mirror:
 
 @runtime_checkable
 class Mirrored(Protocol):
-    """A table that keeps its metadata as another format has it too."""
+    """A table that may keep its metadata in another format too."""
 
     def mirror(self) -> Mirror | None:
-        """Where; None where it keeps none."""
+        """The mirror; None if the table has none."""
         ...
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
-        """What there is to say to the follower that shows the snapshot `known` (None: nothing that it can go on from) and has the
-        schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot name."""
+        """What to publish to the mirror that shows the snapshot `known` (None: none that it can continue from) and has
+        the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
         ...
 
     def unshown(self) -> list[RewriteTask]:
-        """What is to be written anew before the other format can show all rows."""
+        """What must be rewritten before the other format can show all rows."""
         ...
 
     def shown(self) -> AnyView:
-        """The table as if it kept metadata of the other format in its own folder. Raises `UnsupportedFeature`."""
+        """The table as if its mirror were in its own folder. Raises `UnsupportedFeature`."""
         ...
 
 
@@ -612,33 +619,33 @@ class Follower(Protocol):
     """Metadata that mirrors a table of another format."""
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
-        """The snapshot that it shows of the table at `location`, and from which it can go on."""
+        """The mirrored snapshot of the table at `location` from which the mirror can continue."""
         ...
 
 
 @runtime_checkable
 class Statistics(Protocol):
-    """Files beside a snapshot that say more of it than its manifests."""
+    """Statistics files of snapshots."""
 
     def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
         """The columns whose distinct values can be counted: those named, or all. Raises `InvalidInput`."""
         ...
 
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
-        """Values as the bytes (binary) by which the format counts them."""
+        """Values as the bytes (binary) that the format counts."""
         ...
 
     def column_statistics(self, request: Request, sketches: Mapping[int, Sketch]) -> Operation:
-        """What notes the distinct values of columns, by field id."""
+        """The operation that records the distinct values of columns, by field id."""
         ...
 
     def partition_statistics(self, request: Request) -> Operation:
-        """What notes the figures of partitions."""
+        """The operation that records the statistics of partitions."""
         ...
 
 
 class Relocation(Protocol):
-    """A table as it would be below another prefix, `target`. Paths are absolute."""
+    """A table as it would be under another prefix, `target`. Paths are absolute."""
 
     @property
     def target(self) -> str: ...
@@ -648,40 +655,41 @@ class Relocation(Protocol):
         ...
 
     def moved(self, path: str) -> str:
-        """A path at the target; raises `InvalidInput` for what does not lie below the source."""
+        """A path at the target. Raises `InvalidInput` for a path outside the source."""
         ...
 
     def moved_all(self, paths: pa.Array) -> pa.Array: ...
     def position_deletes(self) -> list[tuple[str, str]]:
-        """(path, format) of the delete files that name data files by their paths; "puffin": deletion vectors."""
+        """(path, format) of the delete files that refer to data files by path; "puffin": deletion vectors."""
         ...
 
     def vectors(self, data: bytes, path: str) -> bytes:
-        """A file of deletion vectors as it would be."""
+        """A file of deletion vectors with the new paths."""
         ...
 
     def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
-        """Metadata as it would be, by path at the target; `sizes` are those of the new position delete files by their old paths."""
+        """The rewritten metadata, by path at the target; `sizes` are those of the new position delete files by their
+        old paths."""
         ...
 
     def copies(self) -> list[str]:
-        """The files that stay as they are."""
+        """The files to copy unchanged."""
         ...
 
 
 @runtime_checkable
 class Relocatable(Protocol):
-    """Metadata that names files by absolute paths."""
+    """Metadata that refers to files by absolute paths."""
 
     def relocation(self, source: str, target: str, start: str | None, end: str | None) -> Relocation:
-        """The table below another prefix: the versions after `start` (a metadata file), up to `end`."""
+        """The table under another prefix: the versions after `start` (a metadata file), up to `end`."""
         ...
 
 
 @runtime_checkable
 class Adoption(Protocol):
-    """Files of others that can become the table's where they are."""
+    """A table that can add existing files in place."""
 
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-        """(how files without field ids call the columns, the properties that are still to be set for it)."""
+        """(the name mapping for files without field ids, the properties to set for it first)."""
         ...

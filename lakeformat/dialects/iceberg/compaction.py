@@ -1,4 +1,4 @@
-"""Which files a compaction reads together (SizeBasedFileRewritePlanner, bin-pack)."""
+"""Which files a compaction reads together (as Java's SizeBasedFileRewritePlanner, bin-pack)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask
 from lakeformat.storage.store import Reader
 
-SMALL, LARGE = 0.75, 1.8  # Of the target size: what lies between is left alone.
+SMALL, LARGE = 0.75, 1.8  # Relative to the target size: files in between are left alone.
 _LEAST_FILES = 5
 
 
@@ -32,11 +32,12 @@ def compaction(
     now_ms: int | None = None,
     min_files: int | None = None,
 ) -> list[RewriteTask]:
-    """Bins of files that are too small or too large, or of whose rows too many are deleted, each of one partition; files of
-    earlier specs are one group.
+    """Bins of files that are too small, too large, or have too many deleted rows. Each bin is of one partition; files
+    of earlier specs are one group.
 
-    A bin is worth it with `min_files` (five) files, with more than one that together exceed the target size, or with a file that is too
-    large or too much deleted; with `full`, with any two, or with any deletes. `scope`: on partition columns only.
+    A bin is worth rewriting if it has `min_files` (five) files, more than one that together exceed the target size, or
+    one that is too large or has too many deleted rows. With `full`, two files or any deletes are enough. `scope`: on
+    partition columns only.
     """
     least = max(min_files or (2 if full else _LEAST_FILES), 2)
     fields, write = rewriting(base)
@@ -61,7 +62,7 @@ def compaction(
 
 
 def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-    """All files of each partition, to be sorted; all together, where some lie in partitions of earlier specs."""
+    """All files of each partition, to be sorted; all files together if some are in partitions of earlier specs."""
     fields, write = rewriting(base)
     write = replace(write, sort_by=sort_by, sort_order_id=metadata.order_id(base, sort_by))
     found = scan.files(reader, base, scope)
@@ -80,15 +81,16 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 def delete_compaction(
     reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, min_files: int | None = None
 ) -> list[DeleteTask]:
-    """Position delete files that are rewritten together, without the positions in data files that are gone: those of a
-    partition, where there are `min_files` (five); with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
-    these have nothing to gain.
-    """
+    """Position delete files that are rewritten together, without positions in removed data files: those of a partition
+    with `min_files` (five) of them; with `full`, of any partition. From version 3 on all become deletion vectors, which
+    need no compaction."""
     least = 1 if full or metadata.format_version(base) >= 3 else min_files or _LEAST_FILES
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     positions = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
-    left, right = scan.attached(base, entries, positions)  # A data file with a vector has no others.
+    left, right = scan.attached(
+        base, entries, positions
+    )  # A data file with a deletion vector has no other position deletes.
     files_of_deletes = np.flatnonzero(~scan.is_vector(positions))
     places = manifest.places(positions, base)[files_of_deletes]
     result = []
@@ -105,8 +107,8 @@ def delete_compaction(
 def conversion(
     reader: Reader, base: State, scope: Expression = ALWAYS
 ) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-    """(tasks that find the positions of the rows that equality deletes take, these delete files, the data files they apply
-    to): of the equality deletes that apply in `scope` alone."""
+    """(tasks that find the positions of rows deleted by equality deletes, these delete files, the data files they apply
+    to); only of equality deletes all of whose data files are in `scope`."""
     found = scan.files(reader, base)
     is_equality = pc.equal(found.deletes["content"], int(FileContent.EQUALITY_DELETES))
     equality, positions = found.deletes.filter(is_equality), found.deletes.filter(pc.invert(is_equality))
@@ -129,7 +131,7 @@ def conversion(
 
 
 def has_many_manifests(reader: Reader, base: State) -> bool:
-    """Whether manifests of some spec would be fewer if they were as large as `commit.manifest.target-size-bytes`."""
+    """Whether the manifests of some spec would be fewer at the size `commit.manifest.target-size-bytes`."""
     target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
     metas = manifest.metas_of(reader, base.snapshot_document)
     sums = metas.group_by(["partition_spec_id", "content"]).aggregate(
@@ -142,7 +144,7 @@ def has_many_manifests(reader: Reader, base: State) -> bool:
 def _eaten(
     base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray, full: bool
 ) -> np.ndarray:
-    """The files that are worth rewriting for what is deleted of them alone."""
+    """The files that are worth rewriting because of their deleted rows alone."""
     count = len(entries)
     if full:
         return np.bincount(left, minlength=count) > 0
@@ -157,7 +159,7 @@ def _eaten(
 
 
 def _groups(entries: pa.Table, base: State) -> Iterator[np.ndarray]:
-    """Rows of the files of each partition of the current spec, and of all others together."""
+    """The rows of the files of each partition of the current spec; those of all other specs together."""
     is_old = np.asarray(entries["_spec"]) != base.spec.id
     if is_old.any():
         yield np.flatnonzero(is_old)
@@ -170,7 +172,7 @@ def _groups(entries: pa.Table, base: State) -> Iterator[np.ndarray]:
 
 
 def _packed(rows: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndarray]:
-    """Runs of files, in their order, that are closed once they hold the target size."""
+    """Runs of files, in order, each closed when it reaches the target size."""
     start, total = 0, 0
     for end in range(len(rows)):
         total += int(sizes[rows[end]])

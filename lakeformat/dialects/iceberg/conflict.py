@@ -1,4 +1,4 @@
-"""Which concurrent changes break an operation. Others are harmless: the operation is evaluated again on the new base.
+"""Conflicts: which concurrent changes break an operation. After any other change it is evaluated again on the new base.
 
     operation         what others did since                                 outcome
     Append            anything                                              none
@@ -17,7 +17,7 @@
     CreateBranch      made a branch of that name, expired the snapshot      AlreadyExists, NotFound
     FastForward       added to the branch that moves                        Conflict
 
-Compaction changes no rows, so a pinned operation does not mind it. (core/MergingSnapshotProducer.java, BaseRowDelta.java,
+Compaction changes no rows, so it does not conflict with a pinned operation. (core/MergingSnapshotProducer.java, BaseRowDelta.java,
 BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPositionDeltaWrite.java)
 """
 
@@ -64,7 +64,7 @@ from lakeformat.storage.store import Reader
 
 
 class Check(Enum):
-    """What others may not have done since an operation read the table."""
+    """What others must not have done since an operation read the table."""
 
     ADDED_DATA = "added data files in which rows may satisfy the condition"
     ADDED_DELETES = "added delete files that may apply to rows which satisfy the condition"
@@ -75,7 +75,7 @@ class Check(Enum):
     ADDED_VECTORS = "wrote a deletion vector for the same data file"
 
 
-# The snapshots that each check looks at, by their operation.
+# The operations of the snapshots that each check reads.
 LOOKS_AT = {
     Check.ADDED_DATA: {"append", "overwrite"},
     Check.ADDED_DELETES: {"overwrite", "delete"},
@@ -89,8 +89,8 @@ _COPY = (Check.DELETES_FOR_REMOVED,)
 _DELETE = (Check.REFERENCED_REPLACED, Check.ADDED_VECTORS)
 _CHANGE = (Check.REFERENCED_REMOVED, Check.ADDED_DELETES, Check.ADDED_VECTORS)
 _BY_ROW = (OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, OperationKind.OVERWRITE)
-# What is checked: by operation, kind and isolation. New data that a compaction writes counts as old as what was read, so that
-# equality deletes that came meanwhile still apply to it.
+# The checks by operation, kind and isolation. Data that a compaction writes keeps the sequence number of what it read, so that
+# equality deletes committed meanwhile still apply to it.
 CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
     (Rewrite, OperationKind.COMPACT, None): (Check.POSITIONS_FOR_REMOVED,),
     **{(Rewrite, kind, level): _COPY for kind in _BY_ROW for level in (None, "snapshot")},
@@ -109,7 +109,7 @@ CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
 
 
 def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C901 - a case for each operation
-    """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
+    """Raise `Conflict` if others changed what `operation` relied on, or another error if it can never be committed."""
     if not base.exists and not isinstance(operation, Create | Follow):
         raise NotFound(f"{reader.root}: the table is gone")
     base = metadata.on(reader, base, operation.request.branch)
@@ -188,7 +188,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
 
 
 def isolation(base: State, kind: str) -> str:
-    """What a change by row minds of what others did since it read: `write.<kind>.isolation-level`."""
+    """The isolation level of a row-level change: `write.<kind>.isolation-level`."""
     return options.isolation(base.schema.properties, kind)
 
 
@@ -207,7 +207,7 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
 
 
 def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
-    """The live entries in the scope of an Overwrite. Raises `UnsupportedFeature` where a partition spec cannot decide."""
+    """The live entries in the scope of an Overwrite. Raises `UnsupportedFeature` if a partition spec cannot decide."""
     found = manifest.live_entries(reader, base, scope)
     if not manifest.decides(base, found, scope):
         raise UnsupportedFeature(
@@ -218,14 +218,14 @@ def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
 
 
 def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
-    """The delete files in the scope of an Overwrite: their data files are gone."""
+    """The delete files in the scope of an Overwrite, whose data files are removed."""
     found = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
     return manifest.in_scope(found, base, scope, unknown=False)
 
 
 def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
-    """The live entries of the delete files that a RowDelta takes the place of. One that is gone is a `Conflict`, but
-    where only rows go: those of it are in the new one."""
+    """The live entries of the delete files that a RowDelta replaces. One that is no longer live is a `Conflict`, unless
+    rows are only deleted: the new file includes its positions."""
     wanted = {(d.path, d.offset) for f in operation.added for d in f.replaces} | {
         (d.path, d.offset) for d in operation.removed
     }
@@ -241,7 +241,7 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
 
 
 def starting_sequence(base: State, operation: Rewrite) -> int | None:
-    """As of which sequence number new data counts: a compaction's as of what it read."""
+    """The sequence number of new data: for a compaction that of the data it read."""
     if operation.kind != OperationKind.COMPACT or operation.read_at is None:
         return None
     found = metadata.snapshots(base).get(operation.read_at)
@@ -249,7 +249,7 @@ def starting_sequence(base: State, operation: Rewrite) -> int | None:
 
 
 def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expression) -> None:
-    """Raise `OutsideScope` if a file lies in a partition that the overwrite does not cover."""
+    """Raise `OutsideScope` for a file in a partition that the overwrite does not cover."""
     if scope == ALWAYS:
         return
     names = base.spec.partitioning.names
@@ -282,7 +282,8 @@ def _require_new(reader: Reader, base: State, added: tuple[WrittenFile, ...]) ->
 
 
 def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> None:
-    """Run the checks of `CHECKED`. Without knowing what was read, a Rewrite bears no deletes on what it removes at all."""
+    """Run the checks of `CHECKED`. A Rewrite that does not say what it read conflicts with any deletes of what it
+    removes."""
     checks = CHECKED.get((type(operation), operation.kind, operation.isolation))
     if checks is None:
         raise UnsupportedFeature(
@@ -343,7 +344,7 @@ def _broken(
 
 
 def _operation(snapshot: Mapping[str, Any]) -> str | None:
-    """What a snapshot says that it did; some writers of version 1 do not say."""
+    """The operation that a snapshot records; some writers of version 1 record none."""
     found: str | None = (snapshot.get("summary") or {}).get("operation")
     return found
 
@@ -351,8 +352,8 @@ def _operation(snapshot: Mapping[str, Any]) -> str | None:
 def _since(
     reader: Reader, base: State, snapshot_id: int, relied: str = "snapshot {} was read", again: str = "run it again"
 ) -> list[Mapping[str, Any]]:
-    """The snapshots after one, newest first. Raises `Conflict` where history does not reach back to it; `relied` and `again` say
-    how it was relied on, and what to do."""
+    """The snapshots after one, newest first. Raises `Conflict` if history does not reach back to it; `relied` and
+    `again` are parts of its message."""
     chain = metadata.ancestry(base, metadata.current_id(base))
     ids = [s["snapshot-id"] for s in chain]
     if snapshot_id == 0 and (not chain or "parent-snapshot-id" not in chain[-1]):
@@ -371,14 +372,14 @@ def leads_to(base: State, snapshot_id: int) -> bool:
 
 
 def replaces_partitions(snapshot: Mapping[str, Any]) -> bool:
-    """Whether a snapshot is of a dynamic overwrite."""
+    """Whether a snapshot is a dynamic overwrite."""
     summary = snapshot.get("summary") or {}
     return _operation(snapshot) == "overwrite" and str(summary.get("replace-partitions")).lower() == "true"
 
 
 def picked(reader: Reader, base: State, snapshot_id: int) -> tuple[pa.Table, pa.Table]:
-    """(entries of the data files that a snapshot added, the live ones of `base` that it removed). Raises `Conflict` where one of
-    these is not live any more."""
+    """(entries of the data files that a snapshot added, the live entries of `base` that it removed). Raises `Conflict`
+    if one of these is no longer live."""
     metas = manifest.metas_of(reader, _picked(base, snapshot_id))
     is_own = pc.and_(
         pc.equal(metas["added_snapshot_id"], snapshot_id), pc.equal(metas["content"], int(ManifestContent.DATA))
@@ -403,7 +404,7 @@ def _picked(base: State, snapshot_id: int) -> Mapping[str, Any]:
 
 
 def _require_unpublished(reader: Reader, base: State, snapshot_id: int) -> None:
-    """The rules of CherryPickOperation and WapUtil: a snapshot, and an id of write-audit-publish, are published once."""
+    """The rules of CherryPickOperation and WapUtil: a snapshot, and a write-audit-publish id, can be published once."""
     wap_id = (_picked(base, snapshot_id).get("summary") or {}).get("wap.id")
     for each in metadata.ancestry(base, metadata.current_id(base)):
         summary = each.get("summary") or {}

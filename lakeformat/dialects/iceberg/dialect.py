@@ -1,4 +1,4 @@
-"""Apache Iceberg: what makes a table one of this format, and how it is looked at."""
+"""Apache Iceberg as a `Format`: finds and loads tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeformat.storage.store import Reader, Store
 
 @dataclass(frozen=True, slots=True)
 class Iceberg:
-    """See `dialects.dialect.Format`. Its views keep in `cache` what they have read."""
+    """See `dialects.dialect.Format`. Its views read through `cache`."""
 
     cache: Cache = field(default_factory=Cache)
 
@@ -28,7 +28,7 @@ class Iceberg:
 
     @property
     def is_movable(self) -> bool:
-        return False  # Metadata and manifests name their files by absolute paths.
+        return False  # Metadata refers to files by absolute paths.
 
     @property
     def creates_with_rows(self) -> bool:

@@ -1,6 +1,5 @@
-"""What a retention drops, and what nobody can reach any more. Commit first, then delete: only what no snapshot that is left
-can reach, by the table as it is once the snapshots are gone.
-"""
+"""What a retention expires, and which files nothing reaches any more. The expiry is committed first; then only files
+are deleted that no remaining snapshot of the committed table reaches."""
 
 from __future__ import annotations
 
@@ -33,15 +32,17 @@ log = logging.getLogger("lakeformat")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
-_STATISTICS_NAME = re.compile(rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)")  # Also of partitions, beside manifests.
+_STATISTICS_NAME = re.compile(
+    rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)"
+)  # Also partition statistics, beside manifests.
 _OWN_STATISTICS = re.compile(rf"\d+-{_UUID}\.stats|partition-stats-\d+-{_UUID}\.parquet")
-_FOLDER_NAME = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")  # Of the Hadoop layout.
+_FOLDER_NAME = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")  # In the Hadoop layout.
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}(\.gz)?\.metadata\.json")
 
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
-    """What the table's own properties ask for (`history.expire.*`): five days, and one snapshot at least."""
+    """The retention of the table's properties (`history.expire.*`): five days, and at least one snapshot."""
     given = schema.properties
     return Retention(
         retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
@@ -50,8 +51,8 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
-    stays; a branch may say itself what it keeps."""
+    """The snapshots that `retention` expires: ancestors of each branch, and those that nothing refers to. Tagged
+    snapshots stay, and a branch may have a retention of its own."""
     _require_collectable(reader, base)
     _require_free(reader, base, retention.snapshot_ids)
     main = metadata.ancestry(base, metadata.current_id(base))
@@ -83,17 +84,17 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """The tag (or branch) goes; its snapshots stay until they expire."""
+    """Delete the tag (or branch); its snapshots stay until they expire."""
     request = Request(id=str(uuid.uuid4()), absent_until=base.version)
     drop = DropBranch if name in metadata.branches(base) else DropTag
     return Expiry((), (), operation=drop(request=request, name=name))
 
 
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
-    """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
-    whatever is committed meanwhile is either among the names read afterwards, or no candidate. Places outside the table's
-    folder are left alone: other tables may have files there. Raises `UnsupportedFeature` with `gc.enabled=false`, as in Java: then
-    other tables may have files in this one's folder too, which it does not name."""
+    """Files that no snapshot refers to and that are older than `older_than_ms` (epoch). Candidates are listed first, so
+    that a file committed meanwhile is either referred to by metadata read afterwards or no candidate. Locations outside
+    the table's folder are left alone: other tables may have files there. Raises `UnsupportedFeature` with
+    `gc.enabled=false`, as Java does: then other tables may have files in this folder too."""
     _require_collectable(reader, base)
     listed = _listed(reader, base)
     inside = tables_below(f.path for f in listed)
@@ -116,22 +117,21 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
     paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
     paths |= {_relative(reader, p) for p in metadata.named_documents(now)}
-    # What seems to lie elsewhere may lie here all the same, by another name of this place: a link, another host. No name is
-    # given to two files.
+    # A path elsewhere may be this location by another name (a link, another host). No two files have one name.
     elsewhere = {p.rpartition("/")[2] for p in paths if is_absolute(p)}
     return [f for f in candidates if f.path not in paths and f.path.rpartition("/")[2] not in elsewhere]
 
 
 def everything(reader: Reader) -> Expiry:
-    """All files of the table below its location, in the order in which they can go: what its metadata reaches, and what has a
-    place and a name that engines give; also where its properties put files, unless `gc.enabled` is false. The newest document
-    goes last. Tables inside this one's folder keep theirs."""
+    """All files of the table below its location, in the order of deletion: those that its metadata reaches, and those
+    with a folder and name that engines use; also in the locations that its properties name, unless `gc.enabled` is
+    false. The newest document is last. Tables inside this folder keep theirs."""
     base = metadata.NOTHING
     with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
     listed = [f.path for f in _listed(reader, base)]
     documents, names = [], []
-    # Others may use what lies outside where gc.enabled=false says so.
+    # With gc.enabled=false, others may use files outside the folder.
     places = metadata.places(base) if _may_collect(base) else ()
     try:
         now = metadata.newest(reader)
@@ -139,7 +139,7 @@ def everything(reader: Reader) -> Expiry:
         found = reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
         names = [_relative(reader, path) for group in found for path in group.to_pylist()]
     except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
-        # Either this was asked before and is gone already, or it cannot be read: names have to do.
+        # Deleted by an earlier call, or unreadable: fall back to names.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
     if outside := [path for path in (*names, *documents) if not _is_within(path, places)]:
         log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
@@ -160,11 +160,11 @@ def everything(reader: Reader) -> Expiry:
 def reached(
     reader: Reader, base: State, snapshots: Sequence[Mapping[str, Any]], missing_ok: bool = False
 ) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """Paths of (data and delete files that are live, manifests, manifest lists, statistics) of these snapshots."""
+    """The paths of (live data and delete files, manifests, manifest lists, statistics) of these snapshots."""
     lists = [s["manifest-list"] for s in snapshots if "manifest-list" in s]
-    # An expiry that was cut short may have got as far as its lists; a snapshot that stays may not lack its own.
+    # An interrupted expiry may have deleted its lists; a remaining snapshot must have its own.
     tables = manifest.read_lists(reader, lists, missing_ok)
-    embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # Of version 1.
+    embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # In version 1.
     listed = pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"].combine_chunks()
     manifests = pc.unique(pa.concat_arrays([listed, embedded]))
     live = [pa.array([], pa.string())]
@@ -185,7 +185,7 @@ def reached(
 
 
 def _own_retention(ref: Mapping[str, Any], retention: Retention, now_ms: int) -> Retention:
-    """What a branch says itself goes before what is asked for all."""
+    """The retention of a branch, which overrides the table's."""
     least, age_ms = ref.get("min-snapshots-to-keep"), ref.get("max-snapshot-age-ms")
     if least is not None:
         most = None if retention.retain_max is None else max(retention.retain_max, least)
@@ -194,8 +194,8 @@ def _own_retention(ref: Mapping[str, Any], retention: Retention, now_ms: int) ->
 
 
 def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:
-    """Of a chain of snapshots, newest first, those that a retention lets go: from some point on all older ones. A snapshot
-    is as old as its successor, for until then it was the current one."""
+    """The snapshots of a chain (newest first) that a retention expires: all that are older than some point. A snapshot
+    is as old as its successor, since it was current until then."""
     first = len(main)
     for place in range(len(main) - 1, max(retention.retain_min, 1) - 1, -1):
         too_many = retention.retain_max is not None and place >= retention.retain_max
@@ -209,7 +209,7 @@ def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:
 
 
 def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
-    """What the snapshots that are gone reached, and those that are there do not: data first, then what names it."""
+    """The files that expired snapshots reach and remaining ones do not: data first, then what refers to it."""
     there = metadata.snapshots(after)
     gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
     lost, used = reached(reader, before, gone, missing_ok=True), reached(reader, after, list(there.values()))
@@ -242,18 +242,18 @@ def _require_free(reader: Reader, base: State, snapshot_ids: frozenset[int]) -> 
 
 
 def _relative(reader: Reader, path: str) -> str:
-    """A path as listings show it; one that lies outside the table stays as it is."""
+    """A path as listings have it; a path outside the table is unchanged."""
     inside = relative(reader.root, path) if is_absolute(path) else path
     return path if inside is None else inside
 
 
 def _is_within(path: str, places: Sequence[str]) -> bool:
-    """Whether a path, as `_relative` gives it, lies in the table's folder or in one of the absolute `places`."""
+    """Whether a path, as `_relative` returns it, is in the table's folder or in one of the absolute `places`."""
     return not is_absolute(path) or any(relative(place, path) is not None for place in places)
 
 
 def _listed(reader: Reader, base: State) -> list[Listed]:
-    """The files in the folders of data and metadata below the table's location."""
+    """The files in the data and metadata folders below the table's location."""
     return list({f.path: f for folder in _folders(base) for f in reader.list(folder)}.values())
 
 
@@ -263,21 +263,21 @@ def _folders(base: State) -> list[str]:
 
 
 def _is_ours(reader: Reader, path: str, metadata_folder: str) -> bool:
-    """Whether a file has a place and a name that engines give; others are nobody's to delete."""
+    """Whether a file has a folder and name that engines use; no others may be deleted."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY_NAME.fullmatch(name):
         return True
     if folder in (METADATA_FOLDER, metadata_folder):
-        # Only the catalog knows whether such a document is some table's newest.
+        # Only the catalog knows whether such a document is a table's newest.
         lost = in_catalog(reader) and _DOCUMENT_NAME.fullmatch(name)
         return bool(lost or _METADATA_NAME.fullmatch(name) or _OWN_STATISTICS.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))
 
 
 def _is_own(path: str, metadata_folder: str) -> bool:
-    """Whether a file has a place and a name that engines give to any file of a table."""
+    """Whether a file has a folder and name that engines use for any file of a table."""
     folder, _, name = path.rpartition("/")
-    if name.startswith(".") and name.endswith(".crc"):  # Hadoop's local files have one each.
+    if name.startswith(".") and name.endswith(".crc"):  # Hadoop writes one beside each local file.
         return _is_own(f"{folder}/{name[1:-4]}", metadata_folder)
     if _TEMPORARY_NAME.fullmatch(name):
         return True
@@ -288,7 +288,7 @@ def _is_own(path: str, metadata_folder: str) -> bool:
 
 
 def _tables_around(reader: Reader, paths: Sequence[str]) -> tuple[str, ...]:
-    """The folders of tables inside this one's, of which some of `paths`, outside its own folders, are files."""
+    """The folders of tables inside this one's that contain some of `paths`, outside its own folders."""
     folders: set[str] = set()
     for path in paths:
         parts = path.split("/")[:-1]

@@ -1,4 +1,4 @@
-"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
+"""Iceberg metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SNAPSHOTS = pa.schema(
 
 
 def snapshots(reader: Reader, base: State) -> pa.Table:
-    """One row a snapshot, also of those that nothing names any more, in the order they were made."""
+    """One row per snapshot, also those that nothing refers to, in the order in which they were made."""
     there = sorted(metadata.snapshots(base).values(), key=lambda s: s.get("sequence-number", 0))
     rows = [
         [
@@ -49,7 +49,7 @@ def snapshots(reader: Reader, base: State) -> pa.Table:
 
 
 def files(reader: Reader, base: State) -> pa.Table:
-    """One row a live data file, in the order of the manifests."""
+    """One row per live data file, in the order of the manifests."""
     entries = scan.files(reader, base).entries
     return pa.table(
         {
@@ -61,12 +61,12 @@ def files(reader: Reader, base: State) -> pa.Table:
 
 
 def delete_files(reader: Reader, base: State) -> pa.Table:
-    """One row a live delete file, in the order of the manifests."""
+    """One row per live delete file, in the order of the manifests."""
     return _files(manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES), base)
 
 
 def position_deletes(reader: Reader, base: State) -> tuple[list[DeleteFile], pa.Table]:
-    """The live files of position deletes and deletion vectors, and one row for each, in the order of the manifests."""
+    """The live position delete files and deletion vectors, and one row for each, in the order of the manifests."""
     live = manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES)
     live = live.filter(pc.equal(live["content"], int(manifest.FileContent.POSITION_DELETES)))
     shown = _file_columns(live, base)
@@ -75,17 +75,17 @@ def position_deletes(reader: Reader, base: State) -> tuple[list[DeleteFile], pa.
 
 
 def entries(reader: Reader, base: State) -> pa.Table:
-    """One row an entry of the current snapshot's manifests, also of files that went with it."""
+    """One row per entry of the current snapshot's manifests, also of files that it removed."""
     return _entries(manifest.read_all(reader, base, manifest.metas_of(reader, base.snapshot_document)), base)
 
 
 def all_entries(reader: Reader, base: State) -> pa.Table:
-    """One row an entry of every manifest that a snapshot names."""
+    """One row per entry of every manifest that a snapshot refers to."""
     return _entries(manifest.read_all(reader, base, _all_metas(reader, base)), base)
 
 
 def all_files(reader: Reader, base: State) -> pa.Table:
-    """One row for each data or delete file that is live in some snapshot; more where several manifests list it."""
+    """One row per data or delete file that is live in some snapshot; more if several manifests list it."""
     return _files(_all_live(reader, base), base)
 
 
@@ -100,12 +100,13 @@ def all_delete_files(reader: Reader, base: State) -> pa.Table:
 
 
 def all_manifests(reader: Reader, base: State) -> pa.Table:
-    """One row a manifest that a snapshot names."""
+    """One row per manifest that a snapshot refers to."""
     return _manifests(_all_metas(reader, base))
 
 
 def history(reader: Reader, base: State) -> pa.Table:
-    """One row each time that a snapshot became the current one, oldest first, and whether it led to the one that is current."""
+    """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
+    current one."""
     there = metadata.snapshots(base)
     led = {each["snapshot-id"] for each in metadata.ancestry(base, metadata.current_id(base))}
     rows = [
@@ -118,13 +119,13 @@ def history(reader: Reader, base: State) -> pa.Table:
 
 
 def metadata_log_entries(reader: Reader, base: State) -> pa.Table:
-    """One row an earlier metadata file that is still known, oldest first."""
+    """One row per earlier metadata file in the log, oldest first."""
     rows = [[each["timestamp-ms"], each["metadata-file"]] for each in base.document.get("metadata-log") or ()]
     return _table(rows, pa.schema([("timestamp", _TIME), ("file", pa.string())]))
 
 
 def refs(reader: Reader, base: State) -> pa.Table:
-    """One row a branch or a tag, by name."""
+    """One row per branch or tag, by name."""
     keys = ("snapshot-id", "max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")
     rows = [
         [name, ref["type"].upper(), *(ref.get(key) for key in keys)]
@@ -135,7 +136,7 @@ def refs(reader: Reader, base: State) -> pa.Table:
 
 
 def manifests(reader: Reader, base: State) -> pa.Table:
-    """One row a manifest of the current snapshot."""
+    """One row per manifest of the current snapshot."""
     return _manifests(manifest.metas_of(reader, base.snapshot_document))
 
 
@@ -155,10 +156,10 @@ def _manifests(metas: pa.Table) -> pa.Table:
 
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
-    """One row a partition of the current spec that holds files: its fields, then `file_count`, `small_file_count` (below
-    `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (what delete files hold, of
-    which data files may have fewer), `size_bytes` and `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the
-    newest file)."""
+    """One row per partition of the current spec that has files: its fields, then `file_count`, `small_file_count`
+    (below `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (positions in
+    delete files, which may be more than the rows in data files), `size_bytes` and `last_modified_ms` (epoch
+    milliseconds, of the snapshot that wrote the newest file)."""
     spec = base.spec
     held = [
         entries.filter(pc.equal(entries["_spec"], spec.id))
@@ -203,12 +204,12 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
 
 
 def table_statistics(reader: Reader, base: State) -> pa.Table:
-    """What is noted of columns and partitions; see `statistics.registered`."""
+    """The registered statistics of columns and partitions; see `statistics.registered`."""
     return statistics.registered(base)
 
 
 def tags(reader: Reader, base: State) -> pa.Table:
-    """One row a tag, by name."""
+    """One row per tag, by name."""
     there = metadata.snapshots(base)
     rows = []
     for name, ref in sorted(metadata.tags(base).items()):
@@ -231,7 +232,7 @@ def tags(reader: Reader, base: State) -> pa.Table:
 
 
 def branches(reader: Reader, base: State) -> pa.Table:
-    """One row a branch, by name."""
+    """One row per branch, by name."""
     there = metadata.snapshots(base)
     rows = []
     for name, ref in sorted(metadata.branches(base).items()):
@@ -255,7 +256,7 @@ def branches(reader: Reader, base: State) -> pa.Table:
 
 
 def schemas(reader: Reader, base: State) -> pa.Table:
-    """One row a schema, in the order of their ids; fields as JSON."""
+    """One row per schema, by id; fields as JSON."""
     rows = [
         [s["schema-id"], json.dumps(s["fields"]), s.get("identifier-field-ids") or []]
         for s in sorted(base.document["schemas"], key=lambda s: s["schema-id"])
@@ -265,7 +266,7 @@ def schemas(reader: Reader, base: State) -> pa.Table:
 
 
 def sort_orders(reader: Reader, base: State) -> pa.Table:
-    """One row a sort order, in the order of their ids: its fields as in SQL, and whether new files are sorted by it."""
+    """One row per sort order, by id: its fields as SQL, and whether it is the current one."""
     known = {each.id: each for s in base.document["schemas"] for each in types.parse_fields(s)}
     known |= {each.id: each for each in base.schema.fields}
     rows = []
@@ -278,7 +279,7 @@ def sort_orders(reader: Reader, base: State) -> pa.Table:
 
 
 def table_options(reader: Reader, base: State) -> pa.Table:
-    """One row a property that is set, by key."""
+    """One row per property, by key."""
     return _table(
         [list(i) for i in sorted(base.schema.properties.items())],
         pa.schema([("key", pa.string()), ("value", pa.string())]),
@@ -286,7 +287,7 @@ def table_options(reader: Reader, base: State) -> pa.Table:
 
 
 def consumers(reader: Reader, base: State) -> pa.Table:
-    """Raises `UnsupportedFeature`: Iceberg has none."""
+    """Raises `UnsupportedFeature`: Iceberg has no consumers."""
     raise UnsupportedFeature(f"{reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
 
 
@@ -320,7 +321,7 @@ def _all_metas(reader: Reader, base: State) -> pa.Table:
     """The manifests of all snapshots, each once."""
     snapshots = metadata.snapshots(base).values()
     lists = [each["manifest-list"] for each in snapshots if "manifest-list" in each]
-    embedded = [manifest.metas_of(reader, each) for each in snapshots if "manifest-list" not in each]  # Of version 1.
+    embedded = [manifest.metas_of(reader, each) for each in snapshots if "manifest-list" not in each]  # In version 1.
     found = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(reader, lists)])
     _, first = np.unique(np.asarray(found["manifest_path"], object).astype(str), return_index=True)
     return found.take(pa.array(np.sort(first)))

@@ -1,4 +1,4 @@
-"""state -> WriteTask: where files go, how rows split over partitions."""
+"""state -> WriteTask: where files are written, and how rows are partitioned."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WITH_IDS = {
     "parquet.nanoseconds": "int64",
     "parquet.variants": "annotated",
 }
-# What a position-delete file holds.
+# The columns of a position delete file.
 POSITION_FIELDS = (
     Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
     Field(POSITION_ID, "pos", scalar(Kind.BIGINT), nullable=False),
@@ -68,7 +68,7 @@ class Directory:
         return "/".join([*([self.above] if self.above else []), *self.partition(values)])
 
     def partition(self, values: tuple[Any, ...]) -> list[str]:
-        """`name=value` for each partition field. Raises `InvalidInput` for a moment that Python has no name for."""
+        """`name=value` for each partition field. Raises `InvalidInput` for a time that Python cannot represent."""
         try:
             return [
                 f"{_escape(name)}={_escape(_text(value, transform, kind))}"
@@ -81,11 +81,11 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Scattered:
-    """(folder of a partition, name) -> a path that begins with a hash, so that object storage spreads requests
+    """(folder of a partition, name) -> a path that begins with a hash, which spreads the requests to object storage
     (`write.object-storage.enabled`, LocationProviders.ObjectStoreLocationProvider)."""
 
     above: str
-    context: str = ""  # Of a data folder that several tables may share: the last two parts of the table's location.
+    context: str = ""  # The last two parts of the table's location, for a data folder that several tables may share.
     with_partitions: bool = True
 
     def __call__(self, folder: str, name: str) -> str:
@@ -99,7 +99,7 @@ class Scattered:
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
-    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
+    """How rows become files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, given = base.schema, base.schema.properties
     if lost := [each.name for each in schema.partitioning.fields if each.source not in schema.names]:
@@ -132,7 +132,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         names_task=True,
         name_suffix="-{:05}",
         first_number=1,
-        # Java keeps no more of Avro files than how many rows they hold (core/AvroMetrics.java).
+        # Java records only the row count of Avro files (core/AvroMetrics.java).
         stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
         options={key: value for key, value in asked.items() if value is not None},
         sort_by=order.fields,
@@ -143,19 +143,20 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 
 
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
-    """(the columns to read, how they are written) where rows that are there move: from version 3 on they keep their ids."""
+    """(the columns to read, how they are written) for existing rows that move: from version 3 on they keep their
+    ids."""
     task = layout(base, reader)
     if metadata.format_version(base) < 3:
         return base.schema.fields, task
     fields = (*base.schema.fields, ROW_ID, LAST_UPDATED)
-    unbounded = ((StatsMode.NONE, 0),) * 2  # No bounds of them in manifests.
+    unbounded = ((StatsMode.NONE, 0),) * 2  # Manifests have no bounds of them.
     return fields, replace(task, fields=(*task.fields, ROW_ID, LAST_UPDATED), stats=(*task.stats, *unbounded))
 
 
 def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-    """How files without field ids call the columns, by the table's name mapping, and the property that sets it where the
-    table's is incomplete: columns that the mapping leaves out are called by their own names. Raises `InvalidInput`
-    where such a name is that of a column that is no more."""
+    """The name mapping for files without field ids, and the property that sets it if the table's is incomplete: columns
+    missing from the mapping are mapped by their own names. Raises `InvalidInput` for such a name that belongs to a
+    dropped column."""
     known = {each.id: each.names for each in metadata.name_mapping(base)}
     left = tuple(field for field in base.schema.fields if field.id not in known)
     taken = {name for names in known.values() for name in names}
@@ -172,8 +173,8 @@ def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
 
 
 def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
-    """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become delete files; None where
-    whole files are written again (`write.<verb>.mode=copy-on-write`)."""
+    """How the rows of the data files `found` that `verb` ("delete", "update", "merge") deletes become delete files;
+    None for `write.<verb>.mode=copy-on-write`."""
     given = base.schema.properties
     if options.mode(given, verb) == "copy-on-write":
         return None
@@ -182,7 +183,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind
 
 
 def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How rows of the data files `found` become delete files, which take in their earlier position deletes."""
+    """How deleted rows of the data files `found` become delete files, which include their earlier position deletes."""
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if _is_per_file(base) and len(found.deletes):
@@ -194,16 +195,17 @@ def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
 
 
 def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How the deletes that `found.deletes` hold of the data files `found` are rewritten."""
+    """How the position deletes `found.deletes` of the data files `found` are rewritten."""
     earlier = scan.delete_files(reader, base, found)
     return _delete_task(base, found, earlier, earlier)
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
-    """How a changelog by `key` becomes files. Equality deletes reach no further than their partition, so that the key must
-    include its columns; raises `InvalidInput`, and `UnsupportedFeature` where files lie in partitions of an earlier spec."""
+    """How a changelog by `key` becomes files. Equality deletes apply only within their partition, so the key must
+    include the partition's source columns; raises `InvalidInput`, and `UnsupportedFeature` if there are files in
+    partitions of an earlier spec."""
     schema = base.schema
-    data = replace(layout(base), sort_by=(), sort_order_id=0)  # Rows are where the writer put them.
+    data = replace(layout(base), sort_by=(), sort_order_id=0)  # The writer knows where its own rows are.
     fields = tuple(schema.field(name) for name in key)
     for each in fields:
         if not isinstance(each.type, Scalar) or each.type.kind in (Kind.FLOAT, Kind.DOUBLE):
@@ -242,7 +244,7 @@ def _has_vectors(base: State) -> bool:
 
 
 def _is_per_file(base: State) -> bool:
-    """Whether a position delete file, or a deletion vector, applies to one data file alone."""
+    """Whether a position delete file, or a deletion vector, applies to one data file only."""
     return _has_vectors(base) or options.granularity(base.schema.properties) == "file"
 
 
@@ -289,7 +291,7 @@ def directory(spec: Spec) -> Directory:
 
 
 def _folders(base: State, spec: Spec) -> Directory:
-    """Where data files of a spec go; what scatters them puts the data folder before its hash itself."""
+    """The folders of a spec's data files; `Scattered` adds the data folder before its hash itself."""
     return replace(
         directory(spec), above="" if options.scatters(base.schema.properties) else metadata.data_folder(base)
     )

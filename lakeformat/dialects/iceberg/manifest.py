@@ -1,7 +1,7 @@
-"""Manifests and manifest lists: parse by field id, inherit, emit, merge. Entries live in Arrow tables only.
+"""Manifests and manifest lists: parse by field id, inherit, emit, merge. Entries are stored in Arrow tables only.
 
-An entry is a row of `ENTRY`, followed by a column `p<field id>` for each partition field that any spec of the table has,
-and, once it is read through a list, by `_spec` (the spec of its manifest) and `_manifest` (its row in the list).
+An entry is a row of `ENTRY`, followed by a column `p<field id>` for each partition field of any spec of the table, and,
+once it is read through a list, by `_spec` (the spec of its manifest) and `_manifest` (its row in the list).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _pairs(value: pa.DataType) -> pa.DataType:
 
 
 _COUNTS, _BOUNDS = _pairs(pa.int64()), _pairs(pa.binary())
-# (field id, name, type): of an entry itself, and of its file.
+# (field id, name, type) of an entry, and of its file.
 _OWN = [
     (0, "status", pa.int32()),
     (1, "snapshot_id", pa.int64()),
@@ -133,14 +133,14 @@ _META = [
 META = pa.schema([(name, type) for _, name, type in _META])
 EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
-# What no entry of a manifest, and of a list, can do without.
+# The required fields of an entry in a manifest, and in a list.
 _NEEDED = {"status", "file_path", "file_format", "record_count", "file_size_in_bytes", "manifest_path", "manifest_length",
            "partition_spec_id", "added_snapshot_id"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """New manifests by path, a row of `META` for each, and by location what `parse` would make of them."""
+    """New manifests by path, a row of `META` for each, and by location their parsed content."""
 
     files: Mapping[str, bytes]
     metas: pa.Table
@@ -154,13 +154,13 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 
 def parse_list(data: bytes, where: str) -> pa.Table:
-    """A manifest list -> its manifests, as rows of `META`; what version 1 lacks is filled in."""
+    """A manifest list -> rows of `META`; fields that version 1 lacks are filled in."""
     with parsing.of(where):
         return _metas(avro.decode(data, logical=True), where)
 
 
 def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
-    """Several manifest lists, in one pass where they are alike."""
+    """Several manifest lists, decoded together if their schemas are equal."""
     return avro.parse_together(files, where, parse_list, _metas, logical=True)
 
 
@@ -179,13 +179,13 @@ def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
 
 
 def parse(data: bytes, where: str) -> pa.Table:
-    """A manifest -> its entries as it holds them: rows of `ENTRY` and their partition columns, nothing inherited."""
+    """A manifest -> its entries without inheritance: rows of `ENTRY` and their partition columns."""
     with parsing.of(where):
         return _entries(avro.decode(data, logical=True), where)
 
 
 def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
-    """Several manifests, in one pass where they are alike."""
+    """Several manifests, decoded together if their schemas are equal."""
     return avro.parse_together(files, where, parse, _entries, logical=True)
 
 
@@ -220,13 +220,13 @@ def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
 
 
 def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
-    """The manifests that each manifest list names, as rows of `META`; kept as `read_raw` keeps manifests."""
+    """The manifests in each manifest list, as rows of `META`; cached as by `read_raw`."""
     return _all_decoded(reader, paths, parse_lists, EMPTY_METAS, missing_ok)
 
 
 def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
-    """The manifests that a snapshot of version 1 names itself, with what a list would say of them. Without their summaries of
-    partitions, which readers can do without."""
+    """The manifests that a snapshot of version 1 lists itself, with the fields of a manifest list, but without
+    partition summaries, which are optional."""
     paths = snapshot.get("manifests") or []
     rows = []
     for path, data in zip(paths, reader.read_many(paths), strict=True):
@@ -246,7 +246,7 @@ def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
 
 
 def counted(reader: Reader, metas: pa.Table) -> pa.Table:
-    """`metas` with the counts of their entries, which lists of version 1 may lack and those of later versions hold."""
+    """`metas` with the counts of their entries, which lists of version 1 may lack."""
     names = [name for name in META.names if name.endswith("_count")]
     if not any(metas[name].null_count for name in names):
         return metas
@@ -258,7 +258,7 @@ def counted(reader: Reader, metas: pa.Table) -> pa.Table:
 
 
 def _counts(entries: pa.Table) -> dict[str, int]:
-    """The files and rows of each status, as a manifest list counts them."""
+    """The files and rows per status, as in a manifest list."""
     status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
     of = {each.name.lower(): status == each for each in Status}
     return {f"{name}_files_count": int(chosen.sum()) for name, chosen in of.items()} | {
@@ -267,8 +267,8 @@ def _counts(entries: pa.Table) -> dict[str, int]:
 
 
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
-    """The entries of each manifest of `metas`, in order, with what they inherit; raises `CorruptTable` for one that holds
-    more or fewer than its list says."""
+    """The entries of each manifest of `metas`, in order, with inheritance applied. Raises `CorruptTable` if a manifest
+    has more or fewer entries than its list says."""
     tables = [_empty(base)]
     raw = read_raw(reader, metas["manifest_path"].to_pylist())
     for place, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
@@ -281,7 +281,8 @@ def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
 
 
 def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
-    """The entries of each manifest as it holds them. Decoded manifests are kept by path, for none is written twice."""
+    """The entries of each manifest without inheritance. Decoded manifests are cached by path, since no path is written
+    twice."""
     return _all_decoded(reader, paths, parse_all, ENTRY.empty_table(), missing_ok)
 
 
@@ -292,7 +293,7 @@ def _all_decoded(
     empty: pa.Table,
     missing_ok: bool,
 ) -> list[pa.Table]:
-    """Files of the metadata folder; `empty` for one that is not there, where that may be."""
+    """Decoded files of the metadata folder; `empty` for one that does not exist, if that is allowed."""
     tables = []
     for path, table in zip(paths, decoded(reader, paths, parse), strict=True):
         if table is None and not missing_ok:
@@ -308,8 +309,8 @@ def live_entries(
     content: ManifestContent = ManifestContent.DATA,
     predicate: Expression = ALWAYS,
 ) -> pa.Table:
-    """The live data files, or delete files, in partitions that satisfy `scope`, and those whose spec cannot
-    decide; without those whose partition proves that no row satisfies `predicate`."""
+    """The live data files, or delete files, in partitions that satisfy `scope` or whose spec cannot decide; without
+    those whose partition proves that no row satisfies `predicate`."""
     metas = metas_of(reader, base.snapshot_document)
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
     entries = read_all(reader, base, metas)
@@ -320,7 +321,8 @@ def live_entries(
 def live_files(
     reader: Reader, base: State, scope: Expression = ALWAYS, predicate: Expression = ALWAYS
 ) -> tuple[pa.Table, pa.Table]:
-    """(`live_entries` of data for which `predicate` may be true, those of deletes), whose manifests are read together."""
+    """(`live_entries` of data files for which `predicate` may be true, those of delete files); their manifests are read
+    together."""
     metas = metas_of(reader, base.snapshot_document)
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
@@ -335,7 +337,7 @@ def live_files(
 
 
 def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Table:
-    """The entries whose partition, by whatever transforms, leaves room for a row for which `predicate` is true."""
+    """The entries whose partition values, by any transforms, allow a row for which `predicate` is true."""
     if predicate == ALWAYS or len(entries) == 0:
         return entries
     keep = np.ones(len(entries), bool)
@@ -368,7 +370,7 @@ def own(reader: Reader, base: State, snapshot: Mapping[str, Any], content: Manif
 
 
 def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expression = ALWAYS) -> pa.Table:
-    """The manifests that can hold an entry of a partition that satisfies `scope` and leaves room for `predicate`."""
+    """The manifests that may have an entry of a partition that satisfies `scope` and allows `predicate`."""
     if (scope == ALWAYS and predicate == ALWAYS) or len(metas) == 0:
         return metas
     keep = np.ones(len(metas), bool)
@@ -381,7 +383,8 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
 def partition_bounds(
     metas: pa.Table, base: State
 ) -> Iterator[tuple[Spec, np.ndarray, Mapping[str, expression.Bounds]]]:
-    """(a spec, the indices of its manifests that have partition summaries, what these say of columns and partition fields)."""
+    """(a spec, the indices of its manifests that have partition summaries, the bounds of columns and partition fields
+    that follow from these)."""
     ids = np.asarray(metas["partition_spec_id"])
     summaries = metas["partitions"].combine_chunks()
     counts = pc.add(pc.add(metas["added_files_count"], metas["existing_files_count"]), metas["deleted_files_count"])
@@ -397,7 +400,7 @@ def partition_bounds(
             summary = pc.list_element(summaries.take(at), place)
             ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
             low, high = single_value.decode_bounds(ends[0], ends[1], kind)
-            # No bounds: all null, or NaN alone. Whether all are null is unknown, only whether one may be.
+            # Without bounds all values are null or NaN; only whether any is null is recorded.
             nulls = pc.if_else(pc.struct_field(summary, "contains_null"), pa.scalar(None, pa.int64()), 0)
             if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
                 nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))
@@ -408,7 +411,8 @@ def partition_bounds(
 
 
 def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = True) -> pa.Table:
-    """The entries whose partition satisfies `scope`; `unknown`: whether those whose spec lacks a column of it are kept."""
+    """The entries whose partition satisfies `scope`; `unknown`: whether to keep those whose spec lacks a column of
+    it."""
     if scope == ALWAYS or len(entries) == 0:
         return entries
     if is_never(scope):
@@ -424,8 +428,8 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """The condition on rows that holds for the rows of these partitions only. Raises `UnsupportedFeature` for transforms
-    that no condition on rows expresses."""
+    """The condition on rows that selects exactly the rows of these partitions. Raises `UnsupportedFeature` for
+    transforms that no condition on rows can express."""
     return or_(*(and_(*(_rows_of(schema, place, v) for place, v in enumerate(p))) for p in sorted(partitions, key=str)))
 
 
@@ -455,7 +459,7 @@ def _rows_of(schema: Schema, place: int, value: Any) -> Expression:
 
 
 def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
-    """Whether the specs of all these entries have the columns of `scope`, and so decide which entries it takes."""
+    """Whether the specs of all these entries have the columns of `scope`, and so decide whether it includes them."""
     if scope == ALWAYS:
         return True
     for spec_id in np.unique(np.asarray(entries["_spec"])):
@@ -466,7 +470,7 @@ def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
 
 
 def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
-    """(for each entry the place of its partition, the partitions that occur, as the waist has them)."""
+    """(the index of each entry's partition, the distinct partitions as the waist has them)."""
     if not spec.types:
         return np.zeros(len(entries), np.int64), [()]
     codes = _codes(entries, spec)
@@ -476,7 +480,7 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
 
 
 def places(entries: pa.Table, base: State) -> np.ndarray:
-    """One number for each spec and partition that occurs."""
+    """One number per distinct spec and partition."""
     found = np.zeros(len(entries), np.int64)
     ids = np.asarray(entries["_spec"])
     total = 0
@@ -510,9 +514,10 @@ def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
 
 
 def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], ...], ...]:
-    """For each entry (field id, value) of the columns that are its partition under its own spec; empty where no entry has any.
+    """For each entry (field id, value) of the columns with an identity transform in its spec; empty if no entry has
+    any.
 
-    A file need not hold these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
+    A file may lack these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
     """
     found: list[tuple[tuple[int, Any], ...]] = [()] * len(entries)
     ids = np.asarray(entries["_spec"])
@@ -538,7 +543,7 @@ def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], .
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
-    """Partitions, as the waist has them, as the columns of entries."""
+    """Partitions, as the waist has them, as columns of entries."""
     return {
         f"p{id}": waist.column([row[place] for row in rows], kind)
         for place, (id, kind) in enumerate(zip(spec.field_ids, spec.types, strict=True))
@@ -546,12 +551,12 @@ def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, 
 
 
 def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
-    """Partitions, as the waist has them, as a table that a scope is evaluated on."""
+    """Partitions, as the waist has them, as a table on which a scope can be evaluated."""
     return _scope_columns(pa.table(partition_columns(rows, base.spec)), base, base.spec)
 
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """The condition on partition fields, called by their own names, that holds for these partitions only."""
+    """The condition on partition fields, by their own names, that selects exactly these partitions."""
     fields = schema.partitioning.fields
     if not fields:
         return ALWAYS
@@ -575,7 +580,7 @@ def transform_type(schema: Schema, place: int) -> Type:
 
 
 def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
-    """For each entry, what a map of field ids (counts or bounds) holds for one field; null where it holds nothing."""
+    """For each entry, the value of one field in a map by field id (counts or bounds); null if it has none."""
     lists = column.combine_chunks()
     parents = pc.list_parent_indices(lists)
     pairs = pc.list_flatten(lists)
@@ -586,7 +591,7 @@ def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
 
 
 def keys(entries: pa.Table) -> pa.Array:
-    """What identifies a file: the path, and for a deletion vector in a shared file where it begins."""
+    """What identifies a file: the path, and for a deletion vector in a shared file its offset."""
     paths, offsets = (entries[n].combine_chunks() for n in ("file_path", "content_offset"))
     if offsets.null_count == len(offsets):
         return paths
@@ -595,7 +600,7 @@ def keys(entries: pa.Table) -> pa.Array:
 
 
 def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.DataType) -> pa.Array:
-    """Columns by field id -> for each row of a manifest the pairs that are not null; null where none is."""
+    """Columns by field id -> for each row of a manifest the pairs that are not null; null if there are none."""
     if not parts:
         return pa.nulls(count, kind)
     keys = np.repeat(np.array([id for id, _ in parts], np.int32), count)
@@ -617,8 +622,8 @@ def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.DataType)
 def emit(
     entries: pa.Table, base: State, spec: Spec, name: str, snapshot_id: int, sequence_number: int, root: str
 ) -> Manifests:
-    """Entries of one spec, of data or of deletes, -> manifests called `name`-m0.avro, `name`-m1.avro, ..., each about
-    `commit.manifest.target-size-bytes` long. Entries that are ADDED without a sequence number inherit theirs."""
+    """Entries of one spec, of data or of deletes, -> manifests called `name`-m0.avro, `name`-m1.avro, ..., each of
+    about `commit.manifest.target-size-bytes`. ADDED entries without a sequence number inherit theirs."""
     if len(entries) == 0:
         return NO_MANIFESTS
     content = ManifestContent(int(entries["content"][0].as_py() != FileContent.DATA))
@@ -643,14 +648,14 @@ def emit(
 
 
 def remembered(reader: Reader, made: Manifests) -> Manifests:
-    """New manifests, which whoever has this reader need not read."""
+    """Cache new manifests, so that users of this reader need not read them."""
     for location, entries in made.entries.items():
         remember(reader, location, entries)
     return made
 
 
 def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mapping[str, bytes]) -> bytes:
-    """Entries as `parse` gives them, nothing inherited, -> a manifest with the key-value metadata `head`."""
+    """Entries as `parse` returns them -> a manifest with the key-value metadata `head`."""
     for id, kind in zip(spec.field_ids, spec.types, strict=True):
         name = f"p{id}"
         held = _partition_values(entries, name, to_arrow(kind))
@@ -660,8 +665,8 @@ def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mappi
 
 
 def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
-    """(manifests of which those of data that had no row ids have them, how many ids that took): each as many as it has rows,
-    in their order (spec, First Row ID Assignment)."""
+    """(manifests with first row ids assigned to those of data that had none, the number of ids used): each manifest
+    gets as many as it has rows, in order (spec, First Row ID Assignment)."""
     wants = pc.and_(pc.equal(metas["content"], int(ManifestContent.DATA)), metas["first_row_id"].is_null())
     rows = pc.if_else(wants, pc.add(metas["added_rows_count"], metas["existing_rows_count"]), 0)
     ends = np.cumsum(np.asarray(rows))
@@ -712,7 +717,7 @@ def _cast(column: Any, kind: pa.DataType) -> pa.Array:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if array.type == kind:
         return array
-    if pa.types.is_map(array.type):  # Some writers have maps where the spec has arrays of pairs.
+    if pa.types.is_map(array.type):  # Some writers use maps where the spec has arrays of pairs.
         array = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
     return array.cast(kind)
 
@@ -729,7 +734,7 @@ def _empty_of(partition_types: tuple[tuple[int, Type], ...]) -> pa.Table:
 
 
 def _partition_types(base: State) -> dict[int, Type]:
-    """The type of every partition field that there ever was, by id."""
+    """The type of every partition field of any spec, by id."""
     return {id: kind for spec in base.specs.values() for id, kind in zip(spec.field_ids, spec.types, strict=True)}
 
 
@@ -765,7 +770,7 @@ def _partition_values(table: pa.Table, name: str, target: pa.DataType) -> pa.Chu
 
 
 def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
-    """The first row id of each data file: its own, or those of the manifest from its first on, file by file."""
+    """The first row id of each data file: its own, or counted file by file from the manifest's first."""
     if meta["first_row_id"] is None or meta["content"] != ManifestContent.DATA:
         return table["first_row_id"]
     wants = pc.and_(table["first_row_id"].is_null(), pc.not_equal(table["status"], int(Status.DELETED)))
@@ -775,8 +780,8 @@ def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
 
 
 def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
-    """What a scope may call a partition field: by its column's name where it is that column, and by its own name where that
-    is the same field in the spec that new files are written with, and no other column's name."""
+    """The names by which a scope may refer to a partition field: its column's name for an identity transform, and its
+    own name if that is the same field in the current spec and no other column's name."""
     each = spec.partitioning.fields[place]
     own = (each.name,) if each.id in base.spec.field_ids and each.name not in base.schema.names else ()
     return (*own, each.source) if each.transform.kind is TransformKind.IDENTITY else own
@@ -792,7 +797,7 @@ def _bounds_of(
     rows: pa.Array,
     nans: pa.Array | None = None,
 ) -> dict[str, expression.Bounds]:
-    """What a partition field's values between `low` and `high` say: by the field's own name, and of its column."""
+    """What the bounds `low` and `high` of a partition field imply: for the field itself and for its source column."""
     each = spec.partitioning.fields[place]
     found = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, place)}
     source = next((f for f in base.schema.fields if f.id == spec.source_ids[place]), None)
@@ -802,7 +807,7 @@ def _bounds_of(
 
 
 def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
-    """`predicate`, and what it says of buckets and of what is cut short: these speak where a column equals values."""
+    """`predicate`, with its equalities applied to bucket and truncated fields."""
     found = [predicate]
     for each, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
         source = next((f for f in base.schema.fields if f.id == source_id), None)
@@ -813,8 +818,8 @@ def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
                 column = pa.array(values, to_arrow(source.type))
                 made = transform.apply(each.transform, column, source.type).to_pylist()
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
-                continue  # No value of the column: it is left to the rows.
-            if pa.types.is_int64(column.type):  # As files have them that were written while the column was an int.
+                continue  # No value of the column: the rows decide.
+            if pa.types.is_int64(column.type):  # As in files written while the column was an int.
                 ints = [value for value in values if -(2**31) <= value < 2**31]
                 made += transform.apply(each.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
             found.append(is_in(each.name, frozenset(made)))
@@ -822,7 +827,7 @@ def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
 
 
 def _equals(condition: Expression, name: str) -> list[Any] | None:
-    """The values of which a condition says that a column is one."""
+    """The values that a condition compares a column with for equality."""
     match condition:
         case Call("eq" | "eq_null_safe", (Column((column,)), Literal(value))) if column == name and value is not None:
             return [value]

@@ -1,6 +1,6 @@
-"""The root document: table metadata; parse, emit, and find an operation in history.
+"""The root document, table metadata: parse, emit, and find an operation in its history.
 
-In the Hadoop layout versions are numbered files; where a catalog names the newest, the file is called by number and uuid.
+In the Hadoop layout versions are numbered files; if a catalog keeps the pointer, files are named by number and uuid.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ DATA_FOLDER = "data"
 MAIN = "main"
 HINT = f"{METADATA_FOLDER}/version-hint.text"
 
-# In a snapshot's summary: which request it is, and which verb where Iceberg's `operation` says less.
+# In a snapshot's summary: the request, and the verb if Iceberg's `operation` is less specific.
 OPERATION_ID = "lakeformat.operation-id"
 VERB = "lakeformat.verb"
-# In the document, for changes that make no snapshot. Other readers skip a name that they do not know.
+# In the document, for changes without a snapshot. Other readers ignore unknown names.
 DOCUMENT_OPERATION = "lakeformat-operation"
-OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes the document.
-FOLLOWS = "lakeformat-follows"  # The operation of the document before, where that one says it: in the Hadoop layout.
+OPERATION_PROPERTY = "lakeformat.operation"  # The same if a server writes the document.
+FOLLOWS = "lakeformat-follows"  # The operation of the previous document, if it has one: in the Hadoop layout.
 
-_LONG = ("snapshots", "snapshot-log")  # Lists that every commit makes longer.
-_PARSED = 6  # About what a byte of their text takes, with what it says.
+_LONG = ("snapshots", "snapshot-log")  # The lists that grow with every commit.
+_PARSED = 6  # About the memory per byte of their text, with the parsed values.
 _PLAIN, _COMPRESSED = ".metadata.json", ".gz.metadata.json"
 _SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which Java looks for a version's document.
-_WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`format-version`).
+_WRITTEN_VERSIONS = (2, 3)  # The first is the default (`format-version`).
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
@@ -92,7 +92,7 @@ _OWN_SUMMARY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A partition spec: its fields, the id of each one's source column, and the types of their values."""
+    """A partition spec: its fields, the id of each field's source column, and the types of their values."""
 
     id: int
     partitioning: Partitioning
@@ -110,7 +110,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An Iceberg table at one version of its metadata, looked at from one of its snapshots."""
+    """An Iceberg table at one version of its metadata, seen from one of its snapshots."""
 
     version: int
     schema: Schema
@@ -118,8 +118,10 @@ class State:
     snapshot_document: Mapping[str, Any] | None = None
     specs: Mapping[int, Spec] = field(default_factory=dict)
     branch: str = MAIN
-    location: str = ""  # Where the document lies.
-    whole: State | None = field(default=None, compare=False, repr=False)  # What was loaded, of a branch or of the past.
+    location: str = ""  # The document's location.
+    whole: State | None = field(
+        default=None, compare=False, repr=False
+    )  # The loaded state, of which this is a branch or an older snapshot.
 
     exists: bool = True
 
@@ -129,7 +131,7 @@ class State:
 
     @property
     def spec(self) -> Spec:
-        """The spec that new files are written with."""
+        """The current spec, with which new files are written."""
         return self.specs[self.document["default-spec-id"]]
 
 
@@ -148,7 +150,7 @@ _SNAPSHOT = {**_ID_AND_TIME, "?parent-snapshot-id": int, "?sequence-number": int
              "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int}  # fmt: skip
 _FIELD = {"?source-id": int, "field-id": int, "name": str, "transform": str}
 _ORDER = {"?source-id": int, "transform": str, "direction": str, "null-order": str}
-# What is read of a document, once it has what version 2 has.
+# The keys of a document, after it was completed to version 2.
 _SHAPE = {
     "location": str, "?table-uuid": str, "last-updated-ms": int, "last-column-id": int, "last-sequence-number": int,
     "schemas": [{"schema-id": int, "fields": [{"id": int, "name": str, "required": bool}], "?identifier-field-ids": [int]}],
@@ -169,21 +171,22 @@ def head(store: Store) -> Head:
 
 
 def is_table(reader: Reader) -> bool:
-    """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or one that a catalog has there."""
+    """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or a catalog's table."""
     if place := in_catalog(reader):
         return place.head().version() > 0
     return bool(numbered(reader))
 
 
 def documents_of_catalogs(reader: Reader) -> list[str]:
-    """Names of the metadata files at the reader's root that a catalog names, oldest first; which counts it alone knows."""
+    """The names of metadata files at the reader's root that belong to a catalog, oldest first; only the catalog knows
+    the current one."""
     found = map(_OF_CATALOG.fullmatch, reader.names(METADATA_FOLDER))
     return [match[0] for match in sorted(filter(None, found), key=lambda match: (int(match[1]), match[0]))]
 
 
 def others(reader: Reader) -> list[State]:
-    """The table as those see it who look elsewhere for its newest document: in the folder of a catalog's table the newest of the
-    Hadoop layout, and in that of the Hadoop layout all that a catalog may name."""
+    """The table as readers see it that look for its newest document elsewhere: in a catalog table's folder the newest
+    of the Hadoop layout, and in a Hadoop table's folder all that a catalog may refer to."""
     if in_catalog(reader):
         newest_first = sorted(numbered(reader).items(), reverse=True)[:1]
         return [parse(reader.read(path), version, reader.location(path)) for version, path in newest_first]
@@ -192,7 +195,7 @@ def others(reader: Reader) -> list[State]:
 
 
 def load(reader: Reader, version: int, known: State | None = None) -> State:
-    """The table as version `version` of its metadata says; `NOTHING` where there is no table. A version has one document, so
+    """The table at version `version` of its metadata; `NOTHING` if it does not exist. A version has one document, so
     that of `known` is not read again."""
     if version == 0:
         return NOTHING
@@ -217,17 +220,17 @@ def _parsed(reader: Reader, path: str, version: int) -> State:
 
 
 def data_folder(base: State) -> str:
-    """Where new data files go (`write.data.path`): below the table's location, or absolute."""
+    """The folder of new data files (`write.data.path`): below the table's location, or absolute."""
     return _folder(base, options.data_path(base.schema.properties), DATA_FOLDER)
 
 
 def metadata_folder(base: State) -> str:
-    """Where new metadata files go (`write.metadata.path`): below the table's location, or absolute."""
+    """The folder of new metadata files (`write.metadata.path`): below the table's location, or absolute."""
     return _folder(base, base.schema.properties.get(_METADATA_PATH), METADATA_FOLDER)
 
 
 def places(base: State) -> tuple[str, ...]:
-    """Folders outside the table's location in which its properties put files."""
+    """Folders outside the table's location where its properties put files."""
     return tuple(dict.fromkeys(filter(is_absolute, (data_folder(base), metadata_folder(base))))) if base.exists else ()
 
 
@@ -239,9 +242,9 @@ def _folder(base: State, path: str | None, default: str) -> str:
 
 
 def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce: str) -> str:
-    """The name of the document after the base's, in which the table has these `properties`.
+    """The name of the document after the base's, for a table with these `properties`.
 
-    In the Hadoop layout it follows from the base alone: all who write the next version must contest one name.
+    In the Hadoop layout it follows from the base alone: all writers of the next version must contest one name.
     """
     if in_catalog(reader):
         return in_folder(metadata_folder(base), f"{base.version:05d}-{nonce}{_suffix(properties)}")
@@ -254,20 +257,20 @@ def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce:
 
 
 def hints(reader: Reader, base: State) -> dict[str, bytes]:
-    """What readers without a catalog look at first, once the version after the base's is there."""
+    """What readers without a catalog read first, written after the version that follows the base's."""
     return {} if in_catalog(reader) else {HINT: str(base.version + 1).encode()}
 
 
 def parse(data: bytes, version: int, where: str, written: Mapping[str, documents.Written] | None = None) -> State:
-    """A metadata file -> State. Of what was `written` before, only what follows is parsed and checked. Raises `UnsupportedFeature` for
-    format versions other than 1, 2 and 3."""
+    """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked. Raises
+    `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     with parsing.of(where):
         try:
             document, rest, known = documents.parse_after(data, where, written or {})
         except CorruptFile:
             fence.refuse(data, where)
             raise
-        parsing.check_values(document, rest if rest[:1] == b"{" else None)  # Else it is compressed, mostly.
+        parsing.check_values(document, rest if rest[:1] == b"{" else None)  # Otherwise it is usually compressed.
         format_version = document.get("format-version")
         if not isinstance(format_version, int):
             raise CorruptTable(f"format-version is {format_version!r}, no whole number: this is no Iceberg metadata")
@@ -296,13 +299,14 @@ def parse(data: bytes, version: int, where: str, written: Mapping[str, documents
 
 
 def emit(document: Mapping[str, Any], path: str = "", lists: Mapping[str, documents.Written] | None = None) -> bytes:
-    """A document -> a metadata file, compressed if its name says so, as Java and pyiceberg go by the name. `lists`: see `kept_lists`."""
+    """A document -> a metadata file, compressed if its name says so, since Java and pyiceberg decide by the name.
+    `lists`: see `kept_lists`."""
     return documents.emit(document, path.endswith(_COMPRESSED), lists)
 
 
 def kept_lists(reader: Reader, base: State, document: Mapping[str, Any]) -> dict[str, documents.Written]:
-    """The long lists of the base's document with their text, where those of the next one begin with them. They were parsed and checked:
-    of the next version, they need not be again."""
+    """The long lists of the base's document with their text, if the next document's begin with them. They were parsed
+    and checked, and need not be again."""
     cache = cache_of(reader)
     if cache is None:
         return {}
@@ -351,7 +355,7 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
 
 
 def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
-    """The base's document as the next version begins: the file of the base, if it has one, joins the log."""
+    """The base's document, as the start of the next version: the base's file is added to the log."""
     document = {k: v for k, v in base.document.items() if k not in (DOCUMENT_OPERATION, FOLLOWS)}
     if DOCUMENT_OPERATION in base.document and not in_catalog(reader):
         document[FOLLOWS] = base.document[DOCUMENT_OPERATION]
@@ -364,8 +368,8 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
 
 
 def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The documents that the log of the one after the base's names no more, where the table wants these gone
-    (`write.metadata.delete-after-commit.enabled`). Those of a table in a catalog the sweep removes."""
+    """The documents that the log after the base's no longer lists, if the table deletes these
+    (`write.metadata.delete-after-commit.enabled`). Those of a catalog's table are left to the sweep."""
     wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled")
     if in_catalog(reader) or not wanted:
         return ()
@@ -388,7 +392,7 @@ def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int
 
 
 def emit_order(order: SortOrder, fields: tuple[Field, ...]) -> list[dict[str, Any]]:
-    """What a sort order of the document is made of."""
+    """The JSON of a sort order."""
     return [
         {
             "transform": str(each.transform),
@@ -401,7 +405,7 @@ def emit_order(order: SortOrder, fields: tuple[Field, ...]) -> list[dict[str, An
 
 
 def known_order(base: State) -> SortOrder:
-    """What new files are sorted by. Raises `UnsupportedFeature` for an order that lakeformat does not know."""
+    """The sort order of new files. Raises `UnsupportedFeature` for an order that lakeformat does not know."""
     found = base.schema.sort_order
     if found.unknown is not None:
         raise UnsupportedFeature(
@@ -412,7 +416,7 @@ def known_order(base: State) -> SortOrder:
 
 
 def order_id(base: State, sort_by: tuple[Sort, ...]) -> int:
-    """What the table calls this order; 0 where it has none like it."""
+    """The table's id of this order; 0 if it has no equal one."""
     fields = tuple(each for each in sort_by if isinstance(each, SortField))
     if len(fields) < len(sort_by):
         return 0
@@ -421,7 +425,8 @@ def order_id(base: State, sort_by: tuple[Sort, ...]) -> int:
 
 
 def sorted_columns(base: State) -> frozenset[str]:
-    """The columns of the table's sort order under transforms that preserve order: they get bounds by default (SortOrderUtil)."""
+    """The columns of the table's sort order under transforms that preserve order: they have bounds by default
+    (SortOrderUtil)."""
     return frozenset(
         each.source[0]
         for each in base.schema.sort_order.fields
@@ -430,7 +435,7 @@ def sorted_columns(base: State) -> frozenset[str]:
 
 
 def sort_order(document: Mapping[str, Any], order_id: int, known: tuple[Field, ...]) -> SortOrder:
-    """An order of the document; its columns are called as `known` calls them."""
+    """A sort order of the document, with columns called as in `known`."""
     found = next((each for each in document.get("sort-orders") or () if each["order-id"] == order_id), None)
     if found is None:
         raise CorruptFile(f"sort order {order_id} is named, and there is none")
@@ -450,7 +455,7 @@ def sort_order(document: Mapping[str, Any], order_id: int, known: tuple[Field, .
 
 
 def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """(id, path) of columns, and of their parts that are known by name."""
+    """(id, path) of columns and of their named parts."""
     for each in fields:
         path = (*above, each.name)
         yield each.id, path
@@ -459,7 +464,8 @@ def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[t
 
 
 def name_mapping(base: State) -> tuple[Named, ...]:
-    """`schema.name-mapping.default`: how files without ids call columns. Raises `CorruptTable` for what is none."""
+    """`schema.name-mapping.default`: the column names of files without field ids. Raises `CorruptTable` if it is
+    invalid."""
     text = base.schema.properties.get(NAME_MAPPING)
     if text is None:
         return ()
@@ -471,7 +477,7 @@ def name_mapping(base: State) -> tuple[Named, ...]:
 
 
 def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
-    """The columns called as they are, as `schema.name-mapping.default` spells it (core/MappingUtil.java)."""
+    """The name mapping of the columns' own names, as JSON (core/MappingUtil.java)."""
     found = []
     for each in fields:
         parts = default_mapping(children(each.type))
@@ -483,7 +489,7 @@ def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
 
 
 def at(reader: Reader, version: int) -> State:
-    """The table as readers saw it at the snapshot of id `version`, with that snapshot's schema. Raises `NotFound`."""
+    """The table at the snapshot `version`, with that snapshot's schema. Raises `NotFound`."""
     base = newest(reader)
     found = snapshots(base).get(version)
     if found is None:
@@ -493,7 +499,7 @@ def at(reader: Reader, version: int) -> State:
 
 
 def at_tag(reader: Reader, name: str) -> State:
-    """The table as the tag keeps it. Raises `NotFound`."""
+    """The table at a tag. Raises `NotFound`."""
     base = newest(reader)
     kept = tags(base)
     if name not in kept:
@@ -502,7 +508,7 @@ def at_tag(reader: Reader, name: str) -> State:
 
 
 def at_time(reader: Reader, epoch_ms: int) -> State:
-    """What was current at a time, by the snapshot log. Raises `NotFound` when all is younger."""
+    """The table at a time, by the snapshot log. Raises `NotFound` if all entries are younger."""
     base = newest(reader)
     log = base.document.get("snapshot-log", [])
     there = snapshots(base)
@@ -519,12 +525,12 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 
 
 def newest(reader: Reader) -> State:
-    """The table at its newest version; `NOTHING` where there is none."""
+    """The table at its newest version; `NOTHING` if it does not exist."""
     return load_newest(head(cast(Store, reader)), partial(load, reader))
 
 
 def on(reader: Reader, base: State, branch: str | None) -> State:
-    """The table as a branch of it, with the table's own schema. Raises `NotFound`."""
+    """The table at a branch, with the table's own schema. Raises `NotFound`."""
     if branch in (None, base.branch):
         return base
     there = branches(base)
@@ -535,7 +541,7 @@ def on(reader: Reader, base: State, branch: str | None) -> State:
 
 
 def branches(base: State) -> dict[str, Mapping[str, Any]]:
-    """Branch name -> its reference; `main` is one once there is a snapshot."""
+    """Branch name -> its reference; includes `main` once there is a snapshot."""
     return {name: ref for name, ref in (base.document.get("refs") or {}).items() if ref["type"] == "branch"}
 
 
@@ -545,13 +551,13 @@ def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
 
 
 def staged(base: State, wap_id: str) -> list[int]:
-    """The snapshots that were staged under an id of write-audit-publish, oldest first."""
+    """The snapshots staged under a write-audit-publish id, oldest first."""
     found = [s for s in snapshots(base).values() if (s.get("summary") or {}).get("wap.id") == wap_id]
     return [s["snapshot-id"] for s in sorted(found, key=lambda s: s.get("sequence-number", 0))]
 
 
 def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
-    """A snapshot and what it came from, newest first, as far back as history goes."""
+    """A snapshot and its ancestors, newest first, as far back as history goes."""
     there, chain = snapshots(base), []
     while snapshot_id is not None and snapshot_id in there:
         chain.append(there[snapshot_id])
@@ -561,12 +567,12 @@ def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
 
 
 def current_id(base: State) -> int | None:
-    """The snapshot that the table is looked at from."""
+    """The snapshot from which the table is seen."""
     return None if base.snapshot_document is None else base.snapshot_document["snapshot-id"]
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
-    """The snapshots that led to the current one, oldest first; with `after`, those that came after that one."""
+    """The snapshots that led to the current one, oldest first; with `after`, those after it."""
     found = []
     for document in ancestry(base, current_id(base)):
         if document["snapshot-id"] == after:
@@ -576,7 +582,7 @@ def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
 
 
 def committed(reader: Reader, base: State, user: str) -> int | None:
-    """The largest number that a stream has committed, by its snapshots, and by what those after them carry."""
+    """The largest number that a stream has committed, from its snapshots and from what later ones carry."""
     prefix, found = f"{user}/", list[int]()
     for document in ancestry(base, current_id(base)):
         summary = document.get("summary") or {}
@@ -589,17 +595,17 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
 
 
 def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
-    """The ids of the snapshots that came after that one, oldest first."""
+    """The ids of the snapshots after that one, oldest first."""
     return [each.id for each in history(reader, base, after)]
 
 
 def until(reader: Reader, version: int) -> State:
-    """As `at`: changes can be read as long as their snapshots are there."""
+    """As `at`: changes can be read as long as their snapshots are retained."""
     return at(reader, version)
 
 
 def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
-    """What a snapshot says in the nouns that both formats share."""
+    """A snapshot in the nouns that both formats share."""
     summary = document.get("summary") or {}
     operation = summary.get("operation", "append")
     rows = summary.get("total-records")
@@ -617,8 +623,8 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
 
 
 def _figures(summary: Mapping[str, str]) -> dict[str, int]:
-    """What a snapshot changed, as far as its summary says so. Writers leave out what is 0 (SnapshotSummary.UpdateMetrics), and
-    sizes and positions that they do not know."""
+    """The changes that a snapshot's summary records. Writers leave out zeros (SnapshotSummary.UpdateMetrics), and sizes
+    and positions that they do not know."""
     if "changed-partition-count" not in summary and not any(key.startswith("total-") for key in summary):
         return {}
 
@@ -633,25 +639,25 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
     for verb in ("added", "removed"):
         if f"{verb}-files-size" in summary or not found[f"files_{verb}"]:
             found[f"bytes_{verb}"] = sums(f"{verb}-files-size")
-    # Where delete files went, their rows went with data files, or are there again, or were gone before.
+    # Rows of removed delete files were removed with data files, or are visible again, or were deleted before.
     if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in found):
         found["rows_removed"] = sums("deleted-records", "added-position-deletes")
     return found
 
 
 def _whole(summary: Mapping[str, str], name: str) -> int:
-    """A number of a snapshot's summary; 0 where it says none."""
+    """A number in a snapshot's summary; 0 if it is missing."""
     with parsing.of(f"{name} of a snapshot's summary", CorruptTable):
         return int(summary.get(name, 0))
 
 
 def is_own(key: str) -> bool:
-    """Whether a snapshot's summary has this name for what happened, and not as a user's property."""
+    """Whether a snapshot's summary has this name as a record of lakeformat's, not as a user's property."""
     return _OWN_SUMMARY.fullmatch(key) is not None
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any] | int | None:
-    """The snapshot (or, for what makes none, the version) that `operation` became, if it has landed."""
+    """The snapshot (or, for an operation without one, the version) that `operation` became, if it has landed."""
     request = operation.request
     if _key_of(base.version) == _key_of(request.absent_until):
         return None
@@ -667,29 +673,30 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
 
 
 def is_known_since(reader: Reader, base: State, request: Request, since: int) -> bool | None:
-    """Whether a change without a snapshot is among the documents after version `since`; None if it is not, and some are gone."""
+    """Whether a change without a snapshot is among the documents after version `since`; None if it is not found and
+    some documents are gone."""
     paths = _paths_since(reader, base, since)
     found = list(_documents(reader, base, since))
     if any(_is_of(request, each) for each in found):
         return True
-    if paths is None:  # From the beginning, the log may reach as well.
+    if paths is None:  # The log may reach back to the first document.
         return False if since == 0 and found and not found[-1].get("metadata-log") else None
     return False if len(found) == len(paths) else None
 
 
 def _is_of(request: Request, document: Mapping[str, Any]) -> bool:
-    """Whether a document says that it is this request's."""
+    """Whether a document records this request."""
     return request.id in (document.get(DOCUMENT_OPERATION), (document.get("properties") or {}).get(OPERATION_PROPERTY))
 
 
 def named_documents(base: State) -> list[str]:
-    """Where the documents lie that the base's names: its own, and those of its log, newest first."""
+    """The locations of the documents that the base's refers to: itself and those in its log, newest first."""
     log = [e["metadata-file"] for e in base.document.get("metadata-log") or ()]
     return [base.location, *log[::-1]]
 
 
 def _key_of(version: int) -> int | str:
-    """What identifies a version: where its document lies, or its number."""
+    """What identifies a version: its document's location, or its number."""
     return version.location if isinstance(version, Pointer) else version
 
 
@@ -709,7 +716,7 @@ def _suffix(properties: Mapping[str, str]) -> str:
 
 
 def _of_others(base: State) -> set[int]:
-    """Snapshots that led to other branches and not to this one."""
+    """Snapshots that are ancestors of other branches and not of this one."""
     if branches(base).keys() <= {base.branch}:
         return set()
     own = {s["snapshot-id"] for s in ancestry(base, current_id(base))}
@@ -722,7 +729,7 @@ def _of_others(base: State) -> set[int]:
 
 
 def _named(entries: Any) -> tuple[Named, ...]:
-    """Entries without an id name columns that are to be left alone."""
+    """The columns of a name mapping; entries without an id are to be ignored."""
     return tuple(
         Named(each["field-id"], tuple(each["names"]), _named(each.get("fields") or ()))
         for each in entries
@@ -731,15 +738,16 @@ def _named(entries: Any) -> tuple[Named, ...]:
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:
-    """The documents after version `until` that led to the base's, newest first, as far as they are kept. In the Hadoop layout
-    they are found by number, however short the log is; a stray, which has a number that was free again, ends them."""
+    """The documents after version `until` that led to the base's, newest first, as far as they are retained. In the
+    Hadoop layout they are found by number, however short the log is; a stray document with a reused number ends the
+    search."""
     paths = _paths_since(reader, base, until)
     newer: Mapping[str, Any] | None = None
     for path in named_documents(base) if paths is None else paths:
         try:
             document = documents.parse(reader.read(path), path)
         except NoSuchFile:
-            return  # Older ones were cleaned away.
+            return  # Older ones were deleted.
         if newer is not None and not isinstance(base.version, Pointer) and not _follows(newer, document):
             return
         yield document
@@ -747,7 +755,7 @@ def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str,
 
 
 def _paths_since(reader: Reader, base: State, since: int) -> list[str] | None:
-    """Where the documents after version `since` lie, newest first; None where some are gone."""
+    """The locations of the documents after version `since`, newest first; None if some are gone."""
     if isinstance(base.version, Pointer):
         paths = named_documents(base)
         return paths[: paths.index(str(_key_of(since)))] if _key_of(since) in paths else None
@@ -756,7 +764,8 @@ def _paths_since(reader: Reader, base: State, since: int) -> list[str] | None:
 
 
 def _follows(newer: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Whether a document was made of the one numbered directly before it, as far as its log and our own mark say."""
+    """Whether a document was made from the one numbered directly before it, as far as its log and our mark record
+    it."""
     log = newer.get("metadata-log") or ()
     if log and log[-1].get("timestamp-ms") != document.get("last-updated-ms"):
         return False
@@ -772,7 +781,7 @@ def tags(base: State) -> dict[str, Mapping[str, Any]]:
 
 
 def check_name(base: State, kind: str, name: str) -> None:
-    """Raise `InvalidInput` for a name that a tag or a branch cannot have."""
+    """Raise `InvalidInput` for an invalid name of a tag or branch."""
     if not _TAG_NAME.fullmatch(name) or name in {".", ".."} or not name.strip() or name.isdigit():
         raise InvalidInput(
             f"{kind} {name!r}: a name must not be empty, a number, or hold slashes or control characters"
@@ -783,7 +792,7 @@ def check_name(base: State, kind: str, name: str) -> None:
 
 
 def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> SetTag:
-    """The operation by which a tag keeps the snapshot of `base`, for `retain_ms` or for ever."""
+    """The operation that tags the snapshot of `base`, for `retain_ms` or for ever."""
     check_name(base, "tag", name)
     if base.snapshot_document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
@@ -793,8 +802,8 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
-    """Tags and branches whose time is over: their snapshot is older than their own `max-ref-age-ms`, or than the table's
-    `history.expire.max-ref-age-ms`. `main` has no end."""
+    """The expired tags and branches: their snapshot is older than their own `max-ref-age-ms`, or than the table's
+    `history.expire.max-ref-age-ms`. `main` never expires."""
     there = snapshots(base)
     most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms")
     return sorted(
@@ -808,16 +817,16 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
 
 
 def attempts(schema: Schema) -> int:
-    """`commit.retry.num-retries`, and the first try."""
+    """`commit.retry.num-retries` plus the first attempt."""
     return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1
 
 
 def require_readable(base: State, where: str) -> None:
-    """Nothing of a schema that was parsed is half-read; files and deletes are checked where they are planned."""
+    """Nothing: parsing has refused unknown schemas; files and deletes are checked when they are planned."""
 
 
 def require_writable(base: State, where: str, version: int | None = None) -> None:
-    """Refuse, by name, what a write would break; of a table of this `version`, by default its own."""
+    """Refuse, by name, table features that a write would break, for this `version` or the table's own."""
     version = format_version(base) if version is None else version
     if version not in _WRITTEN_VERSIONS:
         raise UnsupportedFeature(
@@ -833,7 +842,7 @@ def format_version(base: State) -> int:
 
 
 def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """A document as one of a later version: with what that wants, and without what it no longer has."""
+    """A document in a later format version, with its required keys and without its removed ones."""
     fields = [f["field-id"] for spec in document["partition-specs"] for f in spec["fields"]]
     found = {
         "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{document['location']}/table")),
@@ -849,15 +858,15 @@ def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
 
 
 def check_version(asked: str, now: int, where: str) -> int:
-    """The format version that a table is asked to have; raises `InvalidInput`."""
+    """The requested format version. Raises `InvalidInput`."""
     if asked not in {str(version) for version in _WRITTEN_VERSIONS} or int(asked) < now:
         raise InvalidInput(f"{where}: format-version is {asked!r}; it is 2 or 3, and never goes back")
     return int(asked)
 
 
 def declare(schema: Schema, where: str) -> Schema:
-    """What the user asked for as Iceberg keeps it: ids given, types Iceberg has, partitions checked. A primary key becomes the
-    identifier fields, which hold no nulls."""
+    """The requested schema as Iceberg keeps it: with ids, Iceberg types, and checked partitions. A primary key becomes
+    the identifier fields, which must be NOT NULL."""
     check_key(schema, where)
     fields = tuple(
         replace(f, type=types.iceberg_type(f.type), nullable=f.nullable and f.name not in schema.primary_key)
@@ -879,7 +888,8 @@ def declare(schema: Schema, where: str) -> Schema:
 
 
 def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Field, ...], where: str) -> None:
-    """Raise `InvalidInput` for partition fields that cannot be: of no column, of no plain value, of a name that is taken."""
+    """Raise `InvalidInput` for invalid partition fields: of a missing column, of a nested type, or with a name that is
+    taken."""
     by_name = {f.name: f for f in fields}
     seen: list[PartitionField] = []
     for each in partition_by:
@@ -904,7 +914,7 @@ def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Fie
 
 
 def check_names(names: list[str], where: str) -> None:
-    """Raise `InvalidInput` for columns without a name, or with one that another has."""
+    """Raise `InvalidInput` for columns without a name or with a duplicate name."""
     seen: set[str] = set()
     for name in names:
         if not name:
@@ -917,7 +927,7 @@ def check_names(names: list[str], where: str) -> None:
 
 
 def parse_transform(text: str) -> Transform:
-    """`bucket[16]` and its like. Raises `UnsupportedFeature` for one that is not known."""
+    """`bucket[16]` and the like. Raises `UnsupportedFeature` for an unknown transform."""
     found = _TRANSFORM.fullmatch(text)
     if not found or found["kind"] not in list(TransformKind):
         raise UnsupportedFeature(f"partition transform {text!r}: not known to lakeformat")
@@ -928,7 +938,7 @@ def parse_transform(text: str) -> Transform:
 
 
 def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
-    """The table as it was at a snapshot: its schema, and its rows."""
+    """The table at a snapshot: its schema and its rows."""
     schema_id = snapshot.get("schema-id", base.schema.id)
     found = next((s for s in base.document["schemas"] if s["schema-id"] == schema_id), None)
     if found is None:
@@ -950,14 +960,14 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
 
 
 def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...]:
-    """The identifier fields by name; none where one of them lies inside another column."""
+    """The identifier fields by name; none if one of them is inside another column."""
     names = {f.id: f.name for f in fields}
     ids = schema.get("identifier-field-ids") or ()
     return tuple(names[id] for id in ids) if set(ids) <= names.keys() else ()
 
 
 def check_key(schema: Schema, where: str) -> None:
-    """Raise `InvalidInput` for a key that is no columns, or columns that cannot identify rows."""
+    """Raise `InvalidInput` for a key with missing columns, or columns that cannot identify rows."""
     for place, name in enumerate(schema.primary_key):
         if name not in schema.names:
             raise InvalidInput(
@@ -988,7 +998,7 @@ def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitionin
 
 
 def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int, Field]) -> Spec:
-    """A spec of the document; its sources are called as `fields` call them."""
+    """A spec of the document; its source columns are called as in `fields`."""
     now = {f.id: f for f in fields}
     partition, sources, kinds = [], [], []
     for each in spec["fields"]:
@@ -997,7 +1007,7 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
         source = now.get(each["source-id"]) or known.get(each["source-id"])
         if source is None:
             raise CorruptFile(f"partition field {each['name']!r}: no schema has its column {each['source-id']}")
-        # Of a column that is dropped or lies inside another nothing is asked by name.
+        # A column that was dropped or is inside another is never looked up by name.
         name = source.name if each["source-id"] in now else f"#{source.id}"
         function = parse_transform(each["transform"])
         partition.append(PartitionField(name, function, each["name"], each["field-id"]))
@@ -1007,7 +1017,7 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
 
 
 def _normal(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of version 1 with what version 2 has in it."""
+    """A document of version 1 completed to version 2."""
     document = dict(document)
     if "schemas" not in document:
         schema = {"schema-id": 0, **document["schema"]}
@@ -1028,8 +1038,8 @@ def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
 
 
 def _check_history(document: Mapping[str, Any], checked: int) -> None:
-    """Raise `CorruptFile` where snapshots are named that are not there, or come from each other; of the first `checked` ones it is
-    known that they do not."""
+    """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the first `checked`
+    snapshots are known not to."""
     there = _snapshots(document)
     current = _current_id(document)
     if current is not None and current not in there:
@@ -1052,7 +1062,7 @@ def _check_history(document: Mapping[str, Any], checked: int) -> None:
                 raise CorruptFile(f"snapshot {at} comes from itself")
             chain[at] = None
             at = there[at].get("parent-snapshot-id")
-        ended.update(chain)  # A union with a view of keys copies the set.
+        ended.update(chain)  # A union with a keys view would copy the set.
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:

@@ -1,6 +1,7 @@
-"""A table of another format as this one's metadata: its snapshot -> the document to begin from, and the entries that change.
+"""Iceberg metadata that mirrors a table of another format: the followed snapshot -> the document to start from and the
+entries that change.
 
-Numbers are the followed table's: of documents, snapshots and sequences (paimon: IcebergCommitCallback).
+Documents, snapshots and sequences have the followed table's numbers (paimon: IcebergCommitCallback).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SPEC = 0
 
 
 def shown(base: State, location: str, format_version: int) -> Snapshot | None:
-    """The snapshot that the table shows of the one at `location`, and from which it can go on."""
+    """The mirrored snapshot of the table at `location` from which the mirror can continue."""
     if base.snapshot_document is None or metadata.format_version(base) != format_version:
         return None
     if relative(location, base.document["location"]) != "":
@@ -38,7 +39,7 @@ def shown(base: State, location: str, format_version: int) -> Snapshot | None:
 
 
 def find(base: State, published: Published) -> Snapshot | None:
-    """The snapshot that is followed, if the table shows it with today's schemas, tags and snapshots."""
+    """The followed snapshot, if the mirror shows it with the current schemas, tags and snapshots."""
     shown = base.snapshot_document
     if not base.exists or shown is None or published.since is None or shown["snapshot-id"] != published.snapshot.id:
         return None
@@ -46,8 +47,8 @@ def find(base: State, published: Published) -> Snapshot | None:
 
 
 def followed(base: State, published: Published, stamp: Stamp) -> State:
-    """The table before the snapshot that is followed, with the schemas, tags and snapshots of today. One that begins anew has no
-    file before it."""
+    """The mirror before the followed snapshot, with the current schemas, tags and snapshots. One that begins anew has
+    no files before it."""
     begun = published.since is not None
     document = _document(base, published) if begun else _first(published, stamp)
     number = published.snapshot.id
@@ -57,8 +58,8 @@ def followed(base: State, published: Published, stamp: Stamp) -> State:
 
 
 def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
-    """What no reader needs once the document after `start` is there: older documents, as far as the table wants these gone, and
-    the manifests and lists of snapshots that left it. No data file."""
+    """Files that no reader needs once the document after `start` exists: older documents, if the table deletes these,
+    and the manifests and lists of removed snapshots. No data files."""
     given, number = start.schema.properties, start.version + 1
     older = sorted((v for v in metadata.numbered(reader).items() if v[0] < number), reverse=True)
     gone = []
@@ -85,10 +86,10 @@ def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
 
 
 def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Table, pa.Table]:
-    """(new entries, live ones that go): the changes of `published` that `start` does not have already."""
+    """(new entries, live entries to remove): the changes of `published` that `start` lacks."""
     empty = manifest.read_all(reader, start, manifest.EMPTY_METAS)
     number = published.snapshot.id
-    # Engines spell one location in several ways.
+    # Engines spell the same location differently.
     theirs, ours = f"{published.location}/", f"{start.document['location']}/"
 
     def spelled(paths: Any) -> Any:
@@ -120,7 +121,7 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
 
 
 def _first(published: Published, stamp: Stamp) -> dict[str, Any]:
-    """The document of a table that has no snapshot yet."""
+    """The document of a table without a snapshot."""
     by = published.schema.partitioning
     fields = tuple(replace(each, id=_FIRST_PARTITION_ID + place) for place, each in enumerate(by.fields))
     schema = Schema(
@@ -134,7 +135,8 @@ def _first(published: Published, stamp: Stamp) -> dict[str, Any]:
 
 
 def _document(base: State, published: Published) -> dict[str, Any]:
-    """The base's document with the schemas, tags and snapshots of today. The current snapshot stays until there is another."""
+    """The base's document with the current schemas, tags and snapshots. The current snapshot stays until the next one
+    is made."""
     document = dict(base.document)
     shown = metadata.current_id(base)
     kept = published.kept | {shown}
@@ -152,7 +154,7 @@ def _document(base: State, published: Published) -> dict[str, Any]:
 
 
 def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any]:
-    document.setdefault("metadata-log", [])  # Paimon's Java engines keep none, and no row ids.
+    document.setdefault("metadata-log", [])  # Paimon's Java engine writes none, and no row ids.
     if document["format-version"] >= 3:
         document.setdefault("next-row-id", 0)
     known = {s["schema-id"] for s in document["schemas"]}
@@ -171,14 +173,14 @@ def _emitted(schema: Schema) -> dict[str, Any]:
 
 
 def _typed(field: Field) -> Field:
-    """A column with this format's type, without defaults: the writer fills them in."""
+    """A column with Iceberg's type, without defaults: the writer fills them in."""
     return replace(field, type=types.iceberg_type(field.type), default=None, initial=None)
 
 
 def _entries(
     start: State, files: PublishedFiles, number: int, schema: pa.Schema, spelled: Callable[[Any], Any]
 ) -> pa.Table:
-    """Files as rows of entries that came with the snapshot `number`. Their numbers are explicit, as Paimon reads them."""
+    """Files as entries added by the snapshot `number`. Their sequence numbers are explicit, as Paimon reads them."""
     table, count = files.table, len(files.table)
     is_vector = "of" in table.column_names
     content = FileContent.POSITION_DELETES if is_vector else FileContent.DATA
@@ -226,5 +228,5 @@ def _metrics(start: State, files: PublishedFiles) -> Mapping[str, pa.Array]:
 
 
 def _vectors(entries: pa.Table) -> pa.Array:
-    """What identifies a deletion vector: its data file too, which may be written again."""
+    """What identifies a deletion vector: also its data file, which may be written again."""
     return pc.binary_join_element_wise(manifest.keys(entries), entries["referenced_data_file"].combine_chunks(), "#")

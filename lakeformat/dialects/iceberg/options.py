@@ -1,5 +1,4 @@
-"""Iceberg's table properties: as typed values (what a table says, or the default), and which are known, reserved, or name a feature
-that is refused."""
+"""Iceberg's table properties as typed values with their defaults, and which of them are known, reserved or refused."""
 
 from __future__ import annotations
 
@@ -15,16 +14,16 @@ from lakeformat.storage.paths import is_absolute
 
 Options = Mapping[str, str]
 
-FORMATS = ("parquet", "orc", "avro")  # Of data files and of delete files.
-_COMPRESSIONS = {"parquet": "zstd", "orc": "zlib", "avro": "gzip"}  # Unless the table says another.
+FORMATS = ("parquet", "orc", "avro")  # For data files and for delete files.
+_COMPRESSIONS = {"parquet": "zstd", "orc": "zlib", "avro": "gzip"}  # The default.
 
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
-# What a property is where the table does not say (TableProperties, unless a comment says otherwise).
+# The defaults (TableProperties, unless a comment says otherwise).
 _DEFAULTS: dict[str, int | float | bool | str] = {
     "commit.manifest-merge.enabled": True,
     "commit.manifest.min-count-to-merge": 100,
     "commit.manifest.target-size-bytes": 8 << 20,
-    "commit.retry.num-retries": 10,  # Paimon's, rather than Iceberg's four.
+    "commit.retry.num-retries": 10,  # Paimon's default; Iceberg's is four.
     "gc.enabled": True,
     "history.expire.max-ref-age-ms": 2**63 - 1,
     "history.expire.max-snapshot-age-ms": 5 * 86_400_000,
@@ -97,12 +96,12 @@ def boolean(options: Options, key: str) -> bool:
 
 
 def text(options: Options, key: str) -> str:
-    """The table's value of a property, or its default."""
+    """The value of a property, or its default."""
     return options.get(key, str(_DEFAULTS[key]))
 
 
 def distribution(options: Options, default: str) -> str:
-    """`write.distribution-mode`: how rows go to Spark's tasks before they are written; raises `InvalidInput`."""
+    """`write.distribution-mode`: how Spark distributes rows to tasks before a write. Raises `InvalidInput`."""
     value = options.get("write.distribution-mode", default).strip().lower()
     if value not in {"none", "hash", "range"}:
         raise InvalidInput(f"property 'write.distribution-mode' is {value!r}; it must be 'none', 'hash' or 'range'")
@@ -110,7 +109,7 @@ def distribution(options: Options, default: str) -> str:
 
 
 def one_of(options: Options, key: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words, the first if none is given; raises `InvalidInput`."""
+    """One of a few words; the first is the default. Raises `InvalidInput`."""
     value = options.get(key, allowed[0]).strip().lower()
     if value not in allowed:
         raise InvalidInput(f"property {key!r} is {options[key]!r}; it must be {' or '.join(allowed)}")
@@ -131,12 +130,12 @@ def data_format(options: Options) -> str:
 
 
 def delete_format(options: Options) -> str:
-    """`write.delete.format.default`, which is that of data files unless the table says another."""
+    """`write.delete.format.default`; by default that of data files."""
     return options.get("write.delete.format.default", data_format(options)).lower()
 
 
 def compression(options: Options, format: str, deletes: bool = False) -> tuple[str, int | None]:
-    """(codec, level) of data files, or of delete files, which are compressed alike unless the table says otherwise."""
+    """(codec, level) of data files or of delete files; by default these have the codec of data files."""
     prefixes = ("write.delete", "write") if deletes else ("write",)
     codec, level = (
         next((key for prefix in prefixes if (key := f"{prefix}.{format}.compression-{what}") in options), None)
@@ -147,17 +146,17 @@ def compression(options: Options, format: str, deletes: bool = False) -> tuple[s
 
 
 def compresses_metadata(options: Options) -> bool:
-    """`write.metadata.compression-codec`: whether metadata files are gzip, and not plain."""
+    """`write.metadata.compression-codec`: whether metadata files are gzipped."""
     return options.get("write.metadata.compression-codec", "none").lower() == "gzip"
 
 
 def scatters(options: Options) -> bool:
-    """`write.object-storage.enabled`: whether the paths of data files begin with a hash."""
+    """`write.object-storage.enabled`: whether paths of data files begin with a hash."""
     return boolean(options, "write.object-storage.enabled")
 
 
 def shredding(options: Options) -> str | None:
-    """Which parts of variants become columns of their own, as a `WriteTask` has it; None where values are whole
+    """Which parts of variants are shredded into columns, as in `WriteTask`; None if none are
     (`write.parquet.shred-variants`, VariantShreddingAnalyzer)."""
     if not boolean(options, "write.parquet.shred-variants"):
         return None
@@ -166,7 +165,7 @@ def shredding(options: Options) -> str | None:
 
 
 def data_path(options: Options) -> str | None:
-    """Where the table's properties put new data files; None: in its own folder."""
+    """The folder for new data files that the table's properties name; None: in the table's own folder."""
     keys = (
         "write.data.path",
         *(("write.object-storage.path",) if scatters(options) else ()),
@@ -176,15 +175,15 @@ def data_path(options: Options) -> str | None:
 
 
 def granularity(options: Options) -> str:
-    """Whether delete files apply to one data file, or to all in a partition. Spark's default is the file."""
+    """Whether delete files apply to one data file or to all in a partition. Spark's default is the file."""
     return one_of(options, "write.delete.granularity", ("file", "partition"))
 
 
 def stats_modes(
     options: Options, columns: tuple[str, ...], sorted_by: frozenset[str] = frozenset()
 ) -> tuple[tuple[StatsMode, int], ...]:
-    """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for. Those that files
-    are sorted by have bounds unless the table says otherwise of them."""
+    """`write.metadata.metrics.*`: (mode, length) for each column; columns beyond the first 100 have none by default.
+    Columns of the sort order have bounds by default."""
     given = options.get("write.metadata.metrics.default")
     inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults")
     found = []
@@ -244,7 +243,7 @@ _TYPED: dict[str, Callable[..., object]] = {
 }
 
 
-# Names that engines give a meaning of their own; a table cannot have them (TableProperties.RESERVED_PROPERTIES).
+# Names reserved by engines; a table cannot have them (TableProperties.RESERVED_PROPERTIES).
 _RESERVED = {
     "format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary",
     "current-snapshot-timestamp-ms", "current-schema", "default-partition-spec", "default-sort-order",
@@ -291,7 +290,7 @@ DOCUMENTED = Documented.of(
     write.spark.advisory-partition-size-bytes write.update.distribution-mode write.upsert.enabled
     """,
 )
-# What a table may ask for that a write would not do: (key, does the value ask for it, what to say).
+# Features that a write does not support: (key, whether the value asks for it, the message).
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.format.default", lambda v: v.lower() not in FORMATS, "data files in {value}"),
     ("write.delete.format.default", lambda v: v.lower() not in FORMATS, "delete files in {value}"),
@@ -302,7 +301,7 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 
 
 def require_writable(properties: Mapping[str, str], where: str) -> None:
-    """Raise `UnsupportedFeature` for a feature that a write would have to take part in."""
+    """Raise `UnsupportedFeature` for a feature that a write would have to implement."""
     for key, asks, feature in _REFUSED_ON_WRITE:
         value = properties.get(key)
         if value is not None and asks(value):
@@ -310,8 +309,8 @@ def require_writable(properties: Mapping[str, str], where: str) -> None:
 
 
 def check_new(properties: Mapping[str, str], where: str) -> None:
-    """Raise `InvalidInput` for properties that cannot be: reserved and misspelt names, values that do not parse. Log those that
-    do nothing."""
+    """Raise `InvalidInput` for invalid properties: reserved and misspelt names, values that do not parse. Log those
+    without effect."""
     for key, value in properties.items():
         if not isinstance(value, str):
             raise InvalidInput(f"{where}: property {key!r} is {value!r}; properties are text, e.g. {str(value)!r}")

@@ -62,7 +62,7 @@ from lakeformat.storage.store import Reader
 
 RESTORED_FROM = "lakeformat.restored-from"
 
-# Verb -> Iceberg's operation, whatever came and went; others go by that.
+# Verb -> Iceberg's operation, whatever files were added and removed; for other verbs these decide.
 _OPERATIONS = {OperationKind.APPEND: "append", OperationKind.COMPACT: "replace", OperationKind.RESTORE: "overwrite"}
 _TOTALS = {
     "total-data-files": ("added-data-files", "deleted-data-files"),
@@ -81,7 +81,7 @@ _CONTENTS = {
 
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
-    """What to stage and what to publish so that `operation` becomes the version after `base`."""
+    """The files to stage and the root to publish so that `operation` becomes the version after `base`."""
     base = metadata.on(reader, base, operation.request.branch)
     match operation:
         case Create(request=request, schema=schema, added=added):
@@ -189,7 +189,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 
 
 def _identifiers(document: Mapping[str, Any], before: Schema, after: Schema) -> list[int]:
-    """The identifier fields of a new schema: those that are there, which may lie inside columns, unless the key changes."""
+    """The identifier fields of a new schema: the existing ones, which may be inside columns, unless the key changes."""
     if after.primary_key != before.primary_key:
         return [after.field(name).id for name in after.primary_key]
     current = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
@@ -223,7 +223,7 @@ def _add_schema(
 
 
 def _set_order(document: dict[str, Any], fields: list[dict[str, Any]]) -> None:
-    """Make a sort order the one that is written by: one of old if it says the same. No order has the id 0."""
+    """Make a sort order the current one, reusing an equal one. The unsorted order has the id 0."""
     orders = document["sort-orders"]
     same = [each["order-id"] for each in orders if each["fields"] == fields]
     if not same:
@@ -233,8 +233,7 @@ def _set_order(document: dict[str, Any], fields: list[dict[str, Any]]) -> None:
 
 
 def _add_spec(document: dict[str, Any], partitioning: Partitioning, fields: tuple[Field, ...]) -> None:
-    """Make a partition spec the one that is written with: one of old if it says the same. A field that some spec has had
-    keeps its id."""
+    """Make a partition spec the current one, reusing an equal one. A field of an earlier spec keeps its id."""
     source = {f.name: f.id for f in fields}
     known = {(f["source-id"], f["transform"]): f["field-id"] for s in document["partition-specs"] for f in s["fields"]}
     made: list[dict[str, Any]] = []
@@ -256,7 +255,7 @@ def _refer(
     base: State,
     stamp: Stamp,
 ) -> Plan:
-    """Changes of references alone: no row changes."""
+    """Changes of references alone; no row changes."""
     metadata.require_writable(base, reader.root)
     now_ms = _now(base, stamp)
     document = metadata.next_document(reader, base, now_ms)
@@ -307,7 +306,7 @@ def _set_statistics(reader: Reader, operation: SetStatistics, base: State, stamp
 
 
 def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> Plan:
-    """A snapshot that names the old one's manifests and comes from it: nothing is added a second time."""
+    """A snapshot with the old one's manifests, and the old one as its parent: nothing is added a second time."""
     metadata.require_writable(base, reader.root)
     target = metadata.snapshots(base).get(operation.snapshot_id)
     if target is None:
@@ -332,7 +331,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
 
 
 def _rewrite_manifests(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan:
-    """The same live entries, in manifests of about the target size; those of one partition lie together."""
+    """The same live entries in manifests of about the target size, clustered by partition."""
     metadata.require_writable(base, reader.root)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
     before = manifest.metas_of(reader, base.snapshot_document)
@@ -375,8 +374,8 @@ def _commit(
     added_as: int | None = None,
     is_dynamic: bool = False,
 ) -> Plan:
-    """A snapshot in which the data files `gone` and the delete files `useless` are no more, and `added` are; new data
-    counts as of the sequence number `added_as`, if there is one. `is_dynamic`: see `Overwrite`."""
+    """A snapshot without the data files `gone` and the delete files `useless`, and with `added`; new data has the
+    sequence number `added_as`, if given. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
     snapshot_id = _snapshot_id(base, stamp)
     fresh = _added(base, added, snapshot_id, reader, added_as)
@@ -395,7 +394,7 @@ def _changed(
     taken: pa.Table,
     is_dynamic: bool = False,
 ) -> Plan:
-    """A snapshot of this id in which the entries `taken` are no more, and `fresh` are."""
+    """A snapshot of this id without the entries `taken` and with `fresh`."""
     sequence_number = base.document["last-sequence-number"] + 1
     before = manifest.counted(reader, manifest.metas_of(reader, base.snapshot_document))
     kept = before.filter(pc.greater(pc.add(before["added_files_count"], before["existing_files_count"]), 0))
@@ -407,7 +406,7 @@ def _changed(
     if len(deleted) and pc.any(pc.equal(metas["content"], int(ManifestContent.DELETES))).as_py():
         idle = _idle(reader, base, metas, kind, deleted, new, fresh)
         kept, again, more = _without(reader, base, kept, idle, f"{name}-i", snapshot_id, sequence_number)
-        if len(more):  # What this attempt wrote already is not stored yet, so only what was there before is changed.
+        if len(more):  # Manifests of this attempt are not stored yet, so only earlier ones are changed.
             metas = pa.concat_tables([new.metas, rewritten.metas, again.metas, kept])
             files |= again.files
             deleted = pa.concat_tables([deleted, more])
@@ -436,13 +435,15 @@ def _changed(
 
 
 def _pick(reader: Reader, request: Request, picked: int, base: State, stamp: Stamp) -> Plan:
-    """A snapshot with the data files that a staged one added, as new ones, and without those that it replaced."""
+    """A snapshot that adds the data files of a staged one and removes those that it replaced."""
     metadata.require_writable(base, reader.root)
     snapshot_id = _snapshot_id(base, stamp)
     added, taken = conflict.picked(reader, base, picked)
     own: dict[str, Any] = {"snapshot_id": pa.array(np.full(len(added), snapshot_id, np.int64))}
     own["_manifest"] = pa.array(np.full(len(added), -1, np.int32))
-    own |= dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))  # Those of the new snapshot.
+    own |= dict.fromkeys(
+        ("sequence_number", "file_sequence_number", "first_row_id")
+    )  # Sequence numbers of the new snapshot.
     columns = [
         added[f.name] if f.name not in own else pa.nulls(len(added), f.type) if own[f.name] is None else own[f.name]
         for f in added.schema
@@ -454,8 +455,8 @@ def _pick(reader: Reader, request: Request, picked: int, base: State, stamp: Sta
 
 
 def _follow(reader: Reader, request: Request, published: Published, base: State, stamp: Stamp) -> Plan:
-    """The document of the number of the snapshot that is followed: with that snapshot, or where it has it already with today's
-    schemas, tags and history. What no reader needs any more goes; a data file never."""
+    """The document with the followed snapshot's number: with that snapshot, or, if it has that already, with the
+    current schemas, tags and history. Files that no reader needs are removed, but no data file."""
     start = mirror.followed(base, published, stamp)
     unused = mirror.unused(reader, base, start)
     if metadata.current_id(start) == published.snapshot.id:
@@ -473,7 +474,7 @@ def _follow(reader: Reader, request: Request, published: Published, base: State,
 def _emitted(
     reader: Reader, base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int
 ) -> Manifests:
-    """New entries in manifests, of one spec and of data or of deletes each."""
+    """New entries in manifests, each of one spec and of data or deletes only."""
     made = manifest.NO_MANIFESTS
     specs, contents = np.asarray(fresh["_spec"]), np.asarray(fresh["content"]) != FileContent.DATA
     for number, (is_delete, spec_id) in enumerate(sorted(set(zip(contents.tolist(), specs.tolist(), strict=True)))):
@@ -494,8 +495,8 @@ def _idle(
     new: Manifests,
     fresh: pa.Table,
 ) -> pa.Table:
-    """Delete files that apply to nothing once the entries `deleted` are gone: about a data file among them, or older than
-    all data there is. After a compaction also those that are older than all data of their partition."""
+    """Delete files that apply to nothing once the entries `deleted` are removed: for a data file among them, or older
+    than all data. After a compaction also those older than all data of their partition."""
     there = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
     about = scan.referenced(there)
     idle = np.asarray(pc.is_in(about, value_set=deleted["file_path"].combine_chunks())) & np.asarray(about.is_valid())
@@ -515,7 +516,7 @@ def _idle(
         own = own.set_column(place, own.schema.field(place), numbers)
         which, used = scan.attached(base, pa.concat_tables([data, own]), there)
         by_key = np.asarray(there["content"])[used] == FileContent.EQUALITY_DELETES
-        used = used[by_key | (which < len(data))]  # Positions are never those of a file that was not there yet.
+        used = used[by_key | (which < len(data))]  # Positions never refer to a later file.
         idle |= ~np.isin(np.arange(len(there)), used)
     return there.filter(pa.array(idle))
 
@@ -529,7 +530,7 @@ def _without(
     snapshot_id: int,
     sequence_number: int,
 ) -> tuple[pa.Table, Manifests, pa.Table]:
-    """(the manifests without the files `taken`, those that held any as they are without them, the DELETED entries)."""
+    """(the manifests without the files `taken`, rewritten if they had any; the DELETED entries)."""
     none = taken.slice(0, 0)
     if not len(taken):
         return metas, manifest.NO_MANIFESTS, none
@@ -557,7 +558,7 @@ def _without(
 
 
 def _settled(entries: pa.Table) -> pa.Table:
-    """The live ones among entries of earlier snapshots, as EXISTING with all inherited numbers set."""
+    """The live entries of earlier snapshots, as EXISTING and with inherited numbers made explicit."""
     live = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
     status = pa.array(np.full(len(live), int(Status.EXISTING), np.int32))
     return live.set_column(0, ENTRY.field("status"), status)
@@ -566,8 +567,8 @@ def _settled(entries: pa.Table) -> pa.Table:
 def _merged(
     reader: Reader, base: State, metas: pa.Table, name: str, snapshot_id: int, sequence_number: int
 ) -> Manifests:
-    """Manifests, newest first -> fewer that say the same: runs of one spec that fit into the target size together become
-    one; the run with the newest waits until there are enough of them (ManifestMergeManager)."""
+    """Manifests, newest first -> fewer with the same entries: runs of one spec that fit into the target size are
+    merged; the run with the newest is merged once there are enough of them (ManifestMergeManager)."""
     given = base.schema.properties
     if not options.boolean(given, "commit.manifest-merge.enabled") or len(metas) < 2:
         return Manifests({}, metas)
@@ -581,7 +582,7 @@ def _merged(
         rows = np.flatnonzero((specs == kind[0]) & (content == kind[1]))
         for chosen in _runs(rows, sizes, target):
             is_newest = rows[0] in chosen
-            # What this attempt made is not stored yet, so it cannot be read again: it waits for the next commit.
+            # Manifests of this attempt are not stored yet and cannot be read: the next commit merges them.
             chosen = [i for i in chosen if by[i] != snapshot_id]
             if len(chosen) < 2 or (is_newest and len(chosen) < least):
                 continue
@@ -599,7 +600,8 @@ def _merged(
 
 
 def _runs(rows: np.ndarray, sizes: np.ndarray, target: int) -> list[list[int]]:
-    """`rows`, newest first, in runs of at most `target` bytes; filled from the oldest on, so that the newest is not full."""
+    """`rows`, newest first, in runs of at most `target` bytes; filled from the oldest, so that the newest run is not
+    full."""
     runs: list[list[int]] = []
     total = 0
     for row in rows[::-1].tolist():
@@ -626,7 +628,7 @@ def _snapshot(
     parent_id: int | None,
     operation: str,
 ) -> Plan:
-    """The document with one snapshot more, which is the current one."""
+    """The document with one more snapshot, which is the current one."""
     now_ms = _now(base, stamp)
     sequence_number = base.document["last-sequence-number"] + 1
     name = f"snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
@@ -669,7 +671,7 @@ def _snapshot(
 
 
 def _point(document: dict[str, Any], refs: dict[str, Any], branch: str, snapshot_id: int, now_ms: int) -> None:
-    """Let a branch name a snapshot. What `main` names is the current one, and the log says since when."""
+    """Point a branch at a snapshot. `main`'s snapshot is the current one, and the log records since when."""
     refs[branch] = {**refs.get(branch, {}), "snapshot-id": snapshot_id, "type": "branch"}
     if branch == MAIN:
         document["current-snapshot-id"] = snapshot_id
@@ -686,7 +688,7 @@ def _publish(
     made: Snapshot,
     files: Mapping[str, bytes] | None = None,
 ) -> Plan:
-    """`document` as the next version; it says which request it is, whatever it changed."""
+    """`document` as the next version, with a record of the request."""
     path = metadata.next_path(reader, base, document.get("properties") or {}, _derived(stamp, "root"))
     lists = metadata.kept_lists(reader, base, document)
     root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id}, path, lists)
@@ -697,7 +699,7 @@ def _publish(
 def _added(
     base: State, added: tuple[WrittenFile, ...], snapshot_id: int, reader: Reader, added_as: int | None
 ) -> pa.Table:
-    """New files as rows of entries; they inherit their sequence numbers, but for data that counts as of `added_as`."""
+    """New files as entries; they inherit their sequence numbers, except data with `added_as`."""
     empty = manifest.read_all(reader, base, manifest.EMPTY_METAS)
     tables = [empty]
     for content, spec_id in sorted({(f.content, base.spec.id if f.spec_id is None else f.spec_id) for f in added}):
@@ -755,7 +757,8 @@ def _added_to(
 
 
 def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> dict[str, pa.Array]:
-    """Counts, sizes and bounds of the files' columns, as maps by field id. Bounds of deleted positions are never cut short."""
+    """Counts, sizes and bounds of the files' columns, as maps by field id. Bounds of deleted positions are never
+    truncated."""
     columns: dict[str, list[tuple[int, pa.Array]]] = {
         n: [] for n in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }  # fmt: skip
@@ -788,7 +791,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
         if mode is StatsMode.TRUNCATE and field.type.kind is not Kind.UUID:
             high = [_cut_high(v, length) for v in high]
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]
-        # What is left of bytes of a fixed length is shorter.
+        # Truncated bytes of a fixed length are shorter.
         kind = scalar(Kind.BYTES) if field.type.kind is Kind.FIXED else field.type
         for name, values in (("lower_bounds", low), ("upper_bounds", high)):
             columns[name].append((field.id, single_value.encode(waist.column(values, kind), kind)))
@@ -796,7 +799,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
 
 
 def _cut_high(value: Any, length: int) -> Any:
-    """An upper bound cut short is raised at its end; None where none can be."""
+    """A truncated upper bound is incremented at its end; None if that is impossible."""
     if isinstance(value, str):
         return waist.cut_high(value, length)
     if isinstance(value, bytes) and len(value) > length:
@@ -806,7 +809,7 @@ def _cut_high(value: Any, length: int) -> Any:
 
 
 def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
-    """The figures of a snapshot's summary (SnapshotSummary): those that are 0 are left out, totals go on."""
+    """The counts of a snapshot's summary (SnapshotSummary): zeros are left out, totals are continued."""
     counts = _counts(added, "added", "added") | _counts(deleted, "deleted", "removed")
     found = {name: str(count) for name, count in counts.items() if count}
     changed = pa.concat_tables([added, deleted])
@@ -823,7 +826,7 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
 
 
 def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
-    """`partitions.<path>` -> the figures of each partition that changed, as one text."""
+    """`partitions.<path>` -> the counts of each changed partition, as one text."""
     parts: dict[str, list[pa.Table]] = {}
     for side, entries in enumerate((added, deleted)):
         for spec_id in np.unique(np.asarray(entries["_spec"])).tolist():
@@ -842,7 +845,8 @@ def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, 
 
 
 def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int]:
-    """What came or went, in Java's order; of a deletion vector its own bytes count, not those of the file that it shares."""
+    """What was added or removed, in Java's order; a deletion vector counts its own bytes, not those of its shared
+    file."""
     content = np.asarray(entries["content"])
     rows = np.asarray(entries["record_count"])
     sizes = np.asarray(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"]))
@@ -873,8 +877,8 @@ def _changes_of(reader: Reader, snapshot: Mapping[str, Any], base: State) -> tup
 
 
 def _changes(delta: pa.Table, base: State) -> tuple[PartitionChange, ...]:
-    """Entries summed up by partition. Rows are those of data; a position that is deleted is a row that went, and one that is
-    deleted no more, for its data file went, is none."""
+    """Entries summed by partition. Rows are those of data files; a deleted position is a removed row, and one that is
+    no longer deleted because its data file was removed counts as none."""
     found = []
     ids = np.asarray(delta["_spec"])
     for spec_id in np.unique(ids):
@@ -900,16 +904,16 @@ def _changes(delta: pa.Table, base: State) -> tuple[PartitionChange, ...]:
 
 
 def _now(base: State, stamp: Stamp) -> int:
-    """Time travel needs history in order."""
+    """Time travel needs increasing timestamps."""
     return int(max(stamp.now_ms, base.document["last-updated-ms"]))
 
 
 def _snapshot_id(base: State, stamp: Stamp) -> int:
-    """An id that no snapshot has; not negative."""
+    """An unused id, not negative."""
     whole = uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/snapshot").int
     return ((whole >> 64) ^ whole) & (2**63 - 1)
 
 
 def _derived(stamp: Stamp, what: str) -> str:
-    """A name of its own for each kind of file of an attempt."""
+    """A unique name for each kind of file of an attempt."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{what}"))

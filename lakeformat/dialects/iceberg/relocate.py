@@ -1,6 +1,6 @@
-"""A table at another prefix: its metadata, manifests and position deletes hold absolute paths, which all change.
+"""A table under another prefix: metadata, manifests and position deletes contain absolute paths, which all change.
 
-A file rewritten twice has the same bytes, so that a later, incremental run records the same size.
+Rewriting a file twice gives the same bytes, so that a later, incremental run records the same size.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Relocation:
         return self.end.location.rpartition("/")[2]
 
     def moved(self, path: str) -> str:
-        """A path at the target. Raises `InvalidInput` for what lies elsewhere."""
+        """A path at the target. Raises `InvalidInput` for a path outside the source."""
         inside = relative(self.source, path)
         if inside is None:
             raise InvalidInput(
@@ -65,7 +65,7 @@ class Relocation:
         return found.take(distinct.indices)
 
     def position_deletes(self) -> list[tuple[str, str]]:
-        """(path, format) of the delete files that name data files by their paths; Puffin files hold deletion vectors."""
+        """(path, format) of the delete files that refer to data files by path; Puffin files hold deletion vectors."""
         found: dict[str, str] = {}
         for entries in manifest.read_raw(self.reader, _manifests(self.reader, self._snapshots).to_pylist()):
             own = entries.filter(pc.equal(entries["content"], int(FileContent.POSITION_DELETES)))
@@ -87,8 +87,8 @@ class Relocation:
         return data[: -12 - size] + text + struct.pack("<i", len(text)) + data[-8:]
 
     def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
-        """What is written anew: metadata files, manifest lists and manifests, by their paths at the target. `sizes` are those of
-        the position delete files, by their paths as they are."""
+        """The rewritten metadata files, manifest lists and manifests, by path at the target. `sizes` are those of the
+        position delete files, by their old paths."""
         found: dict[str, bytes] = {}
         manifests = _manifests(self.reader, self._snapshots).to_pylist()
         lengths: dict[str, int] = {}
@@ -105,7 +105,7 @@ class Relocation:
         return found
 
     def copies(self) -> list[str]:
-        """The files that are copied as they are: data, equality deletes and statistics, by their paths as they are."""
+        """The files to copy unchanged, by their old paths: data, equality deletes and statistics."""
         rewritten = {path for path, _ in self.position_deletes()}
         data, _, _, stats = expire.reached(self.reader, self.end, self._snapshots)
         before = expire.reached(self.reader, self.start, list(metadata.snapshots(self.start).values()), missing_ok=True)
@@ -139,7 +139,7 @@ class Relocation:
         return manifest.encode(entries, self.end, spec, version, kept)
 
     def _bounds(self, bounds: pa.ListArray) -> pa.Array:
-        """Bounds by field id, those of data files' paths moved."""
+        """Bounds by field id, with paths of data files moved."""
         pairs = bounds.flatten()
         keys, values = pairs.field("key"), pairs.field("value")
         is_path = pc.equal(keys, PATH_ID)
@@ -189,8 +189,8 @@ class Relocation:
 
 
 def relocation(reader: Reader, base: State, source: str, target: str, start: str | None, end: str | None) -> Relocation:
-    """What becomes of the table at another prefix. `start` and `end` are names of its metadata files. Raises `InvalidInput`,
-    and `NotFound` for a version that its log does not name."""
+    """The table under another prefix. `start` and `end` are names of its metadata files. Raises `InvalidInput`, and
+    `NotFound` for a version that its log does not list."""
     chain = metadata.named_documents(base)
     names = [path.rpartition("/")[2] for path in chain]
     for name in (start, end):

@@ -25,7 +25,7 @@ from lakeformat.model.schema import project as project_columns
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
-PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
+PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position delete file.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ def scan(
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
-    """The live files that may hold a row for which `predicate` is true."""
+    """The live files that may have a row for which `predicate` is true."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
     entries, deletes = manifest.live_files(reader, base, scope, predicate)
     return Files(may_hold(base, entries, predicate), deletes)
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
-    """The manifests that `files` reads, as the manifest list has them: of data files, then of delete files."""
+    """The manifests that `files` reads, as in the manifest list: of data files, then of delete files."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
     metas = manifest.metas_of(reader, base.snapshot_document)
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
@@ -83,7 +83,7 @@ def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa
 
 
 def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
-    """The files, of data or of deletes, that may hold, or delete, a row for which `predicate` is true."""
+    """The files, of data or of deletes, that may have, or delete, a row for which `predicate` is true."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     entries = manifest.in_scope(entries, base, scope)
     if rest != ALWAYS or not manifest.decides(base, entries, scope):
@@ -93,16 +93,16 @@ def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
 
 
 def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
-    """Whether every live file lies wholly inside or outside `scope`, by its partition spec: not where it has an earlier one
-    that does not say."""
+    """Whether every live file is wholly inside or outside `scope`, by its partition spec; not if an earlier spec cannot
+    decide."""
     if len(base.specs) == 1 or scope == ALWAYS:
         return True
     return manifest.decides(base, manifest.live_entries(reader, base, scope), scope)
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
-    """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None. A deletion
-    vector has a cardinality; other delete files may list a row twice, or one that is not there."""
+    """The number of rows for which `predicate` is true, if metadata alone has it exactly; else None. A deletion vector
+    has a cardinality; other delete files may list a row twice, or a missing one."""
     found = files(reader, base, predicate)
     if _residual(base, found, predicate) != ALWAYS and not bool(matching_wholly(reader, base, found, predicate).all()):
         return None
@@ -113,7 +113,7 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
 
 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
-    """For each file, whether its partition and its bounds prove that every row satisfies `predicate`."""
+    """For each file, whether its partition and bounds prove that every row satisfies `predicate`."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     if rest == ALWAYS and manifest.decides(base, found.entries, scope):
         inside = manifest.in_scope(found.entries, base, scope)["file_path"].combine_chunks()
@@ -130,8 +130,8 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> list[ReadTask]:
-    """Files -> tasks of about `read.split.target-size`. With `alone`, a task for each file, in the order of the files, which
-    says of which partition (under the file's own spec)."""
+    """Files -> tasks of about `read.split.target-size`. With `alone`, one task per file, in order, with the file's
+    partition under its own spec."""
     formats = pc.utf8_lower(found.entries["file_format"]).to_pylist()
     for format in set(formats):
         if format not in options.FORMATS:
@@ -182,12 +182,12 @@ def tasks(
 
 
 def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of `entries`, rows of `deletes`): each pair of a data file and a delete file that applies to it, in the order
-    of the data files (spec, Scan Planning; core/DeleteFileIndex.java).
+    """(rows of `entries`, rows of `deletes`): each pair of a data file and a delete file that applies to it, in the
+    order of the data files (spec, Scan Planning; core/DeleteFileIndex.java).
 
-    Delete files apply in their own spec and partition: to data as old as they are where they name positions, to older
-    data where they name values, unless its bounds prove that it holds none of these. Those of values under an unpartitioned
-    spec apply everywhere. A deletion vector stands for all other positions of its data file.
+    Delete files apply within their own spec and partition: position deletes to data that is not newer, equality deletes
+    to older data, unless its bounds prove that it has none of their values. Equality deletes of an unpartitioned spec
+    apply everywhere. A deletion vector replaces all other position deletes of its data file.
     """
     if not len(entries) or not len(deletes):
         return np.array([], np.int64), np.array([], np.int64)
@@ -201,7 +201,7 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     is_global = is_equality & np.isin(specs, plain)
     about = referenced(deletes)
     data_file = np.asarray(pc.fill_null(pc.index_in(about, entries["file_path"].combine_chunks()), -1))
-    # By name: one data file each.
+    # By path: one data file each.
     by_name = np.flatnonzero(~is_equality & np.asarray(about.is_valid()) & (data_file >= 0))
     at = data_file[by_name]
     fits = (own[at] == others[by_name]) & (sequences[at] <= theirs[by_name])
@@ -209,7 +209,7 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     has_vector = np.zeros(len(entries), bool)
     vectors = is_vector(deletes)
     has_vector[at[vectors[by_name]]] = True
-    # By partition: all its data files that are old enough.
+    # By partition: all its data files of the right age.
     wide = np.flatnonzero(~is_equality & ~np.asarray(about.is_valid()))
     equal = np.flatnonzero(is_equality & ~is_global)
     everywhere = np.flatnonzero(is_global)
@@ -235,10 +235,10 @@ def is_vector(deletes: pa.Table) -> np.ndarray:
 
 
 def referenced(deletes: pa.Table) -> pa.Array:
-    """The one data file whose positions a delete file names; null where it may name several, or values.
+    """The only data file that a position delete file refers to; null if there may be several, and for equality deletes.
 
-    By `referenced_data_file`, or by bounds of the path that are equal. Some writers cut bounds short, so that two of them may look
-    equal: only what ends like a file is taken for one (core/ContentFileUtil.java).
+    By `referenced_data_file`, or by equal bounds of the path. Some writers truncate bounds, which may make them look
+    equal: only bounds that end like a file name count (core/ContentFileUtil.java).
     """
     referenced_path = deletes["referenced_data_file"].combine_chunks()
     low, high = (
@@ -302,7 +302,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
 
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
-    """Refused: rows of Iceberg tables have no kinds."""
+    """Raises: rows of Iceberg tables have no kinds."""
     raise UnsupportedFeature(
         f"{reader.root}: an audit log of an Iceberg table without from_snapshot: not supported; its rows have no kinds"
     )
@@ -316,10 +316,11 @@ def delta(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
 ) -> list[Delta]:
-    """What went and came with a snapshot after `since`, the one before it; `fields` and `predicate` are of the schema of `base`.
+    """The rows removed and added by a snapshot after `since`, its parent; `fields` and `predicate` are of the schema of
+    `base`.
 
-    Rows go with the files that hold them, and by new deletes of files that stay; they come with new files. Rows
-    of a rewritten file appear twice: as gone, and as come. Raises `NotFound` where `since` is not the parent snapshot.
+    Rows are removed with their files and by new deletes of remaining files, and added with new files. Rows of a
+    rewritten file appear twice, as removed and as added. Raises `NotFound` if `since` is not the parent snapshot.
     """
     document = metadata.snapshots(base)[snapshot_id]
     if document.get("parent-snapshot-id", 0) != since:
@@ -352,7 +353,7 @@ def delta(
 
 
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    """The requested columns, in that order; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
     fields = base.schema.fields
     if columns is not None and metadata.format_version(base) >= 3:
         known = set(base.schema.names)
@@ -367,7 +368,8 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
 def _older(
     places: np.ndarray, sequences: np.ndarray, theirs: np.ndarray, until: np.ndarray, rows: np.ndarray, side: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(data files, `rows`): for each of `rows` the data files at its place that are as old as it (`side` "right") or older."""
+    """(data files, `rows`): for each of `rows` the data files of its partition that are as old as it (`side` "right")
+    or older."""
     if not len(rows):
         return np.array([], np.int64), np.array([], np.int64)
     known = np.unique(np.concatenate([sequences, until]))
@@ -381,7 +383,8 @@ def _older(
 
 
 def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of which pairs of a data file and an equality delete file no row can be equal, by a column's bounds in the manifests."""
+    """Which pairs of a data file and an equality delete file can have no equal row, by a column's bounds in the
+    manifests."""
     found = np.zeros(len(left), bool)
     ids = deletes["equality_ids"].combine_chunks()
     for id in pc.unique(ids.flatten()).to_pylist():
@@ -404,15 +407,15 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
         (low, high, nulls, hollow), (least, most, lacking, nothing) = sides
         outside = pc.or_(pc.less(high, least), pc.greater(low, most))
         never = pc.fill_null(pc.and_(outside, pc.or_(pc.equal(nulls, 0), pc.equal(lacking, 0))), False)
-        for one, other in ((hollow, lacking), (nothing, nulls)):  # Nulls alone on one side, and none on the other.
+        for one, other in ((hollow, lacking), (nothing, nulls)):  # Only nulls on one side, and none on the other.
             never = pc.or_(never, pc.fill_null(pc.and_(one, pc.equal(other, 0)), False))
         found[pairs] = np.asarray(never)
     return found
 
 
 def _path_to(base: State, id: int) -> tuple[Field, ...] | None:
-    """The column of a field id and the parts of rows that lead to it, as the table has them now, or as the last schema did that
-    had it; None where it lies in a list or a map, or nowhere."""
+    """The column of a field id and the row fields that lead to it, with the current names, or those of the last schema
+    that had it; None if it is inside a list or map, or nowhere."""
     schemas = sorted(base.document["schemas"], key=lambda s: s["schema-id"], reverse=True)
     for fields in (base.schema.fields, *(types.parse_fields(s) for s in schemas)):
         if (path := _path_in(fields, id)) is not None:
@@ -430,7 +433,7 @@ def _path_in(fields: tuple[Field, ...], id: int) -> tuple[Field, ...] | None:
 
 
 def _compared(base: State, id: int, path: str) -> Field:
-    """The column of a field id, with nothing in it but what leads to that."""
+    """The column of a field id, with only the fields that lead to it."""
     found = _path_to(base, id)
     if found is None:
         raise UnsupportedFeature(
@@ -444,7 +447,7 @@ def _compared(base: State, id: int, path: str) -> Field:
 
 
 def _residual(base: State, found: Files, predicate: Expression) -> Expression:
-    """What is left to test on rows once whole partitions are chosen."""
+    """The condition that remains to be tested on rows once whole partitions are selected."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     return rest if manifest.decides(base, found.entries, scope) else predicate
 

@@ -1,4 +1,4 @@
-"""Files that say more of a snapshot: sketches of its columns' values (Puffin), and figures of its partitions (Parquet)."""
+"""Statistics files of a snapshot: sketches of column values (Puffin), and statistics per partition (Parquet)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Field, is_plain
 from lakeformat.storage.store import Reader
 
-KEYS = {"table": "statistics", "partition": "partition-statistics"}  # Where the document names them.
-_FIGURES = (  # (field id, name, type, whether version 2 may lack it), as the specification has partition statistics.
+KEYS = {"table": "statistics", "partition": "partition-statistics"}  # The document's keys for them.
+_FIGURES = (  # (field id, name, type, whether version 2 may lack it), from the specification's partition statistics.
     (2, "spec_id", pa.int32(), False),
     (3, "data_record_count", pa.int64(), False),
     (4, "data_file_count", pa.int32(), False),
@@ -39,7 +39,7 @@ _VECTORS = (13, "dv_count", pa.int32(), False)
 
 
 def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns of which distinct values are counted: those asked for, or all of plain values. Raises `InvalidInput`."""
+    """The columns whose distinct values are counted: those requested, or all of plain types. Raises `InvalidInput`."""
     fields = tuple(base.schema.field(name) for name in (base.schema.names if names is None else names))
     plain = tuple(f for f in fields if is_plain(f.type))
     if names is not None and len(plain) < len(fields):
@@ -49,12 +49,12 @@ def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
 
 
 def comparable(values: pa.Array, field: Field) -> pa.Array:
-    """Values as the bytes that sketches are made of: Iceberg's single values."""
+    """Values as the bytes that sketches hash: Iceberg's single values."""
     return single_value.encode(values, field.type)
 
 
 def of_columns(base: State, request: Request, sketches: Mapping[int, theta.Sketch]) -> SetStatistics:
-    """The file of sketches by field id, of the base's snapshot."""
+    """The file of sketches by field id, for the base's snapshot."""
     snapshot = base.snapshot_document
     assert snapshot is not None
     blobs = [
@@ -84,7 +84,8 @@ def of_columns(base: State, request: Request, sketches: Mapping[int, theta.Sketc
 
 
 def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistics:
-    """The file of figures of each partition of the base's snapshot. Raises `InvalidInput` for a table without partitions."""
+    """The file of statistics per partition, for the base's snapshot. Raises `InvalidInput` for a table without
+    partitions."""
     snapshot = base.snapshot_document
     assert snapshot is not None
     fields = _partition_fields(base)
@@ -114,14 +115,14 @@ def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistic
 
 
 def name_of(operation: SetStatistics, unique: str) -> str:
-    """What engines call such a file."""
+    """The file name that engines use."""
     if operation.of == "table":
         return f"{operation.snapshot_id}-{unique}.stats"
     return f"partition-stats-{operation.snapshot_id}-{unique}.parquet"
 
 
 def noted(document: Mapping[str, Any], operation: SetStatistics, location: str) -> dict[str, Any]:
-    """The document's entries of this kind, with that of the operation's file in the place of an earlier one."""
+    """The document's entries of this kind, with that of the operation's file in place of an earlier one."""
     key = KEYS[operation.of]
     kept = [each for each in document.get(key) or () if each["snapshot-id"] != operation.snapshot_id]
     entry = {
@@ -134,8 +135,8 @@ def noted(document: Mapping[str, Any], operation: SetStatistics, location: str) 
 
 
 def registered(base: State) -> pa.Table:
-    """One row a column, or a file of partitions, that a snapshot has statistics of: `snapshot_id`, `of` ("table" or
-    "partition"), `column` (null for one that is no more), `distinct_values` (an estimate), `path`, `size_bytes`."""
+    """One row per column or partition statistics file of a snapshot: `snapshot_id`, `of` ("table" or "partition"),
+    `column` (null for a dropped column), `distinct_values` (an estimate), `path`, `size_bytes`."""
     names = {f.id: f.name for f in base.schema.fields}
     rows: list[tuple[Any, ...]] = []
     for of, key in KEYS.items():
@@ -165,7 +166,7 @@ def registered(base: State) -> pa.Table:
 
 
 def _partition_fields(base: State) -> list[pa.Field]:
-    """The fields of all specs as one struct, by id; each by its newest name (Partitioning.partitionType)."""
+    """The fields of all specs as one struct, by id; each with its newest name (Partitioning.partitionType)."""
     found: dict[int, pa.Field] = {}
     for spec in sorted(base.specs.values(), key=lambda each: each.id, reverse=True):
         for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
@@ -205,7 +206,7 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
         }
     )
     keys = [*partition, "spec_id"]
-    held = held.sort_by([("made", "ascending")])  # So that the last of a group is its newest.
+    held = held.sort_by([("made", "ascending")])  # The last row of a group is then its newest.
     sums = held.group_by(keys, use_threads=False).aggregate(
         [*((name, "sum") for name in measures), ("made", "max"), ("snapshot", "last")]
     )

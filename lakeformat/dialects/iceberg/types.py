@@ -1,4 +1,4 @@
-"""Logical types <-> Iceberg's: type JSON, which types a table can hold, and how a column may widen."""
+"""Logical types <-> Iceberg's: type JSON, which types a table can have, and how a column may be widened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WIDER = {(Kind.INT, Kind.BIGINT), (Kind.FLOAT, Kind.DOUBLE)}
 
 
 def parse_type(value: Any) -> Type:
-    """A type as schema JSON spells it. Raises `UnsupportedFeature` for one that is not read yet."""
+    """A type from schema JSON. Raises `UnsupportedFeature` for an unknown one."""
     if isinstance(value, str):
         if value in _NAMES:
             return _NAMES[value]
@@ -71,7 +71,7 @@ def parse_fields(struct: Any) -> tuple[Field, ...]:
 
 
 def emit_type(type: Type) -> Any:
-    """A type as schema JSON spells it: text, or an object for one with parts."""
+    """A type as schema JSON: text, or an object for a nested type."""
     match type:
         case Scalar(Kind.DECIMAL, (precision, scale)):
             return f"decimal({precision}, {scale})"
@@ -118,8 +118,8 @@ def emit_field(field: Field) -> dict[str, Any]:
 
 
 def iceberg_type(type: Type) -> Type:
-    """The nearest type that Iceberg has: small integers become int, bounded texts and bytes lose their bounds, times
-    and timestamps get six digits, finer timestamps nine."""
+    """The nearest Iceberg type: small integers become int, bounded texts and bytes lose their bounds, times and
+    timestamps get six digits, finer timestamps nine."""
     match type:
         case Scalar(Kind.TINYINT | Kind.SMALLINT):
             return scalar(Kind.INT)
@@ -140,7 +140,7 @@ def iceberg_type(type: Type) -> Type:
 
 
 def check_supported(fields: tuple[Field, ...], version: int) -> None:
-    """Refuse, by name, a column that a table of this format version cannot hold, or not here."""
+    """Refuse, by name, a column that a table of this format version cannot have, or not at this position."""
     for field in fields:
         for part in walk((field,)):
             match part.type:
@@ -172,7 +172,7 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
 
 
 def check_widened(before: tuple[Field, ...], after: tuple[Field, ...]) -> None:
-    """Raise `InvalidInput` for a change of type that Iceberg's readers do not know."""
+    """Raise `InvalidInput` for a type change that Iceberg's readers do not support."""
     old = {f.id: f for f in walk(before)}
     for field in walk(after):
         was = old.get(field.id)

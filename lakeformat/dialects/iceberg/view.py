@@ -1,4 +1,4 @@
-"""One Iceberg table at one version: what it holds, and what becomes of it."""
+"""One Iceberg table at one version."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ class Maintenance(Part[State]):
 
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Statistics`,
-    `Relocatable` and `DeletesByKey`."""
+    """See `dialects.dialect.View`; it also has `Adoption`, `Follower`, `Statistics`, `Relocatable` and
+    `DeletesByKey`."""
 
     @property
     def format(self) -> str:
