@@ -156,7 +156,7 @@ def page(steps: list[Step]) -> str:
             parts.append(
                 "\n".join(
                     [
-                        "What its own manifests say:",
+                        "Entries of its own manifests:",
                         "",
                         "| | dt | file | level |",
                         "| --- | --- | --- | --- |",
@@ -165,7 +165,7 @@ def page(steps: list[Step]) -> str:
                     ]
                 )
             )
-        parts.append("The table's files:\n\n```\n" + "\n".join(step.tree) + "\n```\n")
+        parts.append("Files of the table:\n\n```\n" + "\n".join(step.tree) + "\n```\n")
     return "\n".join(parts)
 
 
@@ -187,44 +187,50 @@ def _shown(key: str, value: object, names: Names) -> object:
     return names.shown(value) if isinstance(value, str) else value
 
 
-_HEAD = """# Understanding files
+_HEAD = """# Files of a Paimon table
 
-What each operation does to the files of a Paimon table with a primary key. `python docs/understand_files.py` made this page:
-it ran the statements, and then read the folder, the snapshots and, with fastavro, the manifests. Names that a writer draws by lot are
-numbered here, and times, ids and sizes are left out (`…`).
+What each operation does to the files of a Paimon table with a primary key. For the terms, see [concepts](concepts.md).
+
+`python docs/understand_files.py` generates this page: it runs each statement, then reads the folder, the snapshots and, with fastavro, the manifests. Random names are numbered here, and times, ids
+and sizes are left out (`…`).
 """
 
 _NOTES = {
-    "Create the table": "A table is its schema file; there is no snapshot yet. A primary key holds the partition columns, and a number of buckets is chosen: one, which was the default of 0.4; today's Paimon lets them grow with their keys.",
+    "Create the table": "A new table is one schema file; there is no snapshot yet. The primary key contains the partition columns, and the table has one fixed bucket. (One bucket was the default of Paimon 0.4; today's default is dynamic buckets.)",
     "Insert one row": """
-One data file on level 0, one manifest that says ADD, and two manifest lists: the base list is what the previous snapshot held, here nothing;
-the delta list is what this one changed. `LATEST` and `EARLIEST` are hints for readers; `RESTORED` appears where a
-rollback has removed snapshots.""",
-    "Insert nine rows in nine partitions": "Nine files, nine ADD entries in one manifest. The base list of this snapshot names the manifest of the first.",
+The commit writes one data file on level 0, one manifest with an ADD entry, and two manifest lists. The base list holds the manifests of the previous snapshot, here none;
+the delta list holds those of this commit. `LATEST` and `EARLIEST` are hints for readers. A file `RESTORED`
+appears if a rollback has removed snapshots.""",
+    "Insert nine rows in nine partitions": "Nine data files, and nine ADD entries in one manifest. The base list of this snapshot names the manifest of the first.",
     "Delete rows": """
-No file goes: each of eight partitions gets one more, with a row of kind -D, so that the manifest has 8 ADD entries. A read merges
-the two by key, and the newer one, the deletion, wins. Two rows are left.""",
+No file is removed. Each of eight partitions gets a file with a row of kind -D, so the manifest has eight ADD entries. A read merges the two rows of a key, and the newer
+one, the deletion, wins. Two rows are left.""",
     "Compact": """
-All runs of a bucket are merged into the top level (5). Eight partitions had an insertion and its deletion, of which nothing is left: 16 DELETE
-entries and no ADD. In the other two the file goes up to the top level as it is: 2 DELETE and 2 ADD, which name the same two files. Nothing is
-written for them, but their keys are read, because not every writer merges a commit's rows by key: a file that had a key twice would be
-written again. DELETE marks a file; it stays where it is while an older snapshot reads it. 0.4 has the same 20 entries and takes them for rows that came
-(`deltaRecordCount` 20, `totalRecordCount` 38); today the counts are those of the live files.""",
-    "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
-    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` upgraded it. Their
-`schemaId` is 1.""",
+Compaction merges all runs of a bucket into the top level (5).
+
+- Eight partitions hold an insertion and its deletion, of which nothing is left: 16 DELETE entries and no ADD.
+- The other two partitions hold one file each, which is upgraded to the top level as it is: 2 DELETE and 2 ADD entries, which name the same two files. No file is written for them. Their keys are read, since some
+  writers do not merge the rows of a commit by key; a file with a duplicate key would be rewritten.
+
+A DELETE entry only marks a file. The file stays as long as an older snapshot reads it. Paimon 0.4 has the same 20 entries and counts them as added rows (`deltaRecordCount` 20, `totalRecordCount` 38); today's Paimon counts the
+rows of live files.""",
+    "Alter the table": "The change writes `schema-1` and nothing else. No snapshot uses it until the next commit.",
+    "Insert once more": """
+With the new option, each write is followed by a compaction: `snapshot-5` adds the file on level 0, `snapshot-6` upgrades it. Both have `schemaId` 1.""",
     "Expire snapshots": """
-Snapshots 1 to 5 go: first the 16 data files that a DELETE entry names and that are live in no snapshot that stays (the three that were upgraded
-are), then manifests and lists that only those snapshots used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
-`snapshot.clean-empty-directories` (0.4 always did).""",
+Snapshots 1 to 5 expire. Their files are deleted in this order:
+
+1. the 16 data files that a DELETE entry names and no remaining snapshot uses (the three upgraded files are still in use);
+2. manifests and manifest lists that only these snapshots use;
+3. the snapshot files. `EARLIEST` is set last.
+
+The option `snapshot.clean-empty-directories` also removes the partition folders that became empty; Paimon 0.4 always did.""",
     "Prepare a checkpoint of a stream": """
-A stream writes a sorted file to level 0 as its rows come. There is no manifest and no snapshot of it yet, and nobody reads it; what is prepared can be
-committed by another process, or aborted, which removes that file and no other.""",
+The stream writes a sorted file to level 0. No manifest and no snapshot names it yet, so no reader sees it. Another process may commit it, or abort it, which removes this file and no other.""",
     "Commit the checkpoint": """
-Two snapshots: `snapshot-7` is the APPEND of the rows, with the stream's name as its user and 1 as its identifier; `snapshot-8` is the COMPACT that
-the table's option asks for, made beside the stream in a thread, which `settle` waits for. The new row took the place of the one with its key: two
-files are marked and one is added. A checkpoint in which no row came makes no snapshot.""",
-    "Commit it again": "After a crash a stream does not know whether its commit landed, and asks again. The identifier is found in the history, and nothing happens.",
+The commit makes two snapshots. `snapshot-7` is the APPEND of the rows, with the stream's name as its user and 1 as its identifier. `snapshot-8` is the COMPACT that the table's option asks for; a thread of the stream makes it, and
+`settle` waits for it. The new row replaces the one with its key: two files get DELETE entries, and one is added. A checkpoint without rows makes no snapshot.""",
+    "Commit it again": "After a crash, a stream does not know whether its commit landed, and commits again. The identifier is found in the history, and nothing happens.",
 }
 
 
