@@ -6,6 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakeformat.codec import varint
 from lakeformat.errors import CorruptFile
@@ -120,7 +121,28 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
     """The end of a file, footer included, with the numbers of NaN: of each row group, by the places of leaf columns."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
-    found = _fields(end[-8 - size : -8], 0)[0]
+    footer = end[-8 - size : -8]
+    groups = _ends(footer, 0, (_ROW_GROUPS, _COLUMNS, _CHUNK, _STATISTICS))[1] or []
+    assert len(groups) == len(counts), (len(groups), len(counts))
+    places = [
+        (columns[place], count)
+        for columns, of_group in zip(groups, counts, strict=True)
+        for place, count in sorted(of_group.items())
+    ]
+    if any(struct is None or struct[1] >= _NANS for struct, _ in places):
+        changed = _counted_anew(footer, counts)
+    else:
+        made, done = [], 0
+        for (stop, last), count in places:
+            made += [footer[done:stop], bytes([(_NANS - last) << 4 | _I64]), _zigzag(count)]
+            done = stop
+        changed = b"".join([*made, footer[done:]])
+    return end[: -8 - size] + changed + len(changed).to_bytes(4, "little") + _MAGIC
+
+
+def _counted_anew(footer: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
+    """As `counted`, where columns have no statistics, or numbers of NaN already."""
+    found = _fields(footer, 0)[0]
     groups = []
     for row_group, of_group in zip(_items(found[_ROW_GROUPS][1]), counts, strict=True):
         group = _fields(row_group, 0)[0]
@@ -134,8 +156,7 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
         group[_COLUMNS] = _LIST, _list_of(chunks)
         groups.append(_struct_of(group))
     found[_ROW_GROUPS] = _LIST, _list_of(groups)
-    footer = _struct_of(found)
-    return end[: -8 - size] + footer + len(footer).to_bytes(4, "little") + _MAGIC
+    return _struct_of(found)
 
 
 Buffer = bytes | memoryview
@@ -232,6 +253,26 @@ def _struct(footer: Buffer, place: int) -> tuple[int, int]:
         place, last, kind = _field(footer, place, last)
         place = _skip(footer, place, kind)
     return place, last
+
+
+def _ends(footer: Buffer, place: int, path: tuple[int, ...]) -> tuple[int, Any]:
+    """(where the struct at `place` ends; of the struct to which the fields of `path` lead what `_struct` gives: in lists where these
+    are lists, None where a field is not there)."""
+    found, last = None, 0
+    while footer[place]:
+        place, last, kind = _field(footer, place, last)
+        if not path or last != path[0]:
+            place = _skip(footer, place, kind)
+        elif kind == _STRUCT:
+            place, found = _ends(footer, place, path[1:])
+        else:
+            count, inner, place = _list(footer, place)
+            assert inner == _STRUCT or not count, inner
+            found = []
+            for _ in range(count):
+                place, each = _ends(footer, place, path[1:])
+                found.append(each)
+    return place + 1, found if path else (place, last)
 
 
 def _field(footer: Buffer, place: int, last: int) -> tuple[int, int, int]:
