@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, worker
+from lakeformat.engines.files import parquet
 from lakeformat.engines.keyed import lookup
 from lakeformat.engines.row_level import marks
 from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed
@@ -59,7 +60,7 @@ class ArrowEngine:
         """For each task, how many rows satisfy its predicate."""
         if len(tasks) <= 1:
             return [worker.count(store, each) for each in tasks]
-        with ThreadPoolExecutor(self.threads, "count") as pool:
+        with _pool(self.threads, "count", len(tasks)) as pool:
             return list(pool.map(lambda each: worker.count(store, each), tasks))
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
@@ -83,13 +84,13 @@ class ArrowEngine:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""
         found = list(batches(data, hints, layout.partition_by))
         table = pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table()
-        return ArrowSource(store, typed(table, hints), partial(self._each, store))
+        return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads)
 
     def _each(self, store: Store, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         """What `work` makes of each task, in order; when one fails, files that the others wrote are deleted."""
         if len(tasks) <= 1 or self.threads == 1:
             return _all_or_nothing(store, map(work, tasks))
-        with ThreadPoolExecutor(self.threads, "rewrite") as pool:
+        with _pool(self.threads, "rewrite", len(tasks)) as pool:
             waiting = [pool.submit(work, each) for each in tasks]
             try:
                 return _all_or_nothing(store, (each.result() for each in waiting))
@@ -224,7 +225,7 @@ def _ahead(
     stop = Event()
     queues: deque[_Waiting] = deque()
     left = iter(tasks)
-    with ThreadPoolExecutor(threads, "read") as pool:
+    with _pool(threads, "read", len(tasks)) as pool:
 
         def start() -> None:
             task = next(left, None)
@@ -246,6 +247,11 @@ def _ahead(
                     yield found
         finally:
             stop.set()
+
+
+def _pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:
+    """Threads for so many tasks, each of which decodes by itself where there are enough to keep all busy."""
+    return ThreadPoolExecutor(threads, name, parquet.one_of_many if tasks >= threads else None)
 
 
 class _Waiting(Queue[Any]):

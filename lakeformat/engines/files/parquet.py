@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -51,6 +52,14 @@ NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 
 VARIANTS = "parquet.variants"
 # An option: which parts of variants become columns of their own, as `variant_shredding.options` has it.
 SHREDDING = "parquet.shredding"
+
+
+_THREAD = threading.local()
+
+
+def one_of_many() -> None:
+    """To be called on a thread beside others that keep all cores busy: it decodes by itself, without Arrow's threads."""
+    _THREAD.is_one_of_many = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +270,7 @@ class File:
         far_as_null: frozenset[int],
     ) -> Iterator[pa.RecordBatch]:
         options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
+        options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
         # Column chunks of wide rows are not read as a whole either; others are, which is a little faster.
         how = {**self._options, "metadata": self._file.metadata, "buffer_size": _BUFFER_BYTES if are_wide else 0}
         file = pq.ParquetFile(self._source, **how) if are_wide else self._file
@@ -777,11 +787,11 @@ def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]
     chosen = []
     step = max(1, first.num_rows // _SAMPLES)
     rows = min(step, _SAMPLE_ROWS // _SAMPLES)
+    some = pa.concat_tables([first.slice(start, rows) for start in range(0, first.num_rows, step)] or [first])
     for place, each in enumerate(schema):
         if not pa.types.is_nested(each.type):
-            column = first.column(place)
-            pieces = [column.slice(start, rows) for start in range(0, first.num_rows, step)]
-            sample = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], column.type).drop_null()
+            sample = some.column(place)
+            sample = sample.drop_null() if sample.null_count else sample
             distinct = pc.count_distinct(sample).as_py()
             value_bytes = sample.nbytes / max(1, len(sample))
             if distinct * value_bytes + len(sample) * distinct.bit_length() / 8 > len(sample) * value_bytes:
