@@ -13,15 +13,18 @@ from lakeformat.codec.arrow import fields_from_arrow, to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.engines.kernels import casts, rows
-from lakeformat.engines.row_level import marks, outcomes
+from lakeformat.engines.row_level import deletes, marks, outcomes
 from lakeformat.engines.written import Copied
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
-from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile
+from lakeformat.model.work import POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
 _DECIDE_ROWS = 1 << 20  # Rows of the table that are decided together: there are few columns of them.
+_KEPT_BYTES = (
+    64 << 20
+)  # Columns of rows that change that are kept, over all files, so that they need not be read again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,19 @@ class Choice:
     clauses: np.ndarray  # By position: the clause that decides, `outcomes.NONE` for a row that stays.
     updated: np.ndarray  # The positions of rows that are updated with values of the source, ascending.
     source: np.ndarray  # For each of those, the row of the source.
+    rows: pa.Table | None = None  # And the columns that were looked at, where there are few rows.
+
+    def keeps(self, names: set[str]) -> bool:
+        """Whether these columns of the rows that are updated are kept."""
+        return self.rows is not None and names.issubset(self.rows.column_names)
 
 
 class ArrowSource:
     """A source in memory. `run` is the engine's way to do work on each of many things."""
 
-    def __init__(self, store: Store, table: pa.Table, run: Any) -> None:
+    def __init__(self, store: Store, table: pa.Table, run: Any, threads: int = 1) -> None:
         self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
-        self._store, self._run = store, run
+        self._store, self._run, self._threads = store, run, threads
         self._table = outcomes.named(SOURCE, table.combine_chunks())
 
     def keep_last(self, key: tuple[str, ...]) -> None:
@@ -49,7 +57,8 @@ class ArrowSource:
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
         index = outcomes.Index(merge, self._table)
-        found = self._run(lambda task: decide(self._store, index, task), tasks)
+        room = _Room(_KEPT_BYTES)
+        found = self._run(lambda task: decide(self._store, index, task, room), tasks)
         choices = {task.paths[0]: each for task, each in zip(tasks, found, strict=True) if each is not None}
         unmatched = rest(self._table, index.matched()) if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
         return Decided(frozenset(choices), (choices, unmatched))
@@ -65,17 +74,28 @@ class ArrowSource:
     ) -> list[WrittenFile]:
         choices, unmatched = decided.choices
         layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True)) if beside else {}
+        # Rows that need not be read again go to the same files as those that are inserted.
+        needed = {flat_name(TARGET, f.name) for f in merge.surviving}
+        kept: list[Choice] = []
+        if not whole and not beside:
+            kept = [choices[task.paths[0]] for task in tasks if choices[task.paths[0]].keeps(needed)]
+            tasks = [task for task in tasks if not choices[task.paths[0]].keeps(needed)]
+
+        def together() -> Iterator[pa.RecordBatch]:
+            for choice in kept:
+                yield from updated(merge, self._table, choice)
+            yield from inserted(merge, self._table, unmatched)
 
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
-                return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
+                return worker.write(self._store, together(), layout, threads=1 if tasks else self._threads)
             choice = choices[task.paths[0]]
             if beside:
                 return write_columns(self._store, merge, self._table, task, choice, layouts[task.paths[0]])
             batches = changed(self._store, merge, self._table, task, choice, whole, layout)
             return worker.write(self._store, batches, layout)
 
-        written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
+        written = self._run(work, [*([None] if kept or len(unmatched) else []), *tasks])
         return [file for files in written for file in files]
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
@@ -84,8 +104,9 @@ class ArrowSource:
             choices = {path: _of(each, merge, Act.DELETE) for path, each in choices.items()}
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
-            placed = (places(each.path, choices[each.path]) for each in targets)
-            return marks.write(self._store, placed, replace(layout, targets=targets))
+            found = {each.path: np.flatnonzero(choices[each.path].clauses != outcomes.NONE) for each in targets}
+            found = {path: positions for path, positions in found.items() if len(positions)}
+            return marks.at(self._store, found, replace(layout, targets=targets))
 
         alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
         written = self._run(work, [(each,) for each in layout.targets] if alone else [layout.targets])
@@ -103,7 +124,9 @@ class ArrowSource:
         for task in tasks:
             for batch in worker.read(self._store, task):
                 target = outcomes.named(TARGET, pa.Table.from_batches([batch]))
-                choice, beside = outcomes.decide(index, target)
+                rows, clauses, right_rows = outcomes.decide(index, target)
+                choice, beside = np.full(target.num_rows, outcomes.NONE, np.int8), np.zeros(target.num_rows, np.int64)
+                choice[rows], beside[rows] = clauses, right_rows
 
                 def source(rows: np.ndarray, beside: np.ndarray = beside) -> pa.Table:
                     return right.take(pa.array(beside[rows]))
@@ -140,22 +163,66 @@ def inserted(merge: Merge, source: pa.Table, unmatched: np.ndarray) -> Iterator[
         yield from outcomes.inserted(merge, source.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
 
 
-def decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None:
-    """What becomes of the rows of one file; None where nothing does."""
+class _Room:
+    """How many more bytes are kept; threads that ask at the same time may get a little more."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def take(self, size: int) -> bool:
+        self._left -= size
+        return self._left >= 0
+
+
+def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | None = None) -> Choice | None:
+    """What becomes of the rows of one file; None where nothing does. Columns of rows that change are kept as far as there is `room`."""
     merge = index.merge
     clauses = np.full(task.row_count, outcomes.NONE, np.int8)
     updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
-    updated, source = [], []
+    keeps = room is not None and all(
+        each.group is not Group.NOT_MATCHED_BY_SOURCE or each.act is not Act.UPDATE for each in merge.clauses
+    )
+    updated, source, kept = [], [], []
+    gone = None
+    if index.tests_rows_freely and all(
+        each.content is not Content.EQUALITY_DELETES for some in task.deletes for each in some
+    ):
+        # Among the few that match, deleted rows are found faster than they are left out of all.
+        gone = deletes.positions(store, task.paths[0], task.deletes[0]) if task.deletes else None
+        task = replace(task, deletes=())
     for batch in worker.read(store, task, _DECIDE_ROWS):
         target, positions = _target(batch)
-        choice, beside = outcomes.decide(index, target)
-        clauses[positions] = choice
-        rows = np.flatnonzero(np.isin(choice, updates))
+        rows, choice, beside = outcomes.decide(index, target, None if gone is None else gone - positions[0])
+        clauses[positions[rows]] = choice
+        changes = np.isin(choice, updates)
+        rows = rows[changes]
         updated.append(positions[rows])
-        source.append(beside[rows])
+        source.append(beside[changes])
+        if keeps and room is not None:
+            kept.append(target.take(pa.array(rows)))
+            keeps = room.take(kept[-1].nbytes)
     if (clauses == outcomes.NONE).all():
         return None
-    return Choice(clauses, np.concatenate(updated), np.concatenate(source))
+    columns = pa.concat_tables(kept) if keeps and kept else None
+    return Choice(clauses, np.concatenate(updated), np.concatenate(source), columns)
+
+
+def updated(merge: Merge, table: pa.Table, choice: Choice) -> Iterator[pa.RecordBatch]:
+    """The rows of one file that are updated, as they are then: those that `choice` keeps."""
+    if not len(choice.updated):
+        return
+    assert choice.rows is not None, choice
+    right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
+    for start in range(0, len(choice.updated), _WRITE_ROWS):
+        stop = start + _WRITE_ROWS
+        beside = choice.source[start:stop]
+        clauses = choice.clauses[choice.updated[start:stop]]
+        target = choice.rows.slice(start, _WRITE_ROWS)
+
+        def source(rows: np.ndarray, beside: np.ndarray = beside) -> pa.Table:
+            return right.take(pa.array(beside[rows]))
+
+        yield outcomes.changed(merge, target, clauses, source, False)
 
 
 def changed(
@@ -194,12 +261,6 @@ def write_columns(
     names = {each.name for each in into.fields}
     narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
     return worker.write(store, changed(store, narrow, table, task, choice, True, into), into)
-
-
-def places(path: str, choice: Choice) -> pa.RecordBatch:
-    """Where the rows lie that a clause decides about."""
-    positions = pa.array(np.flatnonzero(choice.clauses != outcomes.NONE))
-    return pa.record_batch([pa.repeat(path, len(positions)), positions], names=[FILE.name, POSITION.name])
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:

@@ -137,11 +137,12 @@ def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
     if paths.null_count or values.null_count:
         raise CorruptFile(f"{file.path}: position deletes without a file or a position")
     codes, places = np.asarray(paths.indices), np.asarray(values)
-    order = np.lexsort((places, codes))
-    codes, places = codes[order], places[order]
-    once = np.ones(len(codes), bool)
-    once[1:] = (codes[1:] != codes[:-1]) | (places[1:] != places[:-1])
-    codes, places = codes[once], places[once]
+    if len(paths.dictionary) > 1 or not (places[1:] > places[:-1]).all():
+        order = np.lexsort((places, codes))
+        codes, places = codes[order], places[order]
+        once = np.ones(len(codes), bool)
+        once[1:] = (codes[1:] != codes[:-1]) | (places[1:] != places[:-1])
+        codes, places = codes[once], places[once]
     starts = np.searchsorted(codes, np.arange(len(paths.dictionary) + 1))
     return _Positions({name: i for i, name in enumerate(paths.dictionary.to_pylist())}, starts, places)
 

@@ -48,6 +48,11 @@ def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> 
     return _write(store, _gathered(batches), task)
 
 
+def at(store: Store, positions: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
+    """As `write`, of rows that are given as positions by file, ascending and once each."""
+    return _write(store, positions, task)
+
+
 def rewrite(store: Store, task: DeleteTask) -> list[WrittenFile]:
     """The earlier deletes of all targets, in new files."""
     return _write(store, {each.path: np.array([], np.int64) for each in task.targets}, task)

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression
+from lakeformat.codec import expression, numbers
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines.engine import Spread
 from lakeformat.engines.kernels import assign, casts, ranks
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
-from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts
+from lakeformat.model.predicate import ALWAYS, Column, Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 from lakeformat.model.work import ROW_KIND, RowKind
 
@@ -26,8 +26,15 @@ NONE = -1  # No clause holds for the row.
 _PAIRS = 1 << 19  # Matches that are looked at together.
 # Keys that are numbers are looked up in a table where there is one in so many numbers, and the table is no longer than this.
 _SPREAD, _SPAN = 64, 1 << 25
+# Else, where there are no more than this, a filter of so many bits (bytes of memory) for each of them says which cannot be there.
+_FILTERED, _BITS_EACH, _LEAST_BITS, _LEAST_FILTERED = 1 << 21, 8, 10, 1 << 12
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # By the golden ratio: near numbers get hashes far apart.
+_SAMPLE = (
+    4  # So many times the limit of distinct values are looked at first, which shows most often that there are more.
+)
 
 Clauses = Sequence[tuple[int, Clause]]
+Numbered = tuple[np.ndarray, np.ndarray]  # For each row whether the source has its keys; their code.
 
 
 def check(merge: Merge) -> None:
@@ -57,13 +64,15 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
     for key in merge.keys:
         values = casts.flat(expression.evaluate(key.source, source))
         has_null = values.null_count > 0
-        distinct = values.unique().drop_null()
+        distinct = values.slice(0, _SAMPLE * limit).unique().drop_null()
+        if len(distinct) <= limit < len(values):
+            distinct = values.unique().drop_null()
         if len(distinct) <= limit:
             found.append(Spread(distinct, True, has_null))
         elif pa.types.is_boolean(values.type) or pa.types.is_floating(values.type):
             found.append(Spread(None))  # NaN is above all, and in no bounds.
         else:
-            ends = pc.min_max(distinct)
+            ends = pc.min_max(values)
             found.append(Spread(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type), False, has_null))
     return found
 
@@ -85,23 +94,32 @@ class Index:
         alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
         steps = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
+        self._compared: list[tuple[Key, bool]] = []  # And whether it is compared as a value of its own type.
         for key in merge.keys:
-            values = expression.evaluate(key.source, source)
-            type = expression.common_type(expression.evaluate(key.target, empty).type, values.type)
-            values = _looked_up(key, key.target, values, type)
-            distinct = _Values(casts.flat(values), key.null_safe)
+            values, held = expression.evaluate(key.source, source), expression.evaluate(key.target, empty).type
+            type = expression.common_type(held, values.type)
+            self._compared.append((key, type == held))
+            values = casts.flat(_looked_up(key, key.target, values, type))
+            distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
         # The key of most values first: it leaves out most rows of the table, which the others need not look up.
         steps.sort(key=lambda step: -len(step[2]))
-        self._steps: list[tuple[Key, pa.DataType, _Values, np.ndarray | None]] = []
+        self._steps: list[tuple[Key, pa.DataType, _Values, Callable[[np.ndarray, np.ndarray], Numbered] | None]] = []
         codes = np.zeros(count, np.int64)
         for key, type, distinct, found in steps:
             alive &= found >= 0
-            together = None
-            if self._steps:
-                together, codes = np.unique(codes * (len(distinct) + 1) + found + 1, return_inverse=True)
-            else:
+            together: Callable[[np.ndarray, np.ndarray], Numbered] | None = None
+            if not self._steps:
                 codes = np.maximum(found, 0)
+            elif (
+                np.bincount(codes[alive]) <= 1
+            ).all():  # Of each row the keys so far are its own: others are compared.
+                known = np.full(int(codes.max()) + 1 if count else 0, NONE, np.int64)
+                known[codes[alive]] = found[alive]
+                together = partial(_same, known)
+            else:
+                known, codes = _numbered(codes * (len(distinct) + 1) + found + 1)
+                together = partial(_joint, known, len(distinct))
             self._steps.append((key, type, distinct, together))
         rows = np.flatnonzero(alive)
         self._codes = np.where(alive, codes, NONE)
@@ -111,25 +129,33 @@ class Index:
         self._order = rows[np.argsort(codes[rows], kind="stable")]
         self._matched_codes = np.zeros(size, bool)
 
-    def match(self, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of `target` that match, a row of the source for each). A row that matches several stands once, unless the
-        merge wants one match: then `InvalidInput` shows one such row."""
-        codes = self._look_up(target)
-        rows = np.flatnonzero(codes >= 0)
-        rows = rows[self._counts[codes[rows]] > 0]
-        codes = codes[rows]
+    @property
+    def tests_rows_freely(self) -> bool:
+        """Whether rows that are not there may be looked up among others: nothing is evaluated over them that could fail."""
+        by_column = all(isinstance(key.target, Column) and same for key, same in self._compared)
+        return by_column and self._of_target == ALWAYS and not self.merge.of(Group.NOT_MATCHED_BY_SOURCE)
+
+    def match(self, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(rows of `target` that match, ascending; a row of the source for each). A row that matches several stands once, unless the
+        merge wants one match: then `InvalidInput` shows one such row. Rows `gone` (ascending) match nothing."""
+        rows, codes = self._look_up(target)
+        if gone is not None and len(gone):
+            there = ~numbers.among(rows, gone)
+            rows, codes = rows[there], codes[there]
         if self._rest == ALWAYS:
             self._matched_codes[codes] = True
             if self.merge.wants_one_match and (self._counts[codes] > 1).any():
                 raise self._several(target, rows[self._counts[codes] > 1])
             return rows, self._order[self._starts[codes]]
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        needed = columns_of(self._rest)
+        sides = [each.select([n for n in each.column_names if n in needed]) for each in (target, self.source)]
         for some in _slices(self._counts[codes]):
             counts = self._counts[codes[some]]
             left = np.repeat(rows[some], counts)
             nth = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
             right = self._order[np.repeat(self._starts[codes[some]], counts) + nth]
-            pairs = beside(target.take(pa.array(left)), self.source.take(pa.array(right)))
+            pairs = beside(*(side.take(pa.array(places)) for side, places in zip(sides, (left, right), strict=True)))
             holds = _numpy(expression.mask(self._rest, pairs))
             left, right = left[holds], right[holds]
             self._matched_rows[right] = True
@@ -146,28 +172,24 @@ class Index:
         matched[alive] |= self._matched_codes[self._codes[alive]]
         return np.flatnonzero(matched)
 
-    def _look_up(self, target: pa.Table) -> np.ndarray:
-        """For each row of the table, the code of its key among the source's; NONE where it has none."""
-        rows, here = np.arange(target.num_rows), target
-        alive = (
-            np.ones(len(rows), bool) if self._of_target == ALWAYS else _numpy(expression.mask(self._of_target, here))
-        )
-        codes = np.zeros(len(rows), np.int64)
+    def _look_up(self, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """(the rows of the table whose key a row of the source has, ascending; its code among the source's keys)."""
+        rows = None if self._of_target == ALWAYS else np.flatnonzero(_numpy(expression.mask(self._of_target, target)))
+        codes = np.zeros(0, np.int64)
         for key, type, distinct, together in self._steps:
-            if np.count_nonzero(alive) * 2 < len(rows):  # What one key left out need not be looked for by the next.
-                kept = np.flatnonzero(alive)
-                rows, codes, alive, here = rows[kept], codes[kept], alive[kept], here.take(pa.array(kept))
-            found = distinct.places(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
-            alive &= found >= 0
+            here = target.select([name for name in target.column_names if name in columns_of(key.target)])
+            if rows is not None and len(rows) < target.num_rows:
+                here = here.take(pa.array(rows))
+            kept, found = distinct.hits(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
+            rows = kept if rows is None else rows[kept]
             if together is None:
                 codes = found
                 continue
-            wanted = codes * (len(distinct) + 1) + found + 1
-            codes = np.minimum(np.searchsorted(together, wanted), max(len(together) - 1, 0))
-            alive &= (together[codes] == wanted) if len(together) else False
-        result = np.full(target.num_rows, NONE, np.int64)
-        result[rows[alive]] = codes[alive]
-        return result
+            known, codes = together(codes[kept], found)
+            rows, codes = rows[known], codes[known]
+        assert rows is not None, self.merge
+        alive = self._counts[codes] > 0
+        return rows[alive], codes[alive]
 
     def _several(self, target: pa.Table, rows: np.ndarray) -> InvalidInput:
         names = sorted({name for key in self.merge.keys for name in columns_of(key.target)})
@@ -212,21 +234,31 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
     return choice
 
 
-def decide(index: Index, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(the clause that decides for each row of `target`, its row of the source); NONE where there is none."""
+def decide(index: Index, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the rows of `target`, ascending, about which a clause decides; which clause; the row of the source, or NONE). None decides
+    about those `gone`, which `Index.tests_rows_freely` asks about."""
     merge = index.merge
-    rows, beside_it = index.match(target)
-    choice = np.full(target.num_rows, NONE, np.int8)
-    source = np.full(target.num_rows, NONE, np.int64)
-    source[rows] = beside_it
+    rows, beside_it = index.match(target, gone)
+    choice = np.full(len(rows), NONE, np.int8)
     if matched := merge.of(Group.MATCHED):
-        needed = [flat_name(SOURCE, f.name) for f in merge.deciding(SOURCE)]
-        right = index.source.select(needed).take(pa.array(beside_it))
-        choice[rows] = choose(matched, beside(target.take(pa.array(rows)), right))
+        named = frozenset().union(*(columns_of(clause.condition) for _, clause in matched))
+        if matched[0][1].condition == ALWAYS:
+            choice[:] = matched[0][0]
+        else:
+            left = target.select([name for name in target.column_names if name in named] or target.column_names[:1])
+            right = index.source.select([name for name in index.source.column_names if name in named])
+            choice = choose(matched, beside(left.take(pa.array(rows)), right.take(pa.array(beside_it))))
     if alone := merge.of(Group.NOT_MATCHED_BY_SOURCE):
-        others = np.flatnonzero(source == NONE)
-        choice[others] = choose(alone, target.take(pa.array(others)))
-    return choice, source
+        is_matched = np.zeros(target.num_rows, bool)
+        is_matched[rows] = True
+        others = np.flatnonzero(~is_matched)
+        of_others = choose(alone, target.take(pa.array(others)))
+        order = np.argsort(np.concatenate([rows, others]), kind="stable")
+        rows = np.arange(target.num_rows)
+        choice = np.concatenate([choice, of_others])[order]
+        beside_it = np.concatenate([beside_it, np.full(len(others), NONE)])[order]
+    decided = choice != NONE
+    return rows[decided], choice[decided], beside_it[decided]
 
 
 def changed(
@@ -405,43 +437,93 @@ class _Values:
     """Distinct values of a key, each with its place; null is among them only where it equals null."""
 
     def __init__(self, values: pa.Array, null_safe: bool) -> None:
-        distinct = values.unique()
-        self._known = distinct.drop_null()
         # Numbers are sorted once; others are hashed anew for each look-up.
-        self._numbers = np.sort(ranks.ordinals(self._known)) if ranks.are_numbers(self._known.type) else None
-        self._table = None if self._numbers is None else _table(self._numbers)
-        self._null = len(self._known) if null_safe and distinct.null_count else NONE
+        self._known: pa.Array | None = None
+        self._numbers: np.ndarray | None = None
+        self._table: np.ndarray | None = None
+        self._is_known: np.ndarray | None = None
+        self._filter: np.ndarray | None = None
+        if ranks.are_numbers(values.type):
+            self._numbers = ranks.distinct(values)
+            self._table = _table(self._numbers)
+            if self._table is not None:
+                self._is_known = self._table != NONE
+            elif len(self._numbers) <= _FILTERED:
+                self._bits = max(_LEAST_BITS, (_BITS_EACH * len(self._numbers)).bit_length())
+                self._filter = np.zeros(1 << self._bits, bool)
+                self._filter[self._hashed(self._numbers)] = True
+            self._count = len(self._numbers)
+        else:
+            self._known = values.unique().drop_null()
+            self._count = len(self._known)
+        self._null = self._count if null_safe and values.null_count else NONE
 
     def __len__(self) -> int:
-        return len(self._known) + (self._null != NONE)
+        return self._count + (self._null != NONE)
 
-    def places(self, values: pa.ChunkedArray) -> np.ndarray:
+    def places(self, values: pa.Array) -> np.ndarray:
         """For each value its place; NONE where it is not there."""
-        if self._numbers is None and values.type in (pa.string(), pa.binary()):
-            places = _joined(values, self._known)
-        elif self._numbers is None:
-            positions = casts.flat(pc.index_in(values, value_set=self._known))
-            places = pc.fill_null(positions, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
-        elif self._table is not None:
-            low, high = self._numbers[0], self._numbers[-1]
-            codes = ranks.ordinals(values)
-            inside = (codes >= low) & (codes <= high)
-            places = np.where(inside, self._table[np.where(inside, codes - low, 0)], NONE)
-        elif len(self._numbers):
-            codes = ranks.ordinals(values)
-            if len(codes) >= len(self._numbers):
-                places = _joined(codes, self._numbers)
-            else:  # A join hashes the numbers anew each time; they are sorted once.
-                places = np.minimum(np.searchsorted(self._numbers, codes), len(self._numbers) - 1)
-                places[self._numbers[places] != codes] = NONE
-        else:
-            places = np.full(len(values), NONE)
-        if values.null_count:
-            places[~_numpy(values.is_valid())] = self._null
+        places = np.full(len(values), NONE, np.int64)
+        rows, found = self.hits(values)
+        places[rows] = found
         return places
 
+    def hits(self, values: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        """(the rows, ascending, whose value is there; its place)."""
+        if self._numbers is not None:
+            rows, places = self._number_hits(ranks.ordinals(casts.flat(values)))
+        else:
+            assert self._known is not None, self
+            if values.type in (pa.string(), pa.binary()):
+                places = _joined(values, self._known)
+            else:
+                positions = casts.flat(pc.index_in(values, value_set=self._known))
+                places = pc.fill_null(positions, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+            rows = np.flatnonzero(places != NONE)
+            places = places[rows]
+        if not values.null_count:
+            return rows, places
+        is_valid = _numpy(values.is_valid())
+        kept = is_valid[rows]  # Where it is null, a number is anything.
+        rows, places = rows[kept], places[kept]
+        if self._null == NONE:
+            return rows, places
+        nulls = np.flatnonzero(~is_valid)
+        rows, places = np.append(rows, nulls), np.append(places, np.full(len(nulls), self._null))
+        order = np.argsort(rows, kind="stable")
+        return rows[order], places[order]
 
-def _joined(values: pa.ChunkedArray | np.ndarray, distinct: pa.Array | np.ndarray) -> np.ndarray:
+    def _number_hits(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        known = self._numbers
+        assert known is not None, self
+        if not len(known):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self._table is not None:
+            assert self._is_known is not None, self
+            # What lies below the least wraps around, and is beyond the greatest.
+            offsets = (codes - known[0]).view(np.uint64)
+            np.minimum(offsets, np.uint64(len(self._table) - 1), out=offsets)
+            rows = np.flatnonzero(self._is_known.take(offsets.view(np.int64), mode="clip"))
+            return rows, self._table[codes[rows] - known[0]].astype(np.int64)
+        some: np.ndarray | None = None
+        if self._filter is not None and len(codes) > _LEAST_FILTERED:
+            some = np.flatnonzero(self._filter.take(self._hashed(codes), mode="clip"))
+            codes = codes[some]
+        if len(codes) >= len(known):
+            places = _joined(codes, known)
+        else:  # A join hashes the numbers anew each time; they are sorted once.
+            places = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+            places[known[places] != codes] = NONE
+        hits = np.flatnonzero(places != NONE)
+        return hits if some is None else some[hits], places[hits]
+
+    def _hashed(self, codes: np.ndarray) -> np.ndarray:
+        hashed = codes.view(np.uint64) * _MULTIPLIER
+        hashed >>= np.uint64(64 - self._bits)
+        return hashed.view(np.int64)
+
+
+def _joined(values: pa.Array | pa.ChunkedArray | np.ndarray, distinct: pa.Array | np.ndarray) -> np.ndarray:
     """The position of each value among `distinct`; NONE where it is not there. Arrow's join hashes three times as fast as its
     `index_in`."""
     left = pa.table({"value": values, "row": np.arange(len(values))})
@@ -452,16 +534,35 @@ def _joined(values: pa.ChunkedArray | np.ndarray, distinct: pa.Array | np.ndarra
     return positions
 
 
-def _table(numbers: np.ndarray) -> np.ndarray | None:
-    """By number, from the least on, its place among these sorted ones; None where they lie too far apart for that."""
-    if not len(numbers):
+def _table(known: np.ndarray) -> np.ndarray | None:
+    """By number, from the least on, its place among these ascending ones, and NONE at the end; None where they lie too far apart."""
+    if not len(known):
         return None
-    span = int(numbers[-1]) - int(numbers[0]) + 1
-    if span > min(_SPREAD * len(numbers), _SPAN):
+    span = int(known[-1]) - int(known[0]) + 1
+    if span > min(_SPREAD * len(known), _SPAN):
         return None
-    table = np.full(span, NONE, np.int32)
-    table[numbers - numbers[0]] = np.arange(len(numbers))
+    table = np.full(span + 1, NONE, np.int32)
+    table[known - known[0]] = np.arange(len(known))
     return table
+
+
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the distinct values, ascending; for each value its place among them)."""
+    if (values[1:] > values[:-1]).all():
+        return values, np.arange(len(values))
+    return np.unique(values, return_inverse=True)
+
+
+def _same(known: np.ndarray, codes: np.ndarray, places: np.ndarray) -> Numbered:
+    """Codes of keys that only one row has, whose next key is at the place `known`."""
+    return known[codes] == places, codes
+
+
+def _joint(known: np.ndarray, size: int, codes: np.ndarray, places: np.ndarray) -> Numbered:
+    """Codes of keys and the place of the next key, of `size` values, as the code of both."""
+    wanted = codes * (size + 1) + places + 1
+    codes = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+    return known[codes] == wanted if len(known) else np.zeros(len(codes), bool), codes
 
 
 def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:
