@@ -10,8 +10,8 @@ ROOT = Path(__file__).parent.parent
 
 def on_config(config: Any) -> Any:
     """Append the decision notes to the menu, each under the title it has."""
-    notes = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    config.nav.append({"Decisions": [f"decisions/{note.name}" for note in notes]})
+    notes = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    config.nav.append({"Decisions": ["decisions/README.md", *(f"decisions/{note.name}" for note in notes)]})
     return config
 
 

@@ -110,3 +110,11 @@ def test_troubleshooting_quotes_messages_of_the_code():
     assert {piece for piece in pieces if piece not in known} == set()
     errors = {match[1] for line in quoted if (match := re.match(r"([A-Z]\w+): ", line))}
     assert errors - {"SparkUnavailable"} <= set(vars(lakeformat.errors))
+
+
+def test_the_list_of_decisions_has_each_note_with_its_title_and_subtitle():
+    notes = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    heads = [(note, note.read_text().split("\n")) for note in notes]
+    rows = [f"| [{lines[0].removeprefix('# ')}]({note.name}) | {lines[2]} |" for note, lines in heads]
+    written = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
+    assert [line for line in written if line.startswith("| [")] == rows
