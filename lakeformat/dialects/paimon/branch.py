@@ -1,7 +1,7 @@
 """Branches: folders with schemas, snapshots and tags of their own, over the data and manifests that all branches share.
 
-A branch is read and written as a table is, through a store that has its folders in the place of the table's
-(`metadata.on_branch`). What is here is how one begins, ends, and how the table takes over what was committed there.
+A branch is read and written like a table, through a store that shows its folders in place of the table's
+(`metadata.on_branch`). This module creates branches, deletes them, and fast-forwards the table to one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from lakeformat.storage.swapped import Swapped
 
 
 def names(reader: Reader) -> list[str]:
-    """The names of all other branches, sorted; one without the table's first schema is not there yet, or not any more."""
+    """The names of all other branches, sorted. A folder without the table's first schema is no branch: it was not
+    finished, or is being deleted."""
     prefix = f"{BRANCH_FOLDER}/branch-"
     folders = metadata.branches(reader)
     first = min(metadata.schema_ids(reader) if folders else (), default=0)
@@ -37,7 +38,7 @@ def names(reader: Reader) -> list[str]:
 
 
 def require(reader: Reader, base: State, name: str) -> State:
-    """`base`, seen from the branch `name`. Raises `NotFound` where there is no such branch."""
+    """`base`, seen from the branch `name`. Raises `NotFound`."""
     if own_name(reader) != name:
         raise AssertionError(f"{reader.root}: a view of {own_name(reader)} is not one of branch {name}")
     if not base.exists:
@@ -47,10 +48,10 @@ def require(reader: Reader, base: State, name: str) -> State:
 
 
 def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """(the snapshot that a branch begins at, where `base` has one, and its tag; the schemas up to that of `base`, the oldest last:
-    with that the branch is there, and whole).
+    """(the snapshot that a branch starts at, if `base` has one, and its tag; the schemas up to that of `base`, the
+    oldest last: it makes the branch complete).
 
-    Raises `AlreadyExists`; but a branch that was begun with these files and not finished is begun again.
+    Raises `AlreadyExists`, but the unfinished creation of a branch with these files is resumed.
     """
     if name == MAIN:
         raise AlreadyExists(f"{reader.root}: branch {MAIN!r} is the table itself")
@@ -69,7 +70,7 @@ def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict
 
 
 def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
-    """Whether the folder of a branch holds all of `files`. Raises `AlreadyExists` where it holds any other."""
+    """Whether the folder of a branch has all of `files`. Raises `AlreadyExists` if it has any other file."""
     there = _contents(reader, branch_folder(name))
     if any(files.get(path) != data for path, data in there.items()):
         raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
@@ -77,8 +78,8 @@ def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
 
 
 def end(reader: Reader, base: State, name: str) -> Expiry:
-    """The files of a branch, its first schema first: from then on it is not there, and what else is left of it can be asked for again. Data
-    and manifests that only it reached are left to the sweep. Raises `NotFound`."""
+    """The files of a branch, its first schema first: without it the branch does not exist, and the deletion of the rest
+    can be repeated. Data and manifests that only the branch reached are left to the sweep. Raises `NotFound`."""
     if name == MAIN:
         raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself and stays")
     if options.of(base.schema).scan_fallback_branch == name:
@@ -96,12 +97,12 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
 
 
 def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
-    """(the schemas and tags of the branch `to` that `base` lacks, the first of its snapshots that `base` lacks, as a plan; None
-    when it has them all).
+    """(the schemas and tags of the branch `to` that `base` lacks, the first of its snapshots that `base` lacks, as a
+    plan; None if it has them all).
 
-    Paimon's own fast-forward deletes what the table committed since the branch began, and copies. Here nothing goes: the newest
-    snapshot of `base` must be one of the branch's, and those after it are committed in their order. Raises `NotFound`, and
-    `Conflict` where the two went apart.
+    Paimon's own fast-forward deletes the table's commits since the branch was created, and copies. Here nothing is
+    deleted: the newest snapshot of `base` must be one of the branch's, and those after it are committed in order.
+    Raises `NotFound`, and `Conflict` if the two have diverged.
     """
     folder = branch_folder(to)
     schemas = _contents(reader, f"{folder}/{SCHEMA_FOLDER}")
@@ -131,18 +132,19 @@ def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Pla
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two documents are one snapshot: on another branch it may have another number, and a tag of it has more to say."""
+    """Whether two documents are the same snapshot: on another branch it may have another number, and a tag adds
+    fields."""
     return _essence(one) == _essence(other)
 
 
 def own_name(reader: Reader) -> str | None:
-    """The branch that `reader` shows as the table; None for the table itself."""
+    """The branch that `reader` shows; None for the table itself."""
     inner = reader.store if isinstance(reader, Cached) else reader
     return inner.inner.removeprefix(f"{BRANCH_FOLDER}/branch-") if isinstance(inner, Swapped) else None
 
 
 def awaited(reader: Reader, documents: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """On a branch, the snapshot where the table is: those after it are still to be taken over by it. Else None."""
+    """On a branch, the snapshot that the table is at: the table may still take over those after it. Otherwise None."""
     if own_name(reader) is None:
         return None
     newest = _snapshots(reader, f"{branch_folder(MAIN)}/")[-1:]
@@ -150,8 +152,8 @@ def awaited(reader: Reader, documents: Mapping[int, Mapping[str, Any]]) -> int |
 
 
 def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
-    """(a reader, the state) of the branch that `scan.fallback-branch` names, as old as `base` is where that is of the past; None where
-    there is none (FallbackReadFileStoreTable)."""
+    """(a reader, the state) of the branch that `scan.fallback-branch` names, at the time of `base` if that is an older
+    snapshot; None if there is none (FallbackReadFileStoreTable)."""
     name = options.of(base.newest or base.schema).scan_fallback_branch
     if not name or name == (own_name(reader) or MAIN):
         return None
@@ -179,7 +181,7 @@ def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
 
 
 def beside(reader: Reader, base: State, other: Reader, state: State) -> Expression:
-    """The condition on partitions that holds for those that `state` has and `base` lacks."""
+    """The condition on partitions that selects those that `state` has and `base` lacks."""
     own, others = _partitions(reader, base), _partitions(other, state)
     return bind(manifest.scope_of(state.schema, others - own), state.schema.fields) if others - own else NEVER
 
@@ -188,7 +190,7 @@ def beside(reader: Reader, base: State, other: Reader, state: State) -> Expressi
 
 
 def _on(reader: Reader, name: str) -> Reader:
-    """The table as the branch `name`, seen from whichever branch."""
+    """The table at the branch `name`, seen from any branch."""
     inner = reader.store if isinstance(reader, Cached) else reader
     whole = inner.store if isinstance(inner, Swapped) else inner
     found = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
@@ -221,7 +223,7 @@ def _snapshots(reader: Reader, folder: str) -> list[dict[str, Any]]:
 
 
 def _taken_over(version: int, document: Mapping[str, Any]) -> Plan:
-    """A branch's snapshot as the table's own, under the next number: restores leave gaps in a branch's."""
+    """A branch's snapshot as the table's own, under the next number: restores leave gaps in a branch's numbers."""
     own = {**document, "id": version}
     hints = {f"{SNAPSHOT_FOLDER}/LATEST": str(version).encode()}
     if version == 1:

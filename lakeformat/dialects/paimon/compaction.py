@@ -41,9 +41,10 @@ _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALU
 def compaction(
     reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
 ) -> list[RewriteTask]:
-    """Bins of small files, each of one partition and bucket, and of files that lost more of their rows than
-    `compaction.delete-ratio-threshold`. With `full`, any two small files of a bucket are worth it, and any file that lost
-    rows; else a rest of fewer than `compaction.min.file-num` small files waits for more. `scope`: on partition columns only."""
+    """Bins of small files, each of one partition and bucket, and of files with a larger share of deleted rows than
+    `compaction.delete-ratio-threshold`. With `full`, two small files of a bucket are enough, and any file with deleted
+    rows; otherwise fewer than `compaction.min.file-num` small files wait for more. `scope`: on partition columns
+    only."""
     if base.schema.primary_key:
         return _of_keys(reader, base, full, scope, now_ms)
     found = scan.files(reader, base, scope)
@@ -60,7 +61,7 @@ def compaction(
     result = []
     for rows in _buckets(found, base, ordered):
         bucket = found.entries["_BUCKET"][int(rows[0])].as_py()
-        write = replace(write, bucket=None, default_bucket=bucket)  # Rows stay where they are.
+        write = replace(write, bucket=None, default_bucket=bucket)  # Rows keep their order in the bucket.
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
         bins = (
             _neighbours(sizes, heavy[rows], small, target, least)
@@ -77,7 +78,7 @@ def compaction(
 
 
 def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-    """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
+    """All files of each partition, to be sorted (Paimon's `sort_compact`); only for append tables without buckets."""
     if base.schema.primary_key or options.of(base.schema).bucket > 0:
         raise UnsupportedFeature(
             f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
@@ -100,9 +101,9 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 
 
 def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: int) -> list[RewriteTask]:
-    """With data evolution: neighbouring row ranges of a partition become one file, and the files of one range too, up to the target
-    size (DataEvolutionCompactCoordinator). Rows that were deleted go along: a file has all rows of its range, and the commit moves
-    their marks."""
+    """With data evolution: adjacent row ranges of a partition become one file, and so do the files of one range, up to
+    the target size (DataEvolutionCompactCoordinator). Deleted rows are kept: a file has all rows of its range, and the
+    commit moves their deletion vectors."""
     entries, beside = found.entries, found.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
@@ -126,7 +127,7 @@ def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: in
 
 
 def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndarray]:
-    """Rows that each join the one before, cut where they would exceed the target size."""
+    """Runs of adjacent row ranges, split at the target size."""
     start, total = 0, 0
     for i in range(len(joins)):
         if i > start and (not joins[i] or total + int(sizes[i]) > target):
@@ -138,8 +139,9 @@ def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndar
 
 
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
-    """Of a table with a primary key, without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
-    all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
+    """The auto-compaction of a table with a primary key, without `write-only`: what the sorted runs need, or everything
+    by `full-compaction.delta-commits`. That counts the commits of a stream; without a `number`, every write counts (as
+    in Paimon on Spark)."""
     given = options.of(schema)
     if given.write_only or given.bucket == POSTPONED_BUCKET:
         return None
@@ -160,13 +162,15 @@ class Rules:
 
     levels: int
     trigger: int
-    size_ratio: int  # Percent by which the next run may be larger than all before it.
-    amplification: int  # Percent of the oldest run that all others may add to it.
+    size_ratio: int  # Percent by which the next run may be larger than all earlier ones together.
+    amplification: int  # Percent of the oldest run that all others together may have.
     full_below_bytes: int = 0
-    full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
+    full_above_bytes: int | None = None  # The bytes of all runs below the highest level.
     full_after_ms: int | None = None
-    large_bytes: int = 0  # A file as large as that is upgraded, where no other shares its keys.
-    empties_level_0: bool = False  # Rows of level 0 must be seen, or in the changelog, now (ForceUpLevel0Compaction).
+    large_bytes: int = 0  # A file as large as that is upgraded if no other overlaps its keys.
+    empties_level_0: bool = (
+        False  # Rows of level 0 must become visible, or reach the changelog, now (ForceUpLevel0Compaction).
+    )
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
@@ -185,9 +189,9 @@ class Rules:
 
 
 def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False) -> tuple[int, int] | None:
-    """(how many runs are merged, the newest first; the level that the result is on), None where it is not worth it.
+    """(how many runs to merge, the newest first; the level of the result), None if it is not worth it.
 
-    `levels` and `sizes` (bytes) of a bucket's sorted runs, the newest first: the files of level 0 each, then the levels.
+    `levels` and `sizes` (bytes) of a bucket's sorted runs, the newest first: each file of level 0, then the levels.
     """
     count, top = len(levels), rules.levels - 1
     if count == 0 or (count == 1 and levels[0] == top):
@@ -203,12 +207,12 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
         taken = _growing(levels, sizes, 1, rules)
     if not taken and count > rules.trigger:
         taken = _growing(levels, sizes, count - rules.trigger + 1, rules)
-    if not taken and rules.empties_level_0:  # Alone: Java also takes what is not larger, and writes more.
+    if not taken and rules.empties_level_0:  # Alone: Java also merges runs that are not larger, and writes more.
         taken = int((levels == 0).sum())
     if not taken:
         return None
     level = top if taken == count else max(0, int(levels[taken]) - 1)
-    while level == 0 and taken < count:  # What is merged cannot stay on level 0.
+    while level == 0 and taken < count:  # Merged rows cannot stay on level 0.
         level = int(levels[taken])
         taken += 1
     if taken == count:
@@ -217,7 +221,8 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
 
 
 def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) -> int:
-    """The first `taken` runs, and those after them that are not much larger than all before; 0 where that is one run alone."""
+    """The first `taken` runs, and those after them that are not much larger than all earlier ones; 0 if that is a
+    single run."""
     total, goes_on = int(sizes[:taken].sum()), taken > 1
     for i in range(taken, len(levels)):
         is_larger = total * (100 + rules.size_ratio) < int(sizes[i]) * 100
@@ -228,7 +233,8 @@ def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) ->
 
 
 def _off_peak(schema: Schema, now_ms: int | None) -> int:
-    """Percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local clock."""
+    """The percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local
+    clock."""
     given = options.of(schema)
     start, end = given.compaction_offpeak_start_hour, given.compaction_offpeak_end_hour
     if now_ms is None or start == end:
@@ -239,7 +245,8 @@ def _off_peak(schema: Schema, now_ms: int | None) -> int:
 
 
 def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: int | None) -> bool:
-    """Whether several runs have not become one for `compaction.optimization-interval`: none of the highest level is younger."""
+    """Whether several runs have not been merged for `compaction.optimization-interval`: none of the highest level is
+    younger."""
     if rules.full_after_ms is None or now_ms is None:
         return False
     newest = created_ms[levels == rules.levels - 1].max(initial=-1)
@@ -247,9 +254,9 @@ def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: in
 
 
 def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
-    """For each bucket that is worth it, what of it is merged and what is upgraded (MergeTreeCompactTask)."""
+    """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
     schema, general = base.schema, Rules.of(base.schema, now_ms)
-    write = replace(in_buckets(base), bucket=None)  # Refused where nothing may be written.
+    write = replace(in_buckets(base), bucket=None)  # Raises for a table that must not be written.
     sections = Sections.of(scan.files(reader, base, scope), schema)
     if len(sections) == 0:
         return []
@@ -270,7 +277,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
     marked, first = options.of(schema).has_vectors, options.of(schema).keeps_first_row
     looks_up = first or options.of(schema).looks_up
-    # Readers of others add up what stands on several levels (pypaimon, pypaimon-rust): then there is only one.
+    # pypaimon and pypaimon-rust return the rows of several levels without merging, so there must be one level only.
     sums_up = bool(given.merge.aggregations)
     result: list[RewriteTask] = []
     for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
@@ -278,9 +285,9 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         begins = np.concatenate(
             ([0], 1 + np.flatnonzero((levels[order][1:] == 0) | np.diff(levels[order]).astype(bool)))
         )
-        # Files stay where they are when there are fewer levels than there were.
+        # Files keep their level if the number of levels has been reduced.
         rules = replace(general, levels=max(general.levels, int(levels[rows].max()) + 1))
-        # Of rows on level 0 all at once: what they change, and what is there already.
+        # All rows of level 0 at once: their changes, and the existing rows.
         settles = looks_up and bool((levels[rows] == 0).any())
         is_full = full or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
         is_full |= settles and (marked or producer == "full-compaction" or sums_up)
@@ -292,12 +299,12 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         taken, level = picked
         end = int(np.append(begins, len(order))[taken])
         chosen, higher = np.sort(order[:end]), np.sort(order[end:])
-        # No older row is left that a deleted one would hide: none at all, or a deletion vector takes it.
+        # A delete row hides no older row: there is none, or a deletion vector deletes it.
         drops = marked or level >= int(levels[rows].max())
         keyed = replace(given, is_numbered=True, level=level)
         into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
         part = Sections.of(sections.files.take(chosen), schema)
-        known: int | None = None  # The level from which on rows are settled and in the changelog.
+        known: int | None = None  # From this level on, rows are in the changelog.
         if settles and producer != "full-compaction":
             known = 1
         elif producer == "full-compaction" and level == rules.levels - 1:
@@ -323,7 +330,7 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
     match field.type:
         case Scalar(Kind.INT):
             found = lt(field.name, since)
-        case Scalar(Kind.BIGINT):  # Numbers as great as that are milliseconds.
+        case Scalar(Kind.BIGINT):  # Larger numbers are milliseconds.
             found = or_(lt(field.name, since), and_(ge(field.name, _MILLISECONDS), lt(field.name, since * 1000)))
         case _:
             found = lt(field.name, _EPOCH + dt.timedelta(seconds=since))
@@ -331,7 +338,7 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
 
 
 def _holds(reader: Reader, base: State, found: Files, condition: Expression) -> np.ndarray:
-    """For each file, whether it may hold a row for which `condition` is true, by the bounds it has; without any, no."""
+    """For each file, whether it may have a row for which `condition` is true, by its bounds; False without bounds."""
     result = np.zeros(len(found), bool)
     for rows, bounds in scan.bounds(reader, base, found, columns_of(condition)):
         if all(name in bounds for name in columns_of(condition)):
@@ -341,8 +348,8 @@ def _holds(reader: Reader, base: State, found: Files, condition: Expression) -> 
 
 
 def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
-    """The task that also looks for older rows in the files `above`, which stay, where their keys and those of new rows can
-    meet."""
+    """The task that also looks up older rows in the files `above`, which stay, if their keys and those of the new rows
+    may overlap."""
     if len(above) == 0:
         return task
     spec = task.read[0].merge
@@ -370,7 +377,7 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
 
 
 def _settling(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
-    """The task whose new rows are also merged with those of their keys in the files `above`, which stay."""
+    """The task whose new rows are also merged with the rows of their keys in the files `above`, which stay."""
     if len(above) == 0:
         return task
     above = above.take(np.argsort(-np.asarray(above.entries["_LEVEL"]), kind="stable"))
@@ -399,10 +406,11 @@ def _unit(
     known: int | None,
     worn_names: pa.Array,
 ) -> Iterator[RewriteTask]:
-    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between upgraded.
+    """The sections of one bucket, in key order: adjacent ones are rewritten together, large files in between are
+    upgraded.
 
-    With `known`, what becomes of the rows on levels from there on goes into the changelog, where there is one. Files of
-    `worn_names` are written anew wherever they are. Rows for which `gone` is true are left out.
+    With `known`, the changes of rows on levels from there on are written to the changelog, if there is one. Files of
+    `worn_names` are rewritten on any level. Rows for which `gone` is true are left out.
     """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
@@ -427,7 +435,7 @@ def _unit(
                 if levels[first] > 0:
                     yield RewriteTask((), write, upgraded=((part.files.paths[0].as_py(), level),))
                     continue
-                is_upgraded = True  # Unless a key is in it twice, which its reader sees: pypaimon wrote such files.
+                is_upgraded = True  # Unless it has duplicate keys, which its reader finds: pypaimon wrote such files.
         read = scan.merges(reader, base, part, fields)
         task = RewriteTask(tuple(read), write, delete_where=gone, upgrades=is_upgraded)
         if known is not None:
@@ -449,7 +457,7 @@ def _log(base: State, write: WriteTask) -> WriteTask:
 def _before(
     reader: Reader, base: State, sections: Sections, known: int, fields: tuple[Field, ...]
 ) -> tuple[ReadTask | None, ...]:
-    """For each section, what reads its rows on levels from `known` on; None where there are none."""
+    """For each section, the task that reads its rows on levels from `known` on; None if there are none."""
     held = np.asarray(sections.files.entries["_LEVEL"]) >= known
     counts = np.add.reduceat(held.astype(np.int64), sections.starts)
     some = counts > 0
@@ -460,7 +468,7 @@ def _before(
 
 
 def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
-    """Rows of the files of each partition and bucket; in sequence order where rows have one."""
+    """The rows of the files of each partition and bucket; in sequence order if rows have one."""
     if len(found) == 0:
         return
     codes, _ = manifest.partitions(found.entries, base.schema)
@@ -474,8 +482,8 @@ def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
 def _by_size(
     sizes: np.ndarray, heavy: np.ndarray, small: int, target: int, least: int, open_cost: int
 ) -> Iterator[np.ndarray]:
-    """The smallest first, until a bin holds twice the target; a rest only if it has `least` files or a heavy one. Files of
-    `small` bytes and more stay."""
+    """The smallest first, until a bin has twice the target size; the rest only if it has `least` files or a file with
+    many deleted rows. Files of `small` bytes and more stay."""
     chosen = np.flatnonzero((sizes < small) | heavy)
     order = chosen[np.argsort(sizes[chosen], kind="stable")]
     start, total = 0, 0
@@ -489,7 +497,8 @@ def _by_size(
 
 
 def _neighbours(sizes: np.ndarray, heavy: np.ndarray, small: int, target: int, least: int) -> Iterator[np.ndarray]:
-    """Runs of small files, and of heavy ones, that stand side by side, so that rows keep their order in the bucket."""
+    """Runs of adjacent small files, and of files with many deleted rows, so that rows keep their order in the
+    bucket."""
     chosen = (sizes < small) | heavy
     start, total = 0, 0
     for i in range(len(sizes) + 1):

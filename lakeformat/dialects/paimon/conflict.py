@@ -1,4 +1,4 @@
-"""Which concurrent changes break an operation. Others are harmless: the operation is evaluated again on the new base.
+"""Conflicts: which concurrent changes break an operation. After any other change it is evaluated again on the new base.
 
     operation         what others did since                                 outcome
     Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
@@ -26,7 +26,8 @@
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
 
-Compaction changes no rows, so a pinned operation does not mind it. Whoever rolls back may have added and removed any row. (core/operation/commit/*ConflictDetection.java)
+Compaction changes no rows, so it does not conflict with a pinned operation. A rollback may have added and removed any row.
+(core/operation/commit/*ConflictDetection.java)
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from lakeformat.storage.store import Reader
 
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
-    """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
+    """Raise `Conflict` if others changed what `operation` relied on, or another error if it can never be committed."""
     if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RewriteManifests | RowDelta):
         raise NotFound(
             f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
@@ -99,7 +100,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             if base.schema.primary_key:
                 _require_room(reader, base, operation, gone)
             _require_buckets_as_read(reader, base, operation)
-            if kind != OperationKind.COMPACT:  # Which keeps the buckets of what it reads.
+            if kind != OperationKind.COMPACT:  # A compaction keeps the buckets of the files that it reads.
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
@@ -108,14 +109,14 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
-    """The live entries of the files that a Rewrite removes or upgrades; raises `Conflict` if one is no longer live."""
+    """The live entries of the files that a Rewrite removes or upgrades. Raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base.document, base.schema, operation.scope)
     paths = scan.paths(entries, base.schema)
     wanted = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
     chosen = pc.is_in(paths, value_set=wanted)
     found = entries.filter(chosen)
     if options.of(base.schema).data_evolution_enabled and len(found) == len(wanted):
-        # Files of columns go with what they are beside.
+        # Column files are removed with the file that they belong to.
         found = entries.filter(pa.array(tracking.meet(entries, found)))
         _require_no_newer(reader, base, operation.kind, found, operation.read_at)
     if len(found) < len(wanted):
@@ -128,7 +129,7 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
 
 
 def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries: pa.Table, read_at: int | None) -> None:
-    """Raise `Conflict` if one of these files, of rows that were read at the snapshot `read_at`, is newer."""
+    """Raise `Conflict` if one of these files, whose rows were read at the snapshot `read_at`, is newer."""
     newer = entries.filter(pc.greater(entries["_MAX_SEQUENCE_NUMBER"], base.version if read_at is None else read_at))
     if len(newer) or (read_at or 0) > base.version:
         what = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that is gone"
@@ -139,8 +140,8 @@ def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries:
 
 
 def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> None:
-    """Raise `Conflict` if rows that get new values of columns are no longer in a file of the same range, or others gave them newer
-    values of these columns, or of those that were read."""
+    """Raise `Conflict` if rows that get new values of columns are no longer in a file of the same range, or if others
+    wrote newer values of these columns, or of those that were read."""
     added = [f for f in operation.added if f.first_row_id is not None]
     marked = pa.array([path for f in operation.added for path in f.refers_to], pa.string())
     if not added and not len(marked):
@@ -174,7 +175,7 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
 def _require_marked_as_read(
     reader: Reader, base: State, kind: OperationKind, added: tuple[WrittenFile, ...], read_at: int | None
 ) -> None:
-    """Raise `Conflict` if a file of which `added` marks rows is gone, or lost other rows since it was read."""
+    """Raise `Conflict` if a file whose rows `added` deletes was removed, or lost other rows since it was read."""
     marking = [f for f in added if f.content is Content.DELETION_VECTORS]
     if not marking:
         return
@@ -216,7 +217,7 @@ def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, r
 
 
 def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray) -> dict[str, bytes]:
-    """The deletion vectors of data files at a snapshot: they may move without a change."""
+    """The deletion vectors of data files at a snapshot; they may be moved without a change."""
     index = manifest.read_index(reader, document)
     vectors = manifest.vectors(index)
     vectors = vectors.filter(pc.is_in(vectors["of"], value_set=names.combine_chunks()))
@@ -229,11 +230,11 @@ def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray
 
 
 def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expression) -> None:
-    """Raise `OutsideScope` if a file lies in a partition that the overwrite does not cover."""
+    """Raise `OutsideScope` for a file in a partition that the overwrite does not cover."""
     if scope == ALWAYS:
         return
     names = schema.partitioning.names
-    if metadata.crosses_partitions(schema):  # Rows outside may go because those inside have their keys.
+    if metadata.crosses_partitions(schema):  # Rows outside may be deleted because rows inside have their keys.
         added = tuple(f for f in added if f.keys is None or f.keys.retract_count < f.row_count)
     partitions = sorted({f.partition for f in added}, key=str)
     inside = expression.mask(scope, manifest.partition_table(partitions, schema)).to_pylist() if partitions else []
@@ -247,7 +248,8 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
 
 
 def _require_same_buckets(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
-    """A partition keeps the number of buckets it was written with, until it is overwritten."""
+    """Raise for a partition with another number of buckets: it keeps the number it was written with until it is
+    overwritten."""
     schema = metadata.schema_at(reader, base, request.schema_id)
     buckets = options.of(schema).bucket
     if buckets <= 0 or base.schema.id == 0 or not added:
@@ -265,8 +267,8 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
 
 
 def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) -> None:
-    """Raise `Conflict` if others wrote to the buckets of partitions in which rows that waited for a bucket are given theirs: these
-    rows are numbered on from those there."""
+    """Raise `Conflict` if others wrote to the buckets of partitions in which waiting rows are assigned buckets: these
+    rows continue the sequence numbers there."""
     placed = {f.partition for f in operation.added if f.bucket_count is not None}
     if options.of(base.schema).bucket != POSTPONED_BUCKET or not placed or operation.read_at is None:
         return
@@ -280,7 +282,8 @@ def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) ->
 
 
 def _require_same_index(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
-    """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
+    """Raise `Conflict` if others assigned buckets to keys of the partitions of `added` since these rows were assigned
+    theirs."""
     schema, since = base.schema, request.absent_until
     is_dynamic = schema.primary_key and options.of(schema).bucket == -1
     if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
@@ -307,8 +310,8 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
 
 
 def _require_order(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
-    """Raise `Conflict` if a stream committed rows since these were numbered, which do not follow them: where keys are the same the
-    older row would count."""
+    """Raise `Conflict` if a stream committed rows after these were numbered and they do not follow them: for equal keys
+    the older row would win."""
     if request.session is None or not added or not base.schema.primary_key:
         return
     user, since = request.session[0], request.absent_until
@@ -332,7 +335,7 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
 
 
 def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
-    """Raise `Conflict` if rows wait on level 0 that no reader has seen."""
+    """Raise `Conflict` if level 0 has rows that no reader sees yet."""
     given = options.of(base.schema)
     if not base.schema.primary_key or not (given.hides_level_0 or given.bucket == POSTPONED_BUCKET):
         return
@@ -348,7 +351,8 @@ def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
 def _require_same_places(
     reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...], scope: Expression = ALWAYS
 ) -> None:
-    """Where keys change partitions, raise `Conflict` if others may have moved keys of `added` since they were looked for."""
+    """If keys may change partitions, raise `Conflict` if others may have moved keys of `added` since they were looked
+    up."""
     if metadata.crosses_partitions(base.schema) and added and request.absent_until != base.version:
         _require_keys_untouched(reader, base, added, request.absent_until, scope)
 
@@ -356,8 +360,8 @@ def _require_same_places(
 def _require_keys_untouched(
     reader: Reader, base: State, added: tuple[WrittenFile, ...], read_at: int, scope: Expression | None = None
 ) -> None:
-    """Raise `Conflict` if others changed rows in a range of keys that `added` has rows of: in the same bucket, or with
-    `scope` anywhere there."""
+    """Raise `Conflict` if others changed rows in a key range of `added`: in the same bucket, or with `scope` anywhere
+    in it."""
     schema = base.schema
     own = manifest.key_entries([f for f in added if f.content is Content.DATA], schema)
     there = manifest.scope_of(schema, {f.partition for f in added}) if scope is None else scope
@@ -382,8 +386,8 @@ def upgraded(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
 
 
 def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
-    """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket, or others
-    upgraded it."""
+    """Raise `Conflict` if a file would overlap the keys of a file that others put on the same level (above 0) of its
+    bucket, or if others upgraded it."""
     schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
     levels = dict(operation.upgraded)
     there = zip(scan.paths(gone, schema).to_pylist(), gone["_LEVEL"].to_pylist(), strict=True) if levels else ()
@@ -414,7 +418,7 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Tabl
 
 
 def _meet(buckets: np.ndarray, low: np.ndarray, high: np.ndarray, count: int) -> bool:
-    """Whether one of the first `count` ranges meets one of the others, in the same bucket."""
+    """Whether one of the first `count` ranges overlaps one of the others, in the same bucket."""
     step = int(high.max()) + 1
     low, high = low + buckets * step, high + buckets * step
     order = np.argsort(low, kind="stable")
@@ -435,7 +439,9 @@ def _changed_since(
             f"(expired or rolled back), so what changed is unknown. Nothing was changed: read again and pin anew"
         )
     for document in documents:
-        if (document.get("properties") or {}).get(metadata.RESTORED_FROM):  # Whose delta is empty, whatever it changed.
+        if (document.get("properties") or {}).get(
+            metadata.RESTORED_FROM
+        ):  # A restore has an empty delta, whatever it changed.
             raise Conflict(
                 f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. Nothing was changed: "
                 f"run it again"
@@ -446,7 +452,7 @@ def _changed_since(
         metas = manifest.prune_metas(manifest.read_list(reader, document["deltaManifestList"]), base.schema, scope)
         for entries in manifest.read_all(reader, metas):
             inside = manifest.in_scope(entries, base.schema, scope)
-            if changes_no_row:  # But rows that waited for a bucket are seen from then on.
+            if changes_no_row:  # But it makes rows visible that waited for a bucket.
                 inside = inside.filter(pc.equal(inside["_BUCKET"], POSTPONED_BUCKET))
             if len(inside):
                 yield document, inside

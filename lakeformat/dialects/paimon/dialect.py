@@ -1,4 +1,4 @@
-"""Apache Paimon: what makes a table one of this format, and how it is looked at."""
+"""Apache Paimon as a `Format`: finds and loads tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from lakeformat.storage.store import Reader, Store
 
 @dataclass(frozen=True, slots=True)
 class Paimon:
-    """See `dialects.dialect.Format`. Its views keep in `cache` what they have read, and its heads in `newest` what they have seen."""
+    """See `dialects.dialect.Format`. Its views read through `cache`, and its heads keep the versions they have seen in
+    `newest`."""
 
     cache: Cache = field(default_factory=Cache)
     newest: Newest = field(default_factory=Newest, compare=False, repr=False)

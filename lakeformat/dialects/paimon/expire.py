@@ -1,8 +1,8 @@
-"""What a retention drops, and what nobody can reach any more. Nothing is listed here without proof.
+"""What a retention expires, and which files nothing reaches any more. No file is listed without proof.
 
-Proof, for a data file: it is live in no snapshot that stays and in no tag, and no changelog that stays reads it. For metadata:
-no snapshot that stays, tag, changelog or branch names it. Whatever cannot be read ends the work with an error, and nothing is
-deleted.
+Proof for a data file: it is live in no remaining snapshot and in no tag, and no remaining changelog reads it. For metadata: no
+remaining snapshot, tag, changelog or branch refers to it. A file that cannot be read ends the expiry with an error, and nothing
+is deleted.
 
 A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps the files with its
 changes: its changelog files, or, where none were written, the files that an append added.
@@ -37,7 +37,7 @@ NOTHING = Expiry((), ())
 
 log = logging.getLogger("lakeformat")
 
-# The names that engines give the files of a table; anything else is left alone.
+# The names that engines give to a table's files; other files are never deleted.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?")
 _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|index)")
@@ -48,24 +48,24 @@ _ROOT_NAMES = {
     metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
-    # Paimon can keep its tables as Iceberg's too (`metadata.iceberg.storage`).
+    # Iceberg metadata of Paimon tables (`metadata.iceberg.storage`).
     "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}(-\w+)?-m\d+\.avro"),
 }
 _LOGS_AT_ONCE = 64
 _LISTS_AT_ONCE = 128
 _HINTS = {"LATEST", "EARLIEST"}
-_MARKS = (f"{metadata.SNAPSHOT_FOLDER}/{RESTORED}",)  # Of numbers that become free out of order: see `CreateHead`.
+_MARKS = (f"{metadata.SNAPSHOT_FOLDER}/{RESTORED}",)  # For numbers that become free out of order: see `CreateHead`.
 
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
-    """What the table's own options ask for (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
+    """The retention of the table's options (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
     least, most, kept_ms = options.of(schema).snapshots_kept
     limit = options.of(schema).snapshot_expire_limit
     return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` lets go, oldest first, and the files that only they can reach."""
+    """The snapshots that `retention` expires, oldest first, and the files that only they reach."""
     metadata.require_readable(base, reader.root)
     if retention.snapshot_ids:
         raise UnsupportedFeature(
@@ -78,11 +78,11 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
     replaced = _replaced(documents)
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
-    # The lists by which a snapshot is known to have led to the next are read together, and kept by the cache.
+    # The manifest lists that prove that a snapshot led to the next are read together, and cached.
     lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
     for start in range(0, len(lists), _LISTS_AT_ONCE):
         manifest.read_lists(reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True)
-    # Of a stray only its file goes: a writer may be about to commit what it added, and the sweep takes what nobody commits.
+    # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
     pairs = itertools.pairwise(documents[i] for i in ids)
     strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced
     kept = [documents[i] for i in ids if i not in expired | strays]
@@ -106,7 +106,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         snapshots=tuple(d["id"] for d in gone),
         waves=(
             *found,
-            # One after the other: a name is free only once all below it are, by which strays are known.
+            # In order: strays are recognised because a name becomes free only after all names below it.
             *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
             tuple(metadata.changelog_path(d["id"]) for d in silent),
         ),
@@ -118,8 +118,8 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 
 def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
-    """What is kept after the commit `made` on `base`, a table that asks for expiry with its commits, where one listing of the
-    snapshots, with their ages, shows one that may go; else None."""
+    """The retention after the commit `made` on `base`, for a table that expires snapshots with its commits, if one
+    listing of the snapshots with their ages shows one that may expire; else None."""
     if made.id <= base.version:
         return None
     kept = default_retention(base.schema, now_ms)
@@ -136,7 +136,7 @@ def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention |
 
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """The tag's file first, then the files that only it could reach."""
+    """The tag's file first, then the files that only it reached."""
     metadata.require_readable(base, reader.root)
     document = metadata.read_tag(reader, name)
     tags = metadata.tags(reader)
@@ -156,16 +156,16 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
 
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
-    """The snapshots between the one a table was restored from and `version`, which restored it. Their files stay for the
-    sweep: their deletes are undone, and no engine that expires snapshots may act on them."""
+    """The snapshots between the one that a table was restored to and `version`, the restore. Their files are left to
+    the sweep: their deletes are undone, and no engine that expires snapshots may apply them."""
     documents = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
     ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
     return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),), marks=_MARKS if ids else ())
 
 
 def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
-    """The partitions older than `partition.expiration-time`, by their value or by their newest file; at most
-    `partition.expiration-max-num` (100) of them, oldest first. None when there is none, or no such option."""
+    """The partitions older than `partition.expiration-time`, by their value or their newest file; at most
+    `partition.expiration-max-num` (100), oldest first. None if there are none, or without that option."""
     given = options.of(base.schema)
     kept_ms = given.partition_expiration_time
     if kept_ms is None or not base.schema.partitioning:
@@ -190,8 +190,8 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
 
 
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
-    """Files that nothing names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
-    whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
+    """Files that no metadata refers to and that are older than `older_than_ms` (epoch). Candidates are listed first, so
+    that a file committed meanwhile is either referred to by metadata read afterwards or no candidate."""
     metadata.require_readable(base, reader.root)
     listed = reader.list("")
     inside = _tables_below(f.path for f in listed)
@@ -212,8 +212,8 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
 
 
 def everything(reader: Reader) -> Expiry:
-    """All files of the table, in the order in which they can go: what its metadata reaches, and what has a place and a name that
-    engines give. Schemas, which make it a table, go last. Tables inside this one's folder keep theirs."""
+    """All files of the table, in the order of deletion: those that its metadata reaches, and those with a folder and
+    name that engines use. The schemas are last. Tables inside this folder keep theirs."""
     listed = [f.path for f in reader.list("")]
     inside = _tables_below(listed)
     used: set[str] = set()
@@ -236,10 +236,10 @@ def everything(reader: Reader) -> Expiry:
 
 
 def _moment(schema: Schema, values: tuple[Any, ...]) -> int | None:
-    """The time that a partition's value names, in milliseconds since 1970; None where it names none.
+    """The time that a partition's value names, in milliseconds since 1970; None if it names none.
 
-    `partition.timestamp-pattern` (`$dt $hour`) puts the columns together, the first alone by default;
-    `partition.timestamp-formatter` (`yyyyMMdd`) reads the text, two common forms by default (PartitionTimeExtractor).
+    `partition.timestamp-pattern` (`$dt $hour`) combines the columns, by default the first alone;
+    `partition.timestamp-formatter` (`yyyyMMdd`) parses the text, by default two common forms (PartitionTimeExtractor).
     """
     names = schema.partitioning.names
     kinds = manifest.partition_types(schema)
@@ -261,7 +261,7 @@ def _moment(schema: Schema, values: tuple[Any, ...]) -> int | None:
 
 
 def _strptime_form(pattern: str) -> str:
-    """A DateTimeFormatter pattern as strptime spells it; raises `InvalidInput` for a letter that it has no word for."""
+    """A DateTimeFormatter pattern as a strptime format. Raises `InvalidInput` for a letter without an equivalent."""
     words = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
     parts = [m.group(0) for m in re.finditer(r"'[^']*'|([A-Za-z])\1*|.", pattern)]
     for part in parts:
@@ -275,8 +275,8 @@ def _strptime_form(pattern: str) -> str:
 def _old(
     reader: Reader, schema: Schema, ids: Sequence[int], documents: Mapping[int, Any], retention: Retention
 ) -> list[int]:
-    """The ids that a retention lets go: a run from the oldest on. A snapshot is as old as its successor, for until then it
-    was the current one (ExpireSnapshotsImpl)."""
+    """The ids that a retention expires: a run from the oldest on. A snapshot is as old as its successor, since it was
+    current until then (ExpireSnapshotsImpl)."""
     given = options.of(schema)
     waits = not (given.outlives_snapshots and given.consumer_changelog_only)
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
@@ -307,8 +307,9 @@ def _over(
     ids: Sequence[int],
     now_ms: int,
 ) -> set[int]:
-    """The changelogs among `left` that the table's options let go (ExpireChangelogImpl). They are counted with the snapshots
-    after them, and each lasts until its successor is too old; without options of their own, they go as snapshots do."""
+    """The changelogs among `left` that the table's options expire (ExpireChangelogImpl). They are counted together with
+    the snapshots after them, and each lasts until its successor is too old; without options of their own they expire
+    like snapshots."""
     given = options.of(schema)
     latest = ids[-1] if ids else 0
     least, most, kept_ms = given.changelogs_kept
@@ -338,7 +339,7 @@ def _branch_logs(reader: Reader) -> list[dict[str, Any]]:
 
 
 def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Snapshots that a later one undid: see `replaced_history`."""
+    """Snapshots undone by a later restore: see `replaced_history`."""
     undone: set[int] = set()
     for snapshot_id, document in documents.items():
         origin = (document.get("properties") or {}).get(metadata.RESTORED_FROM)
@@ -356,8 +357,8 @@ def _unreachable(
     silent: Sequence[Mapping[str, Any]],
     logs: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], ...]:
-    """In waves, data files first, what only the snapshots `gone` and the changelogs `silent` can reach; `logs` stay."""
-    # What a snapshot's delta adds or deletes; the delta of the first that stays lists the deletes that made it.
+    """In waves, data files first: what only the snapshots `gone` and the changelogs `silent` reach; `logs` stay."""
+    # A snapshot's delta has its adds and deletes; the delta of the first remaining one lists the deletes that made it.
     ids = {document["id"] for document in gone}
     with_delta = [
         *gone,
@@ -394,12 +395,12 @@ def _data_paths(
     keepers: Sequence[Mapping[str, Any]],
     logs: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, ...]:
-    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers` and hold the changes of none of
-    `logs`, with their extra files."""
+    """The paths, with extra files, of those `candidates` (rows of ENTRY) that are live in none of `keepers` and do not
+    hold the changes of any of `logs`."""
     if len(candidates) == 0:
         return ()
     names = pc.unique(candidates["_FILE_NAME"])
-    small: dict[str, pa.Table] = {}  # Manifest -> its entries of candidates.
+    small: dict[str, pa.Table] = {}  # Manifest -> its candidate entries.
     reachable: list[pa.Array] = []
     for base_names, delta_names in zip(
         _listed(reader, keepers, "baseManifestList"), _listed(reader, keepers, "deltaManifestList"), strict=True
@@ -421,8 +422,8 @@ def _data_paths(
 
 
 def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
-    """Names among those of `files` (rows of ENTRY) that came with one of `logs`, whose changes are read from data files: newest
-    first, until none is left that may have come so. What compaction wrote did not."""
+    """Names among those of `files` (rows of ENTRY) that were added with one of `logs`, whose changes are read from data
+    files: newest first, until no other may have been. Files written by compaction were not."""
     may = pc.fill_null(pc.not_equal(files["_FILE_SOURCE"], int(manifest.FileSource.COMPACT)), True)
     left, found = files.filter(may), []
     for end in range(len(logs), 0, -_LOGS_AT_ONCE):
@@ -438,7 +439,7 @@ def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[
 
 
 def _without(entries: pa.Table, names: Sequence[pa.Array]) -> pa.Table:
-    """The entries whose file is not named."""
+    """The entries of files that are not in `names`."""
     named = pa.chunked_array(names, pa.string()).combine_chunks() if names else pa.array([], pa.string())
     return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=named)))
 
@@ -448,13 +449,13 @@ def _live(reader: Reader, document: Mapping[str, Any]) -> pa.Table:
 
 
 def _changes_in_data_files(document: Mapping[str, Any]) -> bool:
-    """Whether the changes of a snapshot are read from the data files it added: no changelog was written."""
+    """Whether a snapshot's changes are read from the data files it added, since it has no changelog."""
     is_append = document["commitKind"] == "APPEND" and bool(document.get("deltaManifestList"))
     return is_append and not document.get("changelogManifestList")
 
 
 def _needs_rows_before(document: Mapping[str, Any]) -> bool:
-    """Whether the changes of a snapshot are read from the rows before it too."""
+    """Whether a snapshot's changes also need the rows before it."""
     return document["commitKind"] == "OVERWRITE" and not document.get("changelogManifestList")
 
 
@@ -470,7 +471,7 @@ def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing
 def _manifests_of_changes(
     reader: Reader, logs: Sequence[Mapping[str, Any]], missing_ok: bool = False
 ) -> list[list[str]]:
-    """The names of the manifests that list the changes of each of `logs`: most record them."""
+    """The names of the manifests that list the changes of each of `logs`; most record them."""
     unrecorded = iter(
         _manifests_in(
             reader, [d.get(_list_of_changes(d)) for d in logs if d.get(metadata.MANIFESTS) is None], missing_ok
@@ -480,7 +481,8 @@ def _manifests_of_changes(
 
 
 def _copies(reader: Reader, documents: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """The changelog documents that snapshots leave. They name the manifests too, so that later expiries need not look."""
+    """The changelog documents that snapshots leave. They also record the manifests, so that later expiries need not
+    read lists."""
     held = _manifests_of_changes(reader, documents)
     return {
         metadata.changelog_path(document["id"]): metadata.emit_snapshot({**document, metadata.MANIFESTS: names})
@@ -507,8 +509,8 @@ def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: b
 def _listed(
     reader: Reader, documents: Iterable[Mapping[str, Any]], key: str, missing_ok: bool = False
 ) -> list[list[str]]:
-    """The names of the manifests in a list of each document; none where it has no such list. A snapshot that stays may not lack
-    it, but an expiry that was cut short may have got as far as that of one that goes (`missing_ok`)."""
+    """The names of the manifests in a list of each document; empty for a document without such a list. A remaining
+    snapshot must have its list, but an interrupted expiry may have deleted that of an expired one (`missing_ok`)."""
     return _manifests_in(reader, [document.get(key) for document in documents], missing_ok)
 
 
@@ -529,7 +531,7 @@ def _index_names(reader: Reader, name: str, missing_ok: bool) -> set[str]:
 
 
 def _metadata_waves(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The paths of metadata files: lists after manifests, so that what an interruption leaves can still be walked."""
+    """The paths of metadata files: lists after manifests, so that after an interruption the rest can still be found."""
 
     def path(name: str) -> str:
         if name.startswith(("manifest-", "index-manifest-")):
@@ -560,8 +562,8 @@ def _documents(
 
 
 def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
-    """Names of all files that a branch's snapshots, tags and changelogs reach; of data files elsewhere in the table's folder also their
-    paths."""
+    """Names of all files that a branch's snapshots, tags and changelogs reach; of data files elsewhere in the table's
+    folder also their paths."""
     documents = [
         *_documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
         *metadata.tags(reader, folder).values(),
@@ -581,7 +583,7 @@ def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a file has a place and a name that engines give; others are nobody's to delete."""
+    """Whether a file has a folder and name that engines use; no others may be deleted."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY_NAME.fullmatch(name):
         return True
@@ -595,11 +597,11 @@ def _is_ours(path: str) -> bool:
 
 
 def _is_own(path: str, used: Set[str]) -> bool:
-    """Whether a file has a place and a name that engines give to any file of a table, or is among those `used`."""
+    """Whether a file has a folder and name that engines use for any file of a table, or is among those `used`."""
     folder, _, name = path.rpartition("/")
-    if folder.startswith(f"{metadata.BRANCH_FOLDER}/"):  # A branch has folders like the table's.
+    if folder.startswith(f"{metadata.BRANCH_FOLDER}/"):  # A branch has the same folders as the table.
         folder = folder.split("/", 2)[2] if folder.count("/") > 1 else ""
-    if name.startswith(".") and name.endswith(".crc"):  # Hadoop's local files have one each.
+    if name.startswith(".") and name.endswith(".crc"):  # Hadoop writes one beside each local file.
         return _is_own(f"{folder}/{name[1:-4]}", used)
     if _TEMPORARY_NAME.fullmatch(name):
         return True

@@ -32,7 +32,8 @@ _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
 
 @dataclass(frozen=True, slots=True)
 class Upkeep(Maintenance):
-    """Nothing is worth writing anew, no snapshot expires, and no file is an orphan: all of them are the table."""
+    """Nothing to do: there is nothing to compact, no snapshot expires, and no file is an orphan, since all files are
+    the table."""
 
     def compaction(
         self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
@@ -53,7 +54,7 @@ class Upkeep(Maintenance):
 
 @dataclass(frozen=True, slots=True)
 class FolderView(PaimonView):
-    """A format table as it is each time that it is read. It cannot be changed."""
+    """A format table, as it is each time it is read. It cannot be changed."""
 
     def require_readable(self) -> None:
         given = self._file_format
@@ -94,7 +95,7 @@ class FolderView(PaimonView):
         return Upkeep(self.reader, self.state)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
-        return None  # Nobody has counted the rows.
+        return None  # Row counts are unknown.
 
     def inspect(self, name: str, *how: Any) -> pa.Table:
         if name == "partitions":
@@ -109,7 +110,7 @@ class FolderView(PaimonView):
             "to a table of its own"
         )
 
-    # Each of these would take the folder for a table with snapshots, to which its files do not belong.
+    # These would treat the folder as a table with snapshots, to which its files do not belong.
     plan = layout = rewriting = delete_layout = column_layouts = files = tasks = tag = _refused
     shown = published = empty = begin_branch = forward = complete = _refused
 
@@ -140,7 +141,7 @@ class FolderView(PaimonView):
         return found
 
     def _partition(self, folders: tuple[str, ...]) -> tuple[Any, ...]:
-        """The values that the names of folders say, `key=value` or only the value."""
+        """The values in the names of folders, `key=value` or only the value."""
         schema = self.schema
         alone = schema.properties.get(_VALUES_ONLY, "").lower() == "true"
         missing, values = options.of(schema).partition_default_name, []

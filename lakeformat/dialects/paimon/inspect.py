@@ -1,4 +1,4 @@
-"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
+"""Paimon metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SNAPSHOTS = pa.schema(
 
 
 def snapshots(reader: Reader, base: State) -> pa.Table:
-    """One row a snapshot, oldest first."""
+    """One row per snapshot, oldest first."""
     rows = [
         [
             d["id"], d["schemaId"], d["commitUser"], d["commitIdentifier"], d["commitKind"], d.get("operation"), d["timeMillis"],
@@ -55,7 +55,7 @@ def snapshots(reader: Reader, base: State) -> pa.Table:
 
 
 def files(reader: Reader, base: State) -> pa.Table:
-    """One row a live data file, in the order of the manifests."""
+    """One row per live data file, in the order of the manifests."""
     found = scan.files(reader, base).each()
     entries = found.entries
     stats = entries["_VALUE_STATS"].combine_chunks()
@@ -80,7 +80,7 @@ def files(reader: Reader, base: State) -> pa.Table:
 
 
 def manifests(reader: Reader, base: State) -> pa.Table:
-    """One row a manifest of the current snapshot, older before newer."""
+    """One row per manifest of the current snapshot, older before newer."""
     metas = manifest.read_metas(reader, base.document)
     return pa.table(
         {
@@ -96,16 +96,16 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
-    """One row a partition that holds files: its columns, then `file_count`, `small_file_count` (below `small_file_bytes`,
-    by default what compaction takes for small), `row_count`, `deleted_row_count` (of these, what deletion vectors take, and what says that
-    a key is gone), `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
+    """One row per partition that has files: its columns, then `file_count`, `small_file_count` (below
+    `small_file_bytes`, by default compaction's limit), `row_count`, `deleted_row_count` (of these, rows in deletion
+    vectors and delete rows), `size_bytes` and `last_modified_ms` (epoch milliseconds, of the newest file)."""
     schema = base.schema
     whole, beside = manifest.live_entries(reader, base.document, schema), tracking.NOTHING_BESIDE
     if options.of(schema).data_evolution_enabled:
         whole, beside = tracking.by_row_id(whole, reader.root)
     found = scan.Files(whole, schema, beside).each()
     entries = found.entries
-    # Files of columns hold rows that others hold too.
+    # Column files have rows that other files have too.
     row_counts = np.where(np.arange(len(entries)) < len(whole), np.asarray(entries["_ROW_COUNT"]), 0)
     codes, values = manifest.partitions(entries, schema)
     count = len(values)
@@ -134,7 +134,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
 
 
 def tags(reader: Reader, base: State) -> pa.Table:
-    """One row a tag, by name."""
+    """One row per tag, by name."""
     rows = [
         [
             *(name, d["id"], d["schemaId"], d["timeMillis"], d.get("totalRecordCount"), _retained(d)),
@@ -159,13 +159,13 @@ def tags(reader: Reader, base: State) -> pa.Table:
 
 
 def branches(reader: Reader, base: State) -> pa.Table:
-    """One row a branch, by name."""
+    """One row per branch, by name."""
     names = {*branching.names(reader), branching.own_name(reader) or metadata.MAIN} - {metadata.MAIN}
     return pa.table({"branch_name": pa.array(sorted(names), pa.string())})
 
 
 def schemas(reader: Reader, base: State) -> pa.Table:
-    """One row a schema, oldest first; fields and options as JSON."""
+    """One row per schema, oldest first; fields and options as JSON."""
     read = [metadata.read_schema(reader, i) for i in metadata.schema_ids(reader)]
     rows = [
         [
@@ -191,12 +191,12 @@ def schemas(reader: Reader, base: State) -> pa.Table:
 
 
 def sort_orders(reader: Reader, base: State) -> pa.Table:
-    """Raises `UnsupportedFeature`: Paimon has none."""
+    """Raises `UnsupportedFeature`: Paimon has no sort orders."""
     raise UnsupportedFeature(f"{reader.root}: {metadata.UNSORTED}")
 
 
 def table_options(reader: Reader, base: State) -> pa.Table:
-    """One row an option that is set, by key."""
+    """One row per option that is set, by key."""
     return _table(
         [list(i) for i in sorted(base.schema.properties.items())],
         pa.schema([("key", pa.string()), ("value", pa.string())]),
@@ -204,7 +204,7 @@ def table_options(reader: Reader, base: State) -> pa.Table:
 
 
 def consumers(reader: Reader, base: State) -> pa.Table:
-    """One row a consumer: the next snapshot it will read, which expiry keeps."""
+    """One row per consumer: the next snapshot it will read, which expiry keeps."""
     rows = [list(i) for i in sorted(metadata.consumers(reader).items())]
     return _table(rows, pa.schema([("consumer_id", pa.string()), ("next_snapshot_id", pa.int64())]))
 
@@ -224,7 +224,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
 
 
 def _deleted_rows(reader: Reader, base: State, found: scan.Files) -> np.ndarray:
-    """Of each file, the rows that a deletion vector takes, and those that say that a key is gone."""
+    """Per file, the rows in its deletion vector and its delete rows."""
     retracting = np.asarray(pc.fill_null(found.entries["_DELETE_ROW_COUNT"], 0))
     return retracting + scan.deleted_rows(reader, base, found)
 

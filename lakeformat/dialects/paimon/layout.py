@@ -1,4 +1,4 @@
-"""state -> WriteTask: where files go, how rows split over partitions and buckets."""
+"""state -> WriteTask: where files are written, and how rows are split over partitions and buckets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lakeformat.storage.store import Reader
 UNAWARE_BUCKET = 0
 POSTPONED_BUCKET = -2
 
-# What Java's compaction knows the files of one writer by: it takes them in the order of their times. All of ours are one's.
+# Java's compaction groups files by this name of their writer and orders them by time. All of ours have one writer.
 _WRITER = "-u-lakeformat-s-0-w-"
 
 _BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BUCKET: "postpone"}
@@ -73,7 +73,7 @@ class Directory:
         ]
 
     def text(self, value: Any, kind: Type) -> str:
-        """A partition value as its folder shows it; null, empty and blank share the default name."""
+        """A partition value as in its folder's name; null, empty and blank share the default name."""
         if value is None:
             return self.default_name
         shown = _legacy_text(value, kind) if self.legacy_names else sql_text(value, kind)
@@ -81,15 +81,15 @@ class Directory:
 
 
 def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
-    """A `_SUCCESS` file in the folder of each partition, with the times at which it was marked first and last (Java's SuccessFile).
-    Raises `UnsupportedFeature` where `partition.mark-done-action` asks for anything else."""
+    """A `_SUCCESS` file in the folder of each partition, with the times at which it was first and last marked (Java's
+    SuccessFile). Raises `UnsupportedFeature` if `partition.mark-done-action` asks for anything else."""
     wanted = base.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
     if others := [each for each in map(str.strip, wanted.split(",")) if each != _SUCCESS_FILE]:
         raise UnsupportedFeature(
             f"{reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
         )
     place = directory(base.schema)
-    # Never below `data-file.path-directory`.
+    # Not below `data-file.path-directory`.
     paths = ["/".join([*place.partition(each), "_SUCCESS"]) for each in partitions]
     found: dict[str, bytes] = {}
     for path, before in zip(paths, reader.read_many(paths), strict=True):
@@ -99,10 +99,10 @@ def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
-    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written.
+    """How rows become files of this table. Raises `UnsupportedFeature` for a table that must not be written.
 
-    Rows of a table with a primary key are numbered on from those of their bucket; `reader` finds these numbers. Those that
-    wait for a bucket (`bucket` = -2) are all in files of their own (PostponeBucketFileStoreWrite).
+    Rows of a table with a primary key continue the sequence numbers of their bucket, which `reader` finds. Rows that
+    wait for a bucket (`bucket` = -2) are in files of their own (PostponeBucketFileStoreWrite).
     """
     task = in_buckets(base, reader)
     keyed = task.keyed
@@ -122,7 +122,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 
 
 def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
-    """As `layout`, of rows that have their buckets."""
+    """As `layout`, for rows that have buckets."""
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
     given = options.of(schema)
@@ -159,8 +159,8 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
 
 
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
-    """(the columns to read, how they are written) where rows that are there move: with `row-tracking.enabled` they keep their
-    ids. Raises `UnsupportedFeature` for tables with data evolution, where rows stay."""
+    """(the columns to read, how they are written) for existing rows that move: with `row-tracking.enabled` they keep
+    their ids. Raises `UnsupportedFeature` for tables with data evolution, whose rows do not move."""
     schema, task = base.schema, layout(base, reader)
     if options.of(schema).data_evolution_enabled:
         raise UnsupportedFeature(
@@ -178,8 +178,8 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
 
 
 def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequence[tuple[Any, ...]]) -> list[WriteTask]:
-    """How new values of the columns `names` of these files' rows are written beside them. Raises `InvalidInput` for a partition
-    column."""
+    """How new values of the columns `names` of these files' rows are written beside them. Raises `InvalidInput` for a
+    partition column."""
     schema = base.schema
     if fixed := [name for name in names if name in schema.partitioning.names]:
         raise InvalidInput(
@@ -202,12 +202,12 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
 
 
 def of_range(base: State, first_row_id: int, partition: tuple[Any, ...]) -> WriteTask:
-    """How the rows from this id on, all columns of them, become one file."""
+    """How the rows from this row id on, with all columns, become one file."""
     return replace(layout(base), **_in_place(first_row_id, partition))
 
 
 def _in_place(first_row_id: int, partition: tuple[Any, ...]) -> dict[str, Any]:
-    """One file, whatever its size: the rows of a file have ids one after the other."""
+    """One file, whatever its size: the rows of a file have consecutive ids."""
     return {
         "first_row_id": first_row_id,
         "partition": partition,
@@ -257,7 +257,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
 
 
 def _hash_index(base: State, reader: Reader) -> HashIndex:
-    """Which hashes of keys are in which bucket (`bucket` = -1)."""
+    """The bucket of each hash of a key (`bucket` = -1)."""
     schema = base.schema
     most = options.of(schema).dynamic_bucket_max_buckets
     entries = manifest.read_index(reader, base.document)
@@ -281,7 +281,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
 
 
 def _key_places(base: State, reader: Reader) -> KeyPlaces:
-    """The buckets that exist where keys change partitions; their keys are read from their rows."""
+    """The existing buckets if keys may change partitions; their keys are read from their rows."""
     schema = base.schema
     most = options.of(schema).dynamic_bucket_max_buckets
     live = manifest.live_entries(reader, base.document, schema)
@@ -305,7 +305,7 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
 
 
 def _next_numbers(base: State, reader: Reader) -> dict[str, int]:
-    """By folder, the number of the next row. Folders that partitions share (null, empty) go on from the largest."""
+    """The next sequence number by folder. Folders that partitions share (null, empty) continue from the largest."""
     live = manifest.live_entries(reader, base.document, base.schema)
     if len(live) == 0:
         return {}
@@ -331,7 +331,8 @@ def _fits_avro(field: Field) -> bool:
 
 
 def _file_indexes(schema: Schema) -> FileIndexes | None:
-    """Raises `InvalidInput` for columns without such an index. Those of keys of maps (`column[key]`) are not written."""
+    """The file indexes of columns. Raises `InvalidInput` for columns that cannot have one. Indexes of map keys
+    (`column[key]`) are not written."""
     given = options.of(schema)
     found = []
     for kind, names, settings in (
@@ -354,7 +355,7 @@ def _file_indexes(schema: Schema) -> FileIndexes | None:
 
 
 def _of_bloom_filter(schema: Schema, name: str) -> tuple[float, ...]:
-    """(distinct values that the filter of a column is made for, the share of other values that it lets pass)."""
+    """(the number of distinct values that the filter of a column is sized for, its false positive rate)."""
     items, share = (schema.properties.get(f"file-index.bloom-filter.{name}.{what}") for what in ("items", "fpp"))
     if items is not None and (not items.strip().isdigit() or not int(items)):
         raise InvalidInput(
@@ -368,7 +369,7 @@ def _of_bloom_filter(schema: Schema, name: str) -> tuple[float, ...]:
 
 
 def _of_bitmap(schema: Schema, name: str) -> tuple[float, ...]:
-    """(version of the bitmaps of a column, bytes of a block)."""
+    """(the version of a column's bitmap index, the bytes of a block)."""
     version, block = (
         schema.properties.get(f"file-index.bitmap.{name}.{what}") for what in ("version", "index-block-size")
     )
@@ -432,7 +433,7 @@ def _milliseconds(value: datetime.time) -> int:
 
 
 def _split(value: int, digits: int) -> tuple[datetime.datetime, int]:
-    """An Arrow integer of a timestamp -> (its whole second, the nanoseconds beyond)."""
+    """An Arrow integer of a timestamp -> (its whole second, the remaining nanoseconds)."""
     per_second = 1000 if digits <= 3 else 1_000_000 if digits <= 6 else 1_000_000_000
     seconds, rest = divmod(value, per_second)
     return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds), rest * (1_000_000_000 // per_second)

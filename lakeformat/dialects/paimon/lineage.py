@@ -1,8 +1,9 @@
-"""Which snapshots led to the current one, and which are strays.
+"""Lineage: which snapshots led to the current one, and which are strays.
 
-A snapshot's file is a number, and expiry frees numbers. A writer that is held up between its look at the folder and its `create`
-can take one that was used and freed: a stray, below the newest snapshot, on which nobody builds. The newest is never deleted and
-names are freed from the oldest on, so that a stray is known by what is above it: a gap, or a snapshot that began from other files.
+Snapshot files are numbered, and expiry frees numbers. A writer that is delayed between its listing of the folder and its `create`
+can take a number that was used and freed: a stray, below the newest snapshot, on which no other snapshot builds. The newest is
+never deleted and names are freed from the oldest on, so a stray is recognised by what is above it: a gap, or a snapshot that
+began from other files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakeformat.storage.store import Reader
 
 
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
-    """What became of an attempt whose outcome the answer left open; see the protocol."""
+    """The outcome of an attempt whose answer left it open; see the protocol."""
     (root,) = reader.read_many([plan.root_path])
     if isinstance(operation, Create | Evolve):  # Schemas never expire.
         return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
@@ -31,7 +32,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     is_followed, is_ours = None, False
     if root is not None:
         document = metadata.parse_snapshot(root, f"{reader.root}/{plan.root_path}")
-        # A catalog's server writes the snapshot in its own way: other bytes, the same manifest lists.
+        # A catalog's server writes its own bytes, with the same manifest lists.
         is_ours = root == plan.root or metadata.content(document) == metadata.content(
             metadata.parse_snapshot(plan.root, plan.root_path)
         )
@@ -43,16 +44,16 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
                 return Outcome.PUBLISHED
             if own & _index_names(reader, after):
                 return Outcome.PUBLISHED
-            is_followed = None  # Another change of the index would be followed in the same way.
+            is_followed = None  # A change of the index alone looks the same whoever made it.
     live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, base.document)))[0]
     if own & {*live["_FILE_NAME"].to_pylist(), *_index_names(reader, base.document)}:
-        return Outcome.PUBLISHED  # The snapshot has expired, and nobody else could have brought these files.
+        return Outcome.PUBLISHED  # The snapshot has expired; only it can have added these files.
     is_lost = is_followed is (not is_ours) or plan.snapshot.id > base.version
     return Outcome.LOST if is_lost else Outcome.UNKNOWN
 
 
 def successor(reader: Reader, snapshot_id: int) -> dict[str, Any] | None:
-    """The first snapshot after one of that id that is still there; None where it is the newest."""
+    """The first retained snapshot after that id; None if it is the newest."""
     while later := [i for i in metadata.snapshot_ids(reader) if i > snapshot_id]:
         if found := metadata.read_snapshots(reader, later[:1]):
             return found[0]
@@ -60,8 +61,8 @@ def successor(reader: Reader, snapshot_id: int) -> dict[str, Any] | None:
 
 
 def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool | None:
-    """Whether the snapshot `document` led to `after`, the first after it that is there: if not, it is a stray. None where that
-    is unknown: a restore undid it, or an expiry has begun with it."""
+    """Whether the snapshot `document` led to `after`, the next retained one; if not, it is a stray. None if that is
+    unknown: a restore undid it, or an expiry has begun with it."""
     if after is None:
         return True
     origin = (after.get("properties") or {}).get(metadata.RESTORED_FROM)
@@ -69,7 +70,7 @@ def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, An
     if origin is not None and origin < document["id"]:
         return None
     try:
-        if after["id"] > document["id"] + 1 and origin != document["id"]:  # What a restore undid leaves a gap.
+        if after["id"] > document["id"] + 1 and origin != document["id"]:  # Snapshots undone by a restore leave a gap.
             return _left_files(reader, document, after)
         return follows(reader, document, after)
     except NoSuchFile:
@@ -90,19 +91,19 @@ def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any
 
 
 def require(reader: Reader, state: State) -> State:
-    """The state of a snapshot that somebody asked for. Raises `NotFound` for a stray."""
+    """The state of a requested snapshot. Raises `NotFound` for a stray."""
     if state.document is not None and leads_to(reader, state.document, successor(reader, state.version)) is False:
         raise NotFound(f"{reader.root}: snapshot {state.version} has expired; the file that has its number led nowhere")
     return state
 
 
 def at(reader: Reader, version: int) -> State:
-    """As `metadata.at`, of a snapshot that led to the newest one."""
+    """As `metadata.at`, for a snapshot that led to the newest one."""
     return require(reader, metadata.at(reader, version))
 
 
 def at_time(reader: Reader, epoch_ms: int) -> State:
-    """As `metadata.at_time`, of a snapshot that led to the newest one."""
+    """As `metadata.at_time`, for a snapshot that led to the newest one."""
     return require(reader, metadata.at_time(reader, epoch_ms))
 
 
@@ -110,8 +111,8 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 
 
 def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether files that came with `document` are live in `after`. Below a gap that is the only sign of a snapshot that is no
-    stray: expiry leaves no gap, but somebody may have taken a file away."""
+    """Whether files added by `document` are live in `after`. Below a gap that is the only proof that a snapshot is no
+    stray: expiry leaves no gap, but a file may have been deleted by hand."""
     delta = manifest.read_all(reader, manifest.read_list(reader, document["deltaManifestList"]))
     live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, after)))[0]
     own = manifest.fold(delta)[0]
@@ -119,7 +120,7 @@ def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str,
 
 
 def _changes_index_alone(reader: Reader, plan: Plan, document: Mapping[str, Any]) -> bool:
-    """Whether all that a snapshot changed is the index: deletion vectors, and nothing else."""
+    """Whether a snapshot changed only the index (deletion vectors)."""
     if not any("/index-manifest-" in path for path in plan.files):
         return False
     return len(manifest.read_list(reader, document["deltaManifestList"])) == 0

@@ -1,4 +1,5 @@
-"""Manifests and manifest lists: parse, emit, merge, fold into the live files. Entries live in Arrow tables only."""
+"""Manifests and manifest lists: parse, emit, merge, fold into the live files. Entries are stored in Arrow tables
+only."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class FileSource(IntEnum):
 
 
 _STATS = pa.struct([("_MIN_VALUES", pa.binary()), ("_MAX_VALUES", pa.binary()), ("_NULL_COUNTS", pa.list_(pa.int64()))])
-# A manifest entry with its file's fields beside it, in the order of the file.
+# A manifest entry together with its file's fields, in file order.
 _FILE_FIELDS = [
     pa.field("_FILE_NAME", pa.string()),
     pa.field("_FILE_SIZE", pa.int64()),
@@ -70,7 +71,7 @@ ENTRY = pa.schema(_ENTRY_FIELDS + _FILE_FIELDS)
 _NESTED_ENTRY = pa.schema(
     [pa.field("_VERSION", pa.int32()), *_ENTRY_FIELDS, pa.field("_FILE", pa.struct(_FILE_FIELDS))]
 )
-# What no task is made of, most of it bounds and keys. Where the bounds begin in a manifest is kept, for conditions.
+# The fields that no task needs, mostly bounds and keys. The offset of the bounds in the manifest is kept, for conditions.
 _NOT_PLANNED = {
     "_MIN_KEY", "_MAX_KEY", "_KEY_STATS", "_VALUE_STATS", "_CREATION_TIME", "_DELETE_ROW_COUNT", "_FILE_SOURCE"
 }  # fmt: skip
@@ -118,13 +119,13 @@ DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
 _PIECE_ROWS = 500
-_LARGE_BYTES = 16 << 20  # Of manifests that are planned together: some 360,000 entries.
-_LARGE_AT_ONCE = 8  # Manifests of the target size that are looked through together.
+_LARGE_BYTES = 16 << 20  # Bytes of manifests that are planned together: some 360,000 entries.
+_LARGE_AT_ONCE = 8  # Manifests of the target size that are scanned together.
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """New manifests by path, a row of `META` for each, and what they hold."""
+    """New manifests by path, a row of `META` for each, and their content."""
 
     files: Mapping[str, bytes]
     metas: pa.Table
@@ -141,7 +142,7 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 
 def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
-    """A manifest -> its entries, as rows of `ENTRY` or of `PLANNED`; whatever version of Paimon wrote it, in Avro or ORC."""
+    """A manifest of any Paimon version, in Avro or ORC -> its entries, as rows of `ENTRY` or of `PLANNED`."""
     with parsing.of(where):
         # A batch at a time, so that no two copies of all entries are in memory.
         return pa.concat_tables([_entries(each, where, schema) for each in _batches(data, schema)])
@@ -163,7 +164,7 @@ def _entries(batch: pa.RecordBatch, where: str, schema: pa.Schema = ENTRY) -> pa
 
 
 def parse_list(data: bytes, where: str) -> pa.Table:
-    """A manifest list -> its manifests, as rows of `META`."""
+    """A manifest list -> rows of `META`."""
     with parsing.of(where):
         return _metas(_decode(data), where)
 
@@ -176,12 +177,12 @@ def _metas(table: pa.Table, where: str) -> pa.Table:
 
 
 def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
-    """Several manifest lists, in one pass where they are alike."""
+    """Several manifest lists, decoded together if their schemas are equal."""
     return avro.parse_together(files, where, parse_list, lambda all, name: _metas(all.table, name))
 
 
 def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
-    """Several manifests, in one pass where they are alike."""
+    """Several manifests, decoded together if their schemas are equal."""
     return avro.parse_together(files, where, parse, lambda all, name: _entries(all.table.to_batches()[0], name))
 
 
@@ -196,7 +197,7 @@ def parse_index(data: bytes, where: str) -> pa.Table:
 
 
 def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
-    """The entries of a snapshot's index manifest, as rows of `INDEX_ENTRY`; none where it has none."""
+    """The entries of a snapshot's index manifest, as rows of `INDEX_ENTRY`; empty if it has none."""
     name = (document or {}).get("indexManifest")
     if not name:
         return EMPTY_INDEX
@@ -204,8 +205,8 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
 
 
 def vectors(entries: pa.Table) -> pa.Table:
-    """The deletion vectors that entries of an index manifest name: the data file `of` each, `entry` (its row in `entries`),
-    and where in the file of that entry it lies (`offset`, `length`, and `cardinality`, null where it is not known)."""
+    """The deletion vectors in entries of an index manifest: each one's data file `of`, `entry` (its row in `entries`),
+    and its `offset`, `length` and `cardinality` (null if unknown) in that entry's file."""
     is_vector = pc.equal(entries["_INDEX_TYPE"], DELETION_VECTORS)
     own = pa.array(np.flatnonzero(np.asarray(is_vector)))
     ranges = entries["_DELETIONS_VECTORS_RANGES"].take(own).combine_chunks()
@@ -217,13 +218,13 @@ def vectors(entries: pa.Table) -> pa.Table:
 
 
 def index_paths(entries: pa.Table) -> list[str]:
-    """Where the files of the entries of an index manifest lie."""
+    """The paths of the files of an index manifest's entries."""
     names, elsewhere = entries["_FILE_NAME"].to_pylist(), entries["_EXTERNAL_PATH"].to_pylist()
     return [path or f"{INDEX_FOLDER}/{name}" for path, name in zip(elsewhere, names, strict=True)]
 
 
 def read_list(reader: Reader, name: str | None) -> pa.Table:
-    """The manifests that a manifest list names; none for no list. Decoded lists are kept by name, as manifests are."""
+    """The manifests in a manifest list; empty without a list. Decoded lists are cached by name, like manifests."""
     if not name:
         return EMPTY_METAS
     return read_lists(reader, [name])[0]
@@ -238,7 +239,8 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
 
 
 def read_all(reader: Reader, metas: pa.Table, schema: pa.Schema = ENTRY) -> list[pa.Table]:
-    """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than recorded."""
+    """The entries of each manifest of `metas`, in order. Raises `CorruptTable` if one has more or fewer than
+    recorded."""
     if schema is PLANNED:
         return [table.select(PLANNED.names) for table in _read_counted(reader, metas, _read_placed)]
     return _read_counted(reader, metas, read_entries)
@@ -259,12 +261,12 @@ def _read_counted(
 
 
 def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
-    """The entries of each manifest, in order. Decoded manifests are kept by name, for names are never used twice."""
+    """The entries of each manifest, in order. Decoded manifests are cached by name, since no name is reused."""
     return _all_decoded(reader, names, parse_all, EMPTY_ENTRIES, missing_ok)
 
 
 def _read_placed(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
-    """As `read_entries`, rows of `_PLACED`, or of `ENTRY` where these are kept."""
+    """As `read_entries`, rows of `_PLACED`, or of `ENTRY` if these are cached."""
     return _all_decoded(reader, names, _parse_placed, _PLACED.empty_table(), is_part=True)
 
 
@@ -273,7 +275,7 @@ def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.T
 
 
 def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Table]:
-    """The entries of a manifest, piece by piece, with the bounds of their files beside them, which are read if need be."""
+    """The entries of a manifest, slice by slice, with the bounds of their files, which are read if necessary."""
     if "_VALUE_STATS" in entries.column_names:
         yield entries
         return
@@ -287,7 +289,7 @@ def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Tab
 
 
 def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
-    """The manifests that each manifest list names, in order; kept as `read_list` keeps them."""
+    """The manifests in each manifest list, in order; cached as by `read_list`."""
     return _all_decoded(reader, names, parse_lists, EMPTY_METAS, missing_ok)
 
 
@@ -299,7 +301,8 @@ def _all_decoded(
     missing_ok: bool = False,
     is_part: bool = False,
 ) -> list[pa.Table]:
-    """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
+    """Decoded files of the manifest folder, whose names are never reused; `empty` for one that does not exist, if that
+    is allowed."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
     found = decoded(reader, paths, partial(_parsed_at, reader.root, parse), is_part)
@@ -320,7 +323,8 @@ def _parsed_at(
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """The entries of several manifests; of many small ones in one piece, for each piece costs as much as some hundred rows."""
+    """The entries of several manifests; those of many small ones are copied into one chunk, since each chunk costs as
+    much as some hundred rows."""
     if not tables:
         return EMPTY_ENTRIES
     entries = pa.concat_tables(tables)
@@ -328,7 +332,7 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
-    """Entries in order -> (files that are live, DELETE entries that met no ADD), both as rows of `ENTRY`."""
+    """Entries in order -> (live files, DELETE entries without an ADD), both as rows of `ENTRY`."""
     entries = joined(tables)
     kinds = entries["_KIND"]
     is_delete = pc.equal(kinds, int(EntryKind.DELETE))
@@ -342,7 +346,7 @@ def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     live, unmatched = adds.filter(pc.invert(gone)), deletes.filter(pc.invert(matched))
     came, went = pc.filter(add_keys, gone), pc.filter(delete_keys, matched)
     if len(pc.unique(came)) < len(came) or len(pc.unique(went)) < len(went):
-        # A file may come back (an upgrade takes it away and adds it again): what counts is how often it came and went.
+        # An upgrade deletes a file and adds it again, so the number of ADDs and DELETEs counts.
         net = _net(came, went)
         back, excess = (pc.filter(net["key"], pc.equal(net["net"], sign)) for sign in (1, -1))
         live = pa.concat_tables([live, _last_of_each(adds.filter(pc.is_in(add_keys, value_set=back)))])
@@ -352,7 +356,7 @@ def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
 
 
 def identity(entries: pa.Table) -> pa.ChunkedArray:
-    """What makes two entries be of the same file: partition, bucket, level and name, and what belongs to the file."""
+    """The key by which two entries are of the same file: partition, bucket, level, name, and the extra files."""
     extra = pc.binary_join(pc.fill_null(entries["_EXTRA_FILES"], []), "\x01")
     return pc.binary_join_element_wise(
         entries["_FILE_NAME"].cast(pa.binary()),
@@ -375,9 +379,9 @@ def live_entries(
     matching: Callable[[pa.Table], pa.Array] | None = None,
     large_bytes: int = _LARGE_BYTES,
 ) -> pa.Table:
-    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of these
-    those that `matching` says by their bounds. With `to_plan` rows of `PLANNED`: no more is decoded, or of bounds no more kept,
-    where the manifests have more than `large_bytes`, so that memory counts."""
+    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of
+    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`: if the manifests have more than
+    `large_bytes`, only these fields are decoded and kept, to save memory."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
     names = metas["_FILE_NAME"].to_pylist()
     is_large = to_plan and (pc.sum(metas["_FILE_SIZE"]).as_py() or 0) > large_bytes
@@ -386,26 +390,26 @@ def live_entries(
         for name, table in zip(names, _read_counted(reader, metas, _read_placed), strict=True):
             for piece in _with_stats(reader, name, table):
                 chosen = in_scope(piece, schema, scope)
-                # Whether a DELETE meets an ADD, bounds do not say.
+                # Bounds do not say whether a DELETE has an ADD.
                 keep = pc.or_(pc.equal(chosen["_KIND"], int(EntryKind.DELETE)), matching(chosen))
                 tables.append(rows_where(chosen.select(PLANNED.names), keep))
         return fold(tables)[0]
     tables = read_all(reader, metas, PLANNED if is_large and not matching else ENTRY)
-    if to_plan and not matching:  # Of fewer columns, rows are chosen sooner.
+    if to_plan and not matching:  # Filtering fewer columns is faster.
         tables = [table.select(PLANNED.names) for table in tables] or [PLANNED.empty_table()]
     live = fold([in_scope(t, schema, scope) for t in tables])[0]
     return rows_where(live, matching(live)) if matching else live
 
 
 def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
-    """The manifests that can hold an entry of a partition that satisfies `scope`."""
+    """The manifests that may have an entry of a partition that satisfies `scope`."""
     if scope == ALWAYS or len(metas) == 0 or not schema.partitioning:
         return metas
     return metas.filter(pa.array(expression.may_match(scope, partition_bounds(metas, schema))))
 
 
 def partition_bounds(metas: pa.Table, schema: Schema) -> Mapping[str, expression.Bounds]:
-    """What the partition statistics of manifests say of the partition columns."""
+    """The bounds of partition columns from the partition statistics of manifests."""
     stats = metas["_PARTITION_STATS"].combine_chunks()
     kinds = partition_types(schema)
     low = binary_row.decode(pc.struct_field(stats, "_MIN_VALUES"), kinds)
@@ -430,7 +434,7 @@ def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
 
 
 def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]:
-    """(for each entry the row of its partition, the partitions that occur as a table of their values)."""
+    """(the index of each entry's partition, the distinct partitions as a table of their values)."""
     encoded = entries["_PARTITION"].dictionary_encode().unify_dictionaries()
     dictionary = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
     columns = binary_row.decode(dictionary, partition_types(schema))
@@ -463,7 +467,8 @@ def partition_rows(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.
 
 
 def key_entries(added: Sequence[WrittenFile], schema: Schema) -> pa.Table:
-    """New files of a table with a primary key: `_PARTITION`, `_BUCKET`, `_MIN_KEY` and `_MAX_KEY` of their entries."""
+    """New files of a table with a primary key: the `_PARTITION`, `_BUCKET`, `_MIN_KEY` and `_MAX_KEY` of their
+    entries."""
     kinds = [schema.field(name).type for name in key_of(schema)]
     ranges = [f.keys for f in added if f.keys is not None]
     assert len(ranges) == len(added), added
@@ -490,7 +495,7 @@ def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa
 
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """The condition on partition columns that holds for these partitions only."""
+    """The condition on partition columns that selects exactly these partitions."""
     names, kinds = schema.partitioning.names, partition_types(schema)
     if not names:
         return ALWAYS
@@ -501,7 +506,7 @@ def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expressio
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """The condition on rows that holds for the rows of these partitions only: the same, for partitions are columns."""
+    """The condition that selects exactly the rows of these partitions: the same one, since partitions are columns."""
     return scope_of(schema, partitions)
 
 
@@ -513,8 +518,8 @@ def partition_types(schema: Schema) -> list[Type]:
 
 
 def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
-    """Entries -> manifests called `name`-0, `name`-1, ..., each about as large as `manifest.target-file-size`, none smaller:
-    what is smaller would be merged again and again."""
+    """Entries -> manifests called `name`-0, `name`-1, ..., each about as large as `manifest.target-file-size` and none
+    smaller: smaller ones would be merged again and again."""
     if len(entries) == 0:
         return NO_MANIFESTS
     codec = options.of(schema).manifest_codec
@@ -535,7 +540,7 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
 
 
 def remembered(reader: Reader, made: Manifests) -> Manifests:
-    """New manifests, which whoever has this reader need not read."""
+    """Cache new manifests, so that users of this reader need not read them."""
     for path, entries in made.entries.items():
         remember(reader, path, entries)
     return made
@@ -547,8 +552,8 @@ def emit_list(metas: pa.Table, schema: Schema) -> bytes:
 
 
 def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
-    """An index manifest: those of `entries` (rows of `INDEX_ENTRY`) that no file of `added` takes the place of, and these.
-    One file of hashes is all that a bucket has."""
+    """An index manifest with `added` and those of `entries` (rows of `INDEX_ENTRY`) that no file of `added` replaces. A
+    bucket has one file of hashes."""
     partitions, buckets = partition_rows([f.partition for f in added], schema), [f.bucket for f in added]
     files = [(f.path, f.size_bytes, f.row_count, None) for f in added]
     new = index_entries(HASH_INDEX, partitions.to_pylist(), buckets, files)
@@ -591,7 +596,8 @@ def emit_index(entries: pa.Table, schema: Schema) -> bytes:
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
-    """An index manifest with those of its entries for which `keep` is true, with all fields of their writer."""
+    """An index manifest with those of its entries for which `keep` is true, including fields that only its writer
+    knows."""
     if data[:3] == b"ORC":
         raise UnsupportedFeature(f"{where}: index manifests in ORC are read, not written")
     decoded = avro.decode(data)
@@ -599,8 +605,9 @@ def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> byt
 
 
 def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str, full: bool = False) -> Manifests:
-    """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them with `full`, or when much is deleted or
-    small, else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
+    """Manifests -> fewer manifests with the same entries (ManifestFileMerger): all of them with `full`, or if many
+    entries are deleted or many manifests small; otherwise neighbours are merged up to the target size. `files` has the
+    new ones; `metas` lists old and new ones, in order."""
     target = options.of(schema).manifest_target_file_size
     threshold = options.of(schema).manifest_full_compaction_threshold_size
     least = options.of(schema).manifest_merge_min_count
@@ -612,7 +619,7 @@ def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str, full: bool
 
 
 def are_many(metas: pa.Table, schema: Schema) -> bool:
-    """Whether a full merge would make them fewer, or take out what is deleted."""
+    """Whether a full merge would make them fewer or remove deleted entries."""
     small = pc.less(metas["_FILE_SIZE"], options.of(schema).manifest_target_file_size)
     is_eaten = pc.any(pc.greater(metas["_NUM_DELETED_FILES"], 0)).as_py()
     return len(metas) > 1 and bool(is_eaten or pc.sum(small).as_py() > 1)
@@ -622,11 +629,11 @@ def are_many(metas: pa.Table, schema: Schema) -> bool:
 
 
 def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str) -> Manifests:
-    """Everything worth it becomes ADD entries only; large manifests that lose nothing stay as they are."""
+    """Everything worth merging becomes ADD entries; large manifests that lose no entry stay unchanged."""
     small, large = np.flatnonzero(worth), np.flatnonzero(~worth)
     tables = dict(zip(small.tolist(), read_all(reader, metas.take(pa.array(small))), strict=True))
     keys = identity(pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables.values()]))
-    # Those that lose nothing, most of a large table, are not in memory together.
+    # Manifests that lose nothing, most of a large table, are not in memory together.
     for start in range(0, len(large) if len(keys) else 0, _LARGE_AT_ONCE):
         some = large[start : start + _LARGE_AT_ONCE]
         for place, table in zip(some.tolist(), read_all(reader, metas.take(pa.array(some))), strict=True):
@@ -641,7 +648,7 @@ def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schem
 def _merge_neighbours(
     reader: Reader, metas: pa.Table, sizes: np.ndarray, target: int, least: int, schema: Schema, name: str
 ) -> Manifests:
-    """Bins of neighbours that reach the target size become one; the rest at the end once there are `least` of them."""
+    """Neighbours are merged once they reach the target size; the rest at the end once there are `least` of them."""
     bins: list[tuple[int, int]] = []
     start, total = 0, 0
     for i, size_bytes in enumerate(sizes):
@@ -658,7 +665,7 @@ def _merge_neighbours(
             result.append(part)
             continue
         live, unmatched = fold(read_all(reader, part))
-        # A DELETE whose ADD lies in an older manifest must stay, and stand before nothing that it would take away.
+        # A DELETE whose ADD is in an older manifest must stay, and must not come before an ADD that it would remove.
         merged = remembered(reader, emit(pa.concat_tables([unmatched, live]), schema, f"{name}-{n}"))
         files |= merged.files
         result.append(merged.metas)
@@ -703,7 +710,7 @@ def stats_struct(
     kinds: Sequence[Type],
     null_counts: Sequence[Sequence[int | None]],
 ) -> pa.StructArray:
-    """Columns of lower and upper bounds -> one statistics record a row."""
+    """Columns of lower and upper bounds -> one statistics record per row."""
     count = len(null_counts)
     if kinds:  # Encoded together, for a call costs as much as some hundred rows.
         both = [pa.concat_arrays([low, high]) for low, high in zip(lows, highs, strict=True)]
@@ -715,7 +722,7 @@ def stats_struct(
 
 
 def empty_rows(count: int) -> pa.Array:
-    """The row of no columns, `count` times: arity 0 and eight bytes of flags."""
+    """The row without columns, `count` times: arity 0 and eight bytes of flags."""
     return pa.array([EMPTY_ROW] * count, pa.binary())
 
 
@@ -754,7 +761,7 @@ def _batches(data: bytes, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
 
 
 def _placed_columns(head: avro.Head) -> list[str]:
-    """What to keep for `_PLACED`: with fields that nobody knows, for these are refused."""
+    """The columns to keep for `_PLACED`; with unknown fields too, since these are refused."""
     known = [each for each in head.record.columns() if each.removeprefix("_FILE.") not in _NOT_PLANNED]
     return [*known, f"_FILE.{_STATS_AT}"]
 

@@ -1,4 +1,4 @@
-"""How rows of one key become one, as Paimon's table options have it."""
+"""The merge engine of a table with a primary key, as its options define it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys,
 
 
 def kind_column(schema: Schema, where: str) -> str | None:
-    """`rowkind.field`: the column of row kinds; raises `InvalidInput`."""
+    """`rowkind.field`: the column of row kinds. Raises `InvalidInput`."""
     found = options.of(schema).rowkind_field
     if len(found) > 1:
         raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; only one column can hold the row kind")
@@ -23,8 +23,8 @@ def kind_column(schema: Schema, where: str) -> str | None:
 
 
 def merging(schema: Schema, where: str) -> MergeSpec:
-    """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
-    `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
+    """The merge that the options of a table with a primary key define. Raises `InvalidInput` for invalid options, and
+    `UnsupportedFeature` for unknown functions (SchemaValidation, *MergeFunction.Factory)."""
     given = options.of(schema)
     engine = _merge_engine(given, where)
     sequence = given.sequence_field
@@ -81,7 +81,7 @@ def _merge_engine(given: TableOptions, where: str) -> MergeEngine:
 
 
 def _flag(schema: Schema, key: str) -> bool:
-    """A switch whose key names an engine or a column; off by default."""
+    """An option that is on or off, whose key contains an engine or a column; off by default."""
     return key in schema.properties and boolean(key, schema.properties[key])
 
 
@@ -198,7 +198,8 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
 
 
 def _time(field: Field, given: Mapping[str, str], where: str) -> str:
-    """Which column of the rows in a map says how new each is: `ts-field`, or the last (FieldMergeMapWithKeyTimeAggFactory)."""
+    """The column that says how new each row of a map is: `ts-field`, or the last one
+    (FieldMergeMapWithKeyTimeAggFactory)."""
     key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]
     name = given.get(key, inner[-1].name)
     found = next((each for each in inner if each.name == name), None)
@@ -232,7 +233,7 @@ def _require_function(function: str, field: Field, where: str) -> None:
 
 
 def _require_columns(schema: Schema, columns: tuple[str, ...], option: str, where: str) -> None:
-    """Raise `InvalidInput` for a name in an option that no column has."""
+    """Raise `InvalidInput` for an option with the name of a column that does not exist."""
     for name in columns:
         if name not in schema.names:
             raise InvalidInput(

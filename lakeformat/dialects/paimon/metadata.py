@@ -41,17 +41,21 @@ INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
 
 MAIN = "main"
-ROOT_FOLDERS = (SCHEMA_FOLDER, SNAPSHOT_FOLDER, TAG_FOLDER, CHANGELOG_FOLDER, CONSUMER_FOLDER)  # What each branch has.
+ROOT_FOLDERS = (
+    SCHEMA_FOLDER,
+    SNAPSHOT_FOLDER,
+    TAG_FOLDER,
+    CHANGELOG_FOLDER,
+    CONSUMER_FOLDER,
+)  # The folders of each branch.
 
 BATCH_IDENTIFIER = 2**63 - 1
 UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
-RESTORED_FROM = "lakeformat.restored-from"  # Among a snapshot's properties.
+RESTORED_FROM = "lakeformat.restored-from"  # A snapshot property.
 _SNAPSHOT_VERSION = 3
 _SCHEMA_VERSION = 3
-_OPERATION_KEY = (
-    "lakeformatOperation"  # In a schema file, which has no commit user: who made it. Other readers skip it.
-)
-MANIFESTS = "lakeformatManifests"  # In a changelog's file: its manifests. Other readers skip it.
+_OPERATION_KEY = "lakeformatOperation"  # In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
+MANIFESTS = "lakeformatManifests"  # In a changelog's file: its manifests. Other readers ignore it.
 _NO_WATERMARK = -(2**63)
 _SCHEMA_KEYS: dict[str, type | UnionType] = {
     "version": int | None, "id": int, "fields": list, "highestFieldId": int, "partitionKeys": list | None,
@@ -79,14 +83,16 @@ _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A Paimon table at one version: the snapshot's own document, and the schema that a write would use."""
+    """A Paimon table at one version: the snapshot's document, and the schema that a write would use."""
 
     version: int
     schema: Schema
     document: Mapping[str, Any] | None = None
     schemas: dict[int, Schema] = field(default_factory=dict, compare=False, repr=False)
-    newest: Schema | None = field(default=None, compare=False, repr=False)  # Today's, of a table as it was.
-    is_complete: bool = False  # With the rows that readers do not see before they are compacted.
+    newest: Schema | None = field(
+        default=None, compare=False, repr=False
+    )  # The current options, for a table at an older snapshot.
+    is_complete: bool = False  # With rows that readers do not see before compaction.
 
     exists: bool = True
 
@@ -99,7 +105,7 @@ NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
 def head(store: Store, newest: Newest) -> Head:
-    found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's place.
+    found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's catalog entry.
     if found:
         return found.place.head(store)
     key = f"{store.root}/{store.inner}" if isinstance(store, Swapped) else store.root
@@ -107,11 +113,10 @@ def head(store: Store, newest: Newest) -> Head:
 
 
 def load(reader: Reader, version: int, known: State | None = None) -> State:
-    """The table as it is at snapshot `version` (0: before the first), with its newest schema; `NOTHING` where there is
-    no table.
+    """The table at snapshot `version` (0: before the first), with its newest schema; `NOTHING` if it does not exist.
 
-    Of `known`, what was loaded before, the schema counts if its snapshot is still there. That is read again: a rollback by
-    other engines frees numbers, and the next commits take them.
+    The schema of `known`, which was loaded before, is used if its snapshot still exists. The snapshot is read again: a
+    rollback by another engine frees numbers, and the next commits reuse them.
     """
     if known is not None and known.newest is None and known.version == version > 0:
         path = snapshot_path(version)
@@ -131,7 +136,7 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
 
 
 def at(reader: Reader, version: int) -> State:
-    """The table as readers saw it at snapshot `version`: with that snapshot's schema. Raises `NotFound`."""
+    """The table at snapshot `version`, with that snapshot's schema. Raises `NotFound`."""
     try:
         return _historical(reader, read_snapshot(reader, version))
     except NoSuchFile:
@@ -141,7 +146,7 @@ def at(reader: Reader, version: int) -> State:
 
 
 def at_tag(reader: Reader, name: str) -> State:
-    """The table as the tag keeps it. Raises `NotFound`."""
+    """The table at a tag. Raises `NotFound`."""
     try:
         return _historical(reader, read_tag(reader, name))
     except NoSuchFile:
@@ -150,7 +155,7 @@ def at_tag(reader: Reader, name: str) -> State:
 
 
 def at_time(reader: Reader, epoch_ms: int) -> State:
-    """The newest snapshot made at or before a time. Raises `NotFound` when all are younger."""
+    """The newest snapshot made at or before a time. Raises `NotFound` if all are younger."""
     ids = snapshot_ids(reader)
     low, high, found = 0, len(ids) - 1, None
     while low <= high:
@@ -176,7 +181,8 @@ def earlier(reader: Reader, base: State, snapshot_id: int) -> State:
 
 
 def changed(reader: Reader, base: State, snapshot_id: int) -> tuple[State, bool]:
-    """(as `earlier`, whether the snapshot itself is there): one that expired may have left its changelog. Raises `NotFound`."""
+    """(as `earlier`, whether the snapshot itself is retained); an expired one may have left its changelog. Raises
+    `NotFound`."""
     try:
         return earlier(reader, base, snapshot_id), True
     except NotFound:
@@ -187,12 +193,13 @@ def changed(reader: Reader, base: State, snapshot_id: int) -> tuple[State, bool]
 
 
 def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
-    """The ids of the snapshots after `after` whose changes can be read, rising: also of those that left their changelog."""
+    """The ids of the snapshots after `after` whose changes can be read, rising; also expired ones that left their
+    changelog."""
     return sorted(i for i in {*snapshot_ids(reader), *changelog_ids(reader)} if i > after)
 
 
 def until(reader: Reader, version: int) -> State:
-    """As `at`; of a snapshot that expired and left its changelog, what that says. Raises `NotFound`."""
+    """As `at`; for an expired snapshot that left its changelog, what that says. Raises `NotFound`."""
     try:
         return at(reader, version)
     except NotFound:
@@ -203,7 +210,7 @@ def until(reader: Reader, version: int) -> State:
 
 
 def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
-    """The schema that files of `schema_id` were written with. Raises `CorruptTable` where it is gone."""
+    """The schema `schema_id`, with which files were written. Raises `CorruptTable` if it is missing."""
     if schema_id not in state.schemas:
         try:
             state.schemas[schema_id] = read_schema(reader, schema_id)
@@ -230,7 +237,7 @@ def is_table(reader: Reader) -> bool:
 
 
 def newest_schema(reader: Reader, at_least: int = 0) -> Schema | None:
-    """The schema with the highest id. Probes upward from `at_least`; lists the folder when that is not there."""
+    """The schema with the highest id. Probes upward from `at_least`; lists the folder if that does not exist."""
     first, after = read_schemas(reader, [at_least, at_least + 1])
     if first is None:
         ids = schema_ids(reader)
@@ -239,7 +246,7 @@ def newest_schema(reader: Reader, at_least: int = 0) -> Schema | None:
 
 
 def newest_schema_after(reader: Reader, schema: Schema) -> Schema:
-    """The schema with the highest id; `schema` itself where there is none after it."""
+    """The schema with the highest id; `schema` itself if there is no later one."""
     while True:
         try:
             schema = read_schema(reader, schema.id + 1)
@@ -260,7 +267,7 @@ def read_schema(reader: Reader, schema_id: int) -> Schema:
 
 
 def read_schemas(reader: Reader, ids: Sequence[int]) -> list[Schema | None]:
-    """Schemas in order, read together; None for one that is not there."""
+    """Schemas in order, read together; None for one that does not exist."""
     found = zip(ids, reader.read_many([schema_path(i) for i in ids]), strict=True)
     return [None if data is None else _schema(reader, i, data) for i, data in found]
 
@@ -275,8 +282,8 @@ def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
 
 @lru_cache(maxsize=64)
 def parse_schema(data: bytes, where: str) -> Schema:
-    """A schema file -> Schema; the same object for the same bytes, which every look at a table reads. Older versions get the options that
-    were implied then (SchemaSerializer)."""
+    """A schema file -> Schema; the same object for the same bytes, which every view of a table reads. Older versions
+    get the options that were implied then (SchemaSerializer)."""
     with parsing.of(where):
         document = _json(data, where, _SCHEMA_KEYS)
         given = dict(document["options"])
@@ -324,7 +331,7 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
 
 
 def is_same_schema(one: bytes, other: bytes) -> bool:
-    """Whether two schema files say the same of a table, whoever wrote them, and when."""
+    """Whether two schema files are equal apart from who wrote them and when."""
     if one == other:
         return True
     written = ("version", "timeMillis", _OPERATION_KEY)
@@ -333,7 +340,7 @@ def is_same_schema(one: bytes, other: bytes) -> bool:
 
 
 def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
-    """What the user asked for as Paimon keeps it: ids given unless it `keeps_ids`, types Paimon has, keys checked. Raises
+    """The requested schema as Paimon keeps it: with ids unless it `keeps_ids`, Paimon types, and checked keys. Raises
     `InvalidInput`."""
     require_identity(schema.partitioning, "paimon")
     if schema.sort_order:
@@ -364,7 +371,7 @@ def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
 
 
 def check_names(fields: tuple[Field, ...], where: str) -> None:
-    """Raise `InvalidInput` for names of columns that cannot be, at any depth."""
+    """Raise `InvalidInput` for invalid column names, at any depth."""
     for each in fields:
         if each.name.startswith("_KEY_") or each.name in _RESERVED:
             raise InvalidInput(f"{where}: column {each.name!r} has a name that Paimon keeps for itself")
@@ -375,7 +382,7 @@ def check_names(fields: tuple[Field, ...], where: str) -> None:
 
 
 def check_options(schema: Schema, where: str) -> None:
-    """Raise for options that cannot be, or that ask for what lakeformat does not write."""
+    """Raise for invalid options, and for those that ask for what lakeformat does not write."""
     if set(schema.partitioning.names) == set(schema.names):
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
     options.check_values(schema.properties, where)
@@ -410,7 +417,7 @@ def check_options(schema: Schema, where: str) -> None:
             raise InvalidInput(
                 f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
             )
-    if keys and buckets != -1:  # Whether the function takes them shows without a row.
+    if keys and buckets != -1:  # The function checks their types without any rows.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
         murmur.buckets(nothing, kinds, max(buckets, 1), options.of(schema).bucket_function_type)
@@ -422,8 +429,8 @@ def check_options(schema: Schema, where: str) -> None:
 
 
 def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
-    """The column that says how old a row of a table with a primary key is, and the seconds after which compaction drops the row
-    (RecordLevelExpire); None where rows stay. Raises `InvalidInput`."""
+    """The column with the age of a row of a table with a primary key, and the seconds after which compaction drops the
+    row (RecordLevelExpire); None if rows do not expire. Raises `InvalidInput`."""
     given = options.of(schema)
     expire_ms, name = given.record_level_expire_time, given.record_level_time_field
     if expire_ms is None:
@@ -447,12 +454,12 @@ def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
 
 
 def bucket_key(schema: Schema) -> tuple[str, ...]:
-    """The columns whose hash chooses the bucket: `bucket-key`, or else what `key_of` says."""
+    """The columns whose hash chooses the bucket: `bucket-key`, or else `key_of`."""
     return options.of(schema).bucket_key or key_of(schema)
 
 
 def key_of(schema: Schema) -> tuple[str, ...]:
-    """The primary key without partition columns: what identifies a row in its bucket."""
+    """The primary key without partition columns: identifies a row in its bucket."""
     return tuple(name for name in schema.primary_key if name not in schema.partitioning.names)
 
 
@@ -466,7 +473,7 @@ def _beside_key(schema: Schema) -> list[str]:
 
 
 def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where: str) -> None:
-    """Raise `InvalidInput` for a primary key that cannot be (SchemaValidation)."""
+    """Raise `InvalidInput` for an invalid primary key (SchemaValidation)."""
     primary = ", ".join(schema.primary_key)
     if not key_of(schema):
         raise InvalidInput(
@@ -490,7 +497,7 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
 
 
 def _check_ordering(schema: Schema, where: str) -> None:
-    """Raise `InvalidInput` for what cannot be with `sequence.snapshot-ordering` (SchemaValidation)."""
+    """Raise `InvalidInput` for options that exclude `sequence.snapshot-ordering` (SchemaValidation)."""
     given = options.of(schema)
     for is_wrong, why in (
         (not schema.primary_key, "orders rows of one key, and the table has none; give primary_key, or leave it out"),
@@ -502,7 +509,7 @@ def _check_ordering(schema: Schema, where: str) -> None:
 
 
 def require_readable(base: State, where: str) -> None:
-    """Refuse, by name, what would be half-read: by the schema of `base`, or by today's."""
+    """Refuse, by name, features that would be half-read: by the schema of `base`, or by the current options."""
     _require_known(base.schema, where)
     if base.newest is not None:
         _require_known(base.newest, where)
@@ -515,7 +522,7 @@ def _require_known(schema: Schema, where: str) -> None:
 
 
 def require_writable(schema: Schema, where: str) -> None:
-    """Refuse, by name, what a write would break."""
+    """Refuse, by name, features that a write would break."""
     _require_known(schema, where)
     options.require_writable(schema.properties, where)
     _require_shown(schema, where)
@@ -545,7 +552,7 @@ def require_writable(schema: Schema, where: str) -> None:
 
 
 def _require_shown(schema: Schema, where: str) -> None:
-    """Refuse, by name, what Iceberg readers would read wrong, or not at all."""
+    """Refuse, by name, what Iceberg readers would misread or not read at all."""
     given = options.of(schema)
     if given.metadata_iceberg_storage == "disabled":
         return
@@ -582,7 +589,7 @@ def _require_shown(schema: Schema, where: str) -> None:
 
 
 def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:
-    """As Paimon's own writers: deletion vectors take the older rows of a key when level 0 is compacted."""
+    """As Paimon's own writers: deletion vectors delete a key's older rows when level 0 is compacted."""
     producer = options.of(schema).changelog_producer
     if engine is MergeEngine.FIRST_ROW:
         raise InvalidInput(
@@ -602,12 +609,12 @@ def snapshot_path(snapshot_id: int) -> str:
 
 
 def snapshot_ids(reader: Reader) -> list[int]:
-    """The ids of the snapshots there are, rising; there may be gaps."""
+    """The ids of the retained snapshots, rising; there may be gaps."""
     return _numbered(reader, SNAPSHOT_FOLDER, "snapshot-")
 
 
 def listed_snapshots(reader: Reader) -> list[tuple[int, int]]:
-    """(id, when its file was written, in milliseconds since 1970) of the snapshots there are, rising."""
+    """(id, modification time of its file, in milliseconds since 1970) of the retained snapshots, rising."""
     start = f"{SNAPSHOT_FOLDER}/snapshot-"
     named = [(f.path[len(start) :], f.modified_ms) for f in reader.list(SNAPSHOT_FOLDER) if f.path.startswith(start)]
     return sorted((int(name), modified_ms) for name, modified_ms in named if name.isdecimal())
@@ -618,7 +625,7 @@ def read_snapshot(reader: Reader, snapshot_id: int) -> dict[str, Any]:
 
 
 def read_snapshots(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
-    """The documents of those snapshots that are still there, in the order of `ids`."""
+    """The documents of those snapshots that still exist, in the order of `ids`."""
     found = zip(ids, reader.read_many([snapshot_path(i) for i in ids]), strict=True)
     return [_snapshot(reader, i, data) for i, data in found if data is not None]
 
@@ -628,12 +635,12 @@ def changelog_path(snapshot_id: int) -> str:
 
 
 def changelog_ids(reader: Reader) -> list[int]:
-    """The ids of the snapshots that expired and left their changelog, rising."""
+    """The ids of the expired snapshots that left their changelog, rising."""
     return _numbered(reader, CHANGELOG_FOLDER, "changelog-")
 
 
 def read_changelogs(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
-    """What those snapshots left that did, in the order of `ids`."""
+    """The changelogs of those snapshots that have one, in the order of `ids`."""
     paths = [changelog_path(i) for i in ids]
     found = zip(paths, reader.read_many(paths), strict=True)
     return [parse_changelog(data, f"{reader.root}/{path}") for path, data in found if data is not None]
@@ -661,17 +668,17 @@ def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> d
 
 
 def emit_snapshot(document: Mapping[str, Any]) -> bytes:
-    """A document -> a snapshot file; what is None is left out, as Java does."""
+    """A document -> a snapshot file; keys with None are left out, as by Java."""
     return _emit({"version": _SNAPSHOT_VERSION} | {k: v for k, v in document.items() if v is not None})
 
 
 def content(document: Mapping[str, Any]) -> tuple[str, str]:
-    """What no two snapshots of a table have in common, whoever wrote the file."""
+    """What differs between any two snapshots of a table, whoever wrote the file."""
     return document["baseManifestList"], document["deltaManifestList"]
 
 
 def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
-    """What a document says in the nouns that both formats share."""
+    """A document in the nouns that both formats share."""
     operation = document.get("operation")
     kind = document["commitKind"].lower()
     if kind != "compact" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE", "OVERWRITE"}:
@@ -690,7 +697,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
 
 
 def watermark(document: Mapping[str, Any] | None, given: int | None) -> int | None:
-    """The larger of the last snapshot's watermark and the one given."""
+    """The larger of the last snapshot's watermark and the given one."""
     old = None if document is None else document.get("watermark")
     if old == _NO_WATERMARK:
         old = None
@@ -698,7 +705,7 @@ def watermark(document: Mapping[str, Any] | None, given: int | None) -> int | No
 
 
 def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | int | None:
-    """The document (or the schema id) that `operation` became, if it has landed; looks from the newest backwards."""
+    """The document (or the schema id) that `operation` became, if it has landed; searched from the newest."""
     request = operation.request
     if isinstance(operation, Create | Evolve):
         for schema_id in reversed(schema_ids(reader)):
@@ -712,7 +719,7 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     is_compaction = isinstance(operation, Rewrite) and operation.kind == OperationKind.COMPACT
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
     for document in _backwards(reader, ids):
-        # A session may compact under the number of its commit: then their kinds differ.
+        # A session may compact under the number of its commit; the kinds then differ.
         is_other = request.session is not None and (document["commitKind"] == "COMPACT") != is_compaction
         if document["commitUser"] == user and not is_other:
             if document["commitIdentifier"] == identifier:
@@ -723,7 +730,7 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
 
 
 def commit_identity(request: Request) -> tuple[str, int]:
-    """`commitUser` and `commitIdentifier`: those of a session; else the operation's own id, as a batch."""
+    """`commitUser` and `commitIdentifier`: those of a session, or else the operation's id, as a batch."""
     return request.session or (request.id, BATCH_IDENTIFIER)
 
 
@@ -757,31 +764,31 @@ def tags(reader: Reader, branch: str = "") -> dict[str, dict[str, Any]]:
 
 
 def emit_tag(document: Mapping[str, Any], now_ms: int, retain_ms: int | None) -> bytes:
-    """A snapshot's document -> a tag file that keeps it, for `retain_ms` or for ever."""
+    """A snapshot's document -> a tag file, for `retain_ms` or for ever."""
     created = [*time.localtime(now_ms // 1000)[:6], now_ms % 1000 * 1_000_000]
     retained = None if retain_ms is None else retain_ms / 1000
     return emit_snapshot({**document, "tagCreateTime": created, "tagTimeRetained": retained})
 
 
 def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> tuple[str, bytes]:
-    """The path and bytes of a tag that keeps the snapshot of `base`, for `retain_ms` or for ever."""
+    """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever."""
     if base.document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
     return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
 
 
 def attempts(schema: Schema) -> int:
-    """`commit.max-retries`, and the first try."""
+    """`commit.max-retries` plus the first attempt."""
     return max(options.of(schema).commit_max_retries, 0) + 1
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
-    """Every snapshot there is with an id above `after`, oldest first."""
+    """Every retained snapshot with an id above `after`, oldest first."""
     return [to_snapshot(d) for d in read_snapshots(reader, [i for i in snapshot_ids(reader) if i > after])]
 
 
 def committed(reader: Reader, base: State, user: str) -> int | None:
-    """The number of the newest commit of a stream, which is its largest; looks from the newest snapshot backwards."""
+    """The number of the newest commit of a stream, which is its largest; searched from the newest snapshot."""
     for document in _backwards(reader, [i for i in snapshot_ids(reader) if i <= base.version]):
         if document["commitUser"] == user and document["commitIdentifier"] != BATCH_IDENTIFIER:
             return int(document["commitIdentifier"])
@@ -792,7 +799,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
 
 
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
-    """Tags whose own time is over."""
+    """The tags whose retention is over."""
     over = []
     for name, document in tags(reader).items():
         created, retained = tag_created_ms(reader, name, document), document.get("tagTimeRetained")
@@ -802,7 +809,8 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
 
 
 def tag_created_ms(reader: Reader, name: str, document: Mapping[str, Any]) -> int | None:
-    """When a tag was made, in milliseconds since 1970 and whole seconds; None where its file does not record it."""
+    """The creation time of a tag, in milliseconds since 1970, rounded to seconds; None if its file does not record
+    it."""
     created = document.get("tagCreateTime")
     if created is None:
         return None
@@ -814,7 +822,7 @@ def tag_created_ms(reader: Reader, name: str, document: Mapping[str, Any]) -> in
 
 
 def consumers(reader: Reader) -> dict[str, int]:
-    """Consumer -> the next snapshot it will read, which expiry must keep. A file half written is read again."""
+    """Consumer -> the next snapshot it will read, which expiry must keep. A half-written file is read again."""
     next_snapshots: dict[str, int] = {}
     for name in reader.names(CONSUMER_FOLDER):
         if not name.startswith("consumer-"):
@@ -835,13 +843,13 @@ def consumers(reader: Reader) -> dict[str, int]:
 
 
 def progress(reader: Reader, consumer: str) -> int | None:
-    """The next snapshot that a consumer will read; None for one that is not there."""
+    """The next snapshot that a consumer will read; None if it does not exist."""
     consumer_path(consumer)
     return consumers(reader).get(consumer)
 
 
 def consumer(name: str, next_snapshot: int) -> tuple[str, bytes]:
-    """The path and bytes of the file that keeps a consumer's progress."""
+    """The path and bytes of the file with a consumer's progress."""
     return consumer_path(name), _emit({"nextSnapshot": next_snapshot})
 
 
@@ -852,7 +860,7 @@ def consumer_path(name: str) -> str:
 
 
 def local_ms(epoch_ms: int) -> int:
-    """A time as Java's LocalDateTime has it: the local clock's, in milliseconds as if it were UTC."""
+    """A time as Java's LocalDateTime: the local clock's, in milliseconds as if it were UTC."""
     return epoch_ms + time.localtime(epoch_ms // 1000).tm_gmtoff * 1000
 
 
@@ -863,7 +871,7 @@ def epoch_ms(local_ms: int) -> int:
 
 
 def branch_folder(name: str) -> str:
-    """Where a branch has its schemas, snapshots and tags; those of `main` are there for whoever looks from a branch. Raises
+    """The folder of a branch's schemas, snapshots and tags; for `main`, its folders as seen from a branch. Raises
     `InvalidInput`."""
     if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip() or name.isdigit():
         raise InvalidInput(
@@ -873,12 +881,13 @@ def branch_folder(name: str) -> str:
 
 
 def on_branch(store: Store, name: str) -> Store:
-    """The table's files as one of its branches has them: its root documents are its own, all other files are shared."""
+    """The table's files as seen from one of its branches: its root documents are its own, all other files are
+    shared."""
     return Swapped(store, ROOT_FOLDERS, branch_folder(name), branch_folder(MAIN))
 
 
 def branches(reader: Reader) -> list[str]:
-    """Folders of the other branches, each with a slash at its end: from a branch, also that of `main`."""
+    """The folders of the other branches, each with a slash at its end; from a branch, also that of `main`."""
     return [f"{BRANCH_FOLDER}/{name}/" for name in reader.folders(BRANCH_FOLDER) if name.startswith("branch-")]
 
 
@@ -886,7 +895,7 @@ def branches(reader: Reader) -> list[str]:
 
 
 def _backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
-    """The documents of those snapshots that are still there, the newest first; read as they are asked for."""
+    """The documents of those snapshots that still exist, the newest first, read lazily."""
     end, size = len(ids), 4
     while end > 0:
         yield from reversed(read_snapshots(reader, ids[max(0, end - size) : end]))
@@ -894,8 +903,8 @@ def _backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
 
 
 def _figures(document: Mapping[str, Any]) -> dict[str, int]:
-    """What a snapshot changed, as far as it says so: of its rows the sum is known, and for a plain write that is what came.
-    Without an `operation` (before Paimon 2.0), an APPEND may hold row-level deletes."""
+    """The changes that a snapshot records: the sum of rows is known, and for a plain write that is the number of rows
+    added. Without an `operation` (before Paimon 2.0), an APPEND may include row-level deletes."""
     if document["commitKind"] == "ANALYZE":
         return dict.fromkeys(
             ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed"), 0
@@ -949,7 +958,7 @@ def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:
 
 
 def _json(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
-    """A JSON object whose `keys` are of these types; further ones are of no concern."""
+    """A JSON object whose `keys` have these types; other keys are ignored."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""A table as a table of another format shows it: the files that hold its rows without merging, and what describes them.
+"""What a table publishes to its Iceberg mirror: the files whose rows need no merging, and their metadata.
 
 `metadata.iceberg.*`; which files are shown is Paimon's own rule (IcebergCommitCallback.shouldAddFileToIceberg), from the first
 snapshot on: all files of an append table; of a table with a primary key those above level 0 where deletion vectors come
@@ -30,7 +30,7 @@ _REST = "metadata.iceberg.rest."
 
 
 def mirror(schema: Schema, root: str) -> Mirror | None:
-    """Where the table at `root` keeps its Iceberg metadata; None where it keeps none."""
+    """The mirror of the table at `root`; None if it has none."""
     given = options.of(schema)
     storage = given.metadata_iceberg_storage
     if storage == "disabled":
@@ -53,7 +53,8 @@ def mirror(schema: Schema, root: str) -> Mirror | None:
 
 
 def _shown_in(schema: Schema, root: str) -> ShownIn:
-    """Of `metadata.iceberg.rest.*` the catalog, and the table's name unless `metadata.iceberg.database` and `.table` give another."""
+    """The catalog in `metadata.iceberg.rest.*`, and the name there: the table's own unless `metadata.iceberg.database`
+    and `.table` give another."""
     given = {key.removeprefix(_REST): value for key, value in schema.properties.items() if key.startswith(_REST)}
     address = given.pop("uri")
     above, _, table = root.rpartition("/")
@@ -63,7 +64,7 @@ def _shown_in(schema: Schema, root: str) -> ShownIn:
 
 
 def published(reader: Reader, base: State, known: Snapshot | None, schema_id: int) -> Published:
-    """What `base` says to a follower that shows the snapshot `known` and has the schemas up to `schema_id`."""
+    """What `base` publishes to a mirror that shows the snapshot `known` and has the schemas up to `schema_id`."""
     metadata.require_readable(base, reader.root)
     schema, document = base.schema, base.document
     place = mirror(schema, reader.root)
@@ -85,7 +86,7 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
             for table in manifest.read_all(reader, manifest.read_list(reader, each["deltaManifestList"]))
         ]
         added, gone = manifest.fold(tables)
-        # A file that moves to another level goes and comes under one name.
+        # An upgraded file is removed and added under the same name.
         removed = _locations(reader, scan.paths(gone, schema))
     index = document.get("indexManifest")
     same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
@@ -115,8 +116,8 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
 
 
 def shown(reader: Reader, base: State) -> State:
-    """The table as if it kept Iceberg metadata in its folder, without deletion vectors that Iceberg cannot name and with Parquet
-    files, once `unshown` is done. Raises `UnsupportedFeature`."""
+    """The table as if its mirror were in its own folder, without deletion vectors that Iceberg cannot represent and
+    with Parquet files, once `unshown` is done. Raises `UnsupportedFeature`."""
     given = options.of(base.schema)
     if there := metadata.branches(reader):
         raise UnsupportedFeature(
@@ -135,8 +136,8 @@ def shown(reader: Reader, base: State) -> State:
 
 
 def unshown(reader: Reader, base: State) -> list[RewriteTask]:
-    """What is to be written anew before Iceberg can show all rows: rows that are merged when they are read; of an append table files
-    of other formats, and files of which rows are deleted."""
+    """What must be rewritten before Iceberg can show all rows: rows that are merged when they are read; in append
+    tables files of other formats, and files with deleted rows."""
     metadata.require_readable(base, reader.root)
     entries = manifest.live_entries(reader, base.document, base.schema)
     if pc.any(pc.equal(entries["_BUCKET"], POSTPONED_BUCKET), min_count=0).as_py():
@@ -156,17 +157,17 @@ def unshown(reader: Reader, base: State) -> list[RewriteTask]:
 
 
 def _since(known: Snapshot | None, documents: Mapping[int, Mapping[str, Any]], version: int) -> int | None:
-    """The snapshot that the follower goes on from; None where it shows one that is no part of this history."""
+    """The snapshot from which the mirror continues; None if it shows one that is not part of this history."""
     if known is None or known.id > version:
         return None
     said, there = known.properties.get(FOLLOWED), documents.get(known.id)
     if said is not None and there is not None and there["deltaManifestList"] != said:
-        return None  # Other engines give a number again after a rollback.
+        return None  # Other engines reuse numbers after a rollback.
     return known.id
 
 
 def _between(documents: Mapping[int, Mapping[str, Any]], since: int, version: int) -> list[Mapping[str, Any]] | None:
-    """The snapshots after `since`, oldest first, if what they changed says how the one came from the other."""
+    """The snapshots after `since`, oldest first, if their deltas say how each came from the one before."""
     if not documents.keys() >= set(range(since, version + 1)):
         return None
     found = [documents[id] for id in range(since + 1, version + 1)]
@@ -175,7 +176,7 @@ def _between(documents: Mapping[int, Mapping[str, Any]], since: int, version: in
 
 
 def _shown(entries: pa.Table, schema: Schema) -> pa.Array:
-    """Which files hold rows that are the table's as they stand."""
+    """Which files have only rows that are the table's as they are."""
     if not schema.primary_key:
         return pa.array(np.ones(len(entries), bool))
     least = 1 if options.of(schema).shows_vectors else options.of(schema).level_count - 1
@@ -240,7 +241,7 @@ def _locations(reader: Reader, paths: pa.Array) -> pa.Array:
 
 
 def _spelled(uri: str) -> str:
-    """As Paimon's Java engines spell it: they know a file that they have listed by its text."""
+    """As Paimon's Java engines spell it: they compare listed files by text."""
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
@@ -252,7 +253,7 @@ def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.ChunkedArray]
 
 
 def _published_schema(schema: Schema) -> Schema:
-    """The columns as data files have them: with the ids of all parts, and bytes of whatever length."""
+    """The columns as data files have them: with the ids of all parts, and bytes without a length."""
 
     def plain(field: Field) -> Field:
         if isinstance(field.type, Scalar) and field.type.kind is Kind.BINARY:
@@ -266,7 +267,7 @@ def _properties(schema: Schema) -> dict[str, str]:
     given = options.of(schema)
     return {
         "write.format.default": "parquet",
-        "gc.enabled": "false",  # The data files are this table's: no engine of the other format deletes them.
+        "gc.enabled": "false",  # The data files belong to this table: no engine of the other format may delete them.
         "write.manifest.compression-codec": given.metadata_iceberg_manifest_compression,
         "commit.manifest.target-size-bytes": str(given.manifest_target_file_size),
         "commit.manifest.min-count-to-merge": str(given.metadata_iceberg_compaction_max_file_num),

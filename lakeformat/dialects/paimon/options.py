@@ -1,5 +1,5 @@
-"""Paimon's table options: as typed values (what a table says, or what CoreOptions does where it says nothing), and which are known,
-refused, or set once."""
+"""Paimon's table options as typed values with the defaults of CoreOptions, and which of them are known, refused, or set
+once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Options = Mapping[str, str]
 Parser = Callable[[str, str], V]  # (key, text) -> value; raises `InvalidInput`, which names the key.
 
 SEQUENCE_GROUP = ".sequence-group"  # fields.<columns>.sequence-group: columns in key and value.
-# One option and its older names, whatever the merge engine is; the first that is there counts.
+# One option and its older names, for every merge engine; the first that is set counts.
 _IGNORE_DELETE = (
     "ignore-delete",
     "first-row.ignore-delete",
@@ -161,7 +161,7 @@ def _iceberg_version(key: str, text: str) -> int:
 
 
 def _iceberg_codec(key: str, text: str) -> str:
-    """As Iceberg's own option calls it; Paimon says Avro's names."""
+    """The codec's name in Iceberg's own option; Paimon uses Avro's names."""
     known = {"deflate": "gzip", "snappy": "snappy", "zstandard": "zstd", "null": "none"}
     codec = _avro_codec(key, text)
     if codec not in known:
@@ -170,7 +170,7 @@ def _iceberg_codec(key: str, text: str) -> str:
 
 
 def _shredding_schema(key: str, text: str) -> Mapping[str, Any]:
-    """Of a row type as schema JSON has it, by the names of columns the parts that `variant_shredding.Options` takes."""
+    """A row type as schema JSON -> by column name the parts, as in `variant_shredding.Options`."""
     try:
         found = _parts(json.loads(text))
     except (ValueError, KeyError, TypeError, LakeError) as error:
@@ -195,7 +195,7 @@ def _parts(type: Any) -> Any:
 
 
 class Option(Generic[V]):
-    """One option. As an attribute of `TableOptions` it is what the table says, parsed, or the default."""
+    """One option. As an attribute of `TableOptions` it is the table's parsed value, or the default."""
 
     def __init__(self, key: str, parse: Parser[Any], default: V) -> None:
         self.key, self.parse, self.default = key, parse, default
@@ -208,7 +208,7 @@ class Option(Generic[V]):
         return self if options is None else self.of(options.schema.properties)
 
     def of(self, properties: Mapping[str, str]) -> V:
-        """Raises `InvalidInput` where the text does not parse."""
+        """The parsed value. Raises `InvalidInput`."""
         text = properties.get(self.key)
         if text is None:
             return self.default
@@ -218,8 +218,8 @@ class Option(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The options of a table at one schema. An attribute raises `InvalidInput` where its text does not parse; what a reader
-    does not ask for may be anything."""
+    """The options of a table at one schema. An attribute raises `InvalidInput` if its text does not parse; options that
+    are not read may have any text."""
 
     schema: Schema
 
@@ -285,7 +285,7 @@ class TableOptions:
     metadata_iceberg_compaction_max_file_num = Option("metadata.iceberg.compaction.max.file-num", integer, 50)
     metadata_iceberg_delete_after_commit = Option("metadata.iceberg.delete-after-commit.enabled", boolean, True)
     metadata_iceberg_format_version = Option("metadata.iceberg.format-version", _iceberg_version, 2)
-    # Java's default is snappy, which pyiceberg reads only with a library more; all read deflate.
+    # Java's default is snappy, for which pyiceberg needs another library; every reader has deflate.
     metadata_iceberg_manifest_compression = Option("metadata.iceberg.manifest-compression", _iceberg_codec, "gzip")
     metadata_iceberg_previous_versions_max = Option("metadata.iceberg.previous-versions-max", _count, 0)
     metadata_iceberg_storage = Option("metadata.iceberg.storage", _iceberg_storage, "disabled")
@@ -326,7 +326,7 @@ class TableOptions:
     source_split_open_file_cost = Option("source.split.open-file-cost", size, 4 << 20)
     source_split_target_size = Option("source.split.target-size", size, 128 << 20)
     target_file_size = Option[int | None]("target-file-size", positive, None)
-    # Java's default is 10, of writers that all wait on disk then; here only those do that have no open file.
+    # Java's default is 10, after which all writers spill to disk; here only those without an open file do.
     write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64)
     variant_infer_shredding_schema = Option("variant.inferShreddingSchema", boolean, False)
     variant_shredding_max_infer_buffer_row = Option("variant.shredding.maxInferBufferRow", positive, 4096)
@@ -334,7 +334,7 @@ class TableOptions:
     variant_shredding_max_schema_width = Option("variant.shredding.maxSchemaWidth", integer, 300)
     variant_shredding_min_field_cardinality_ratio = Option("variant.shredding.minFieldCardinalityRatio", share, 0.1)
     variant_shredding_schema = Option[Mapping[str, Any]]("variant.shreddingSchema", _shredding_schema, {})
-    # As it is called before Paimon 1.4.
+    # Its name before Paimon 1.4.
     parquet_variant_shredding_schema = Option[Mapping[str, Any]](
         "parquet.variant.shreddingSchema", _shredding_schema, {}
     )
@@ -342,8 +342,8 @@ class TableOptions:
 
     @property
     def shredding(self) -> str | None:
-        """Which parts of variants become columns of their own, as a `WriteTask` has it; None where values are whole. A schema that is
-        given counts, and no other is inferred."""
+        """Which parts of variants are shredded into columns, as in `WriteTask`; None if none are. A given schema is
+        used instead of inference."""
         named = self.variant_shredding_schema or self.parquet_variant_shredding_schema
         if not named and not self.variant_infer_shredding_schema:
             return None
@@ -357,41 +357,42 @@ class TableOptions:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether deletion vectors say which rows of files are gone."""
+        """Whether deletion vectors mark deleted rows of files."""
         return self.deletion_vectors_enabled
 
     @property
     def shows_vectors(self) -> bool:
-        """Whether Iceberg metadata can name the deletion vectors: from version 3 on, those of 64 bits."""
+        """Whether Iceberg metadata can represent the deletion vectors: from version 3 on, those of 64 bits."""
         return self.has_vectors and self.deletion_vectors_bitmap64 and self.metadata_iceberg_format_version >= 3
 
     @property
     def indexed_columns(self) -> frozenset[str]:
-        """The columns of which data files may have indexes that are read."""
+        """The columns whose file indexes are read."""
         return frozenset((*self.bloom_filter_columns, *self.bitmap_columns, *self.bit_slice_columns))
 
     @property
     def keeps_first_row(self) -> bool:
-        """`merge-engine` = `first-row`: of a key the row that came first stays. Then no two levels above 0 have the same key,
-        and others read these levels without merging (MergeTreeSplitGenerator)."""
+        """`merge-engine` = `first-row`: the first row of a key is kept. Then no two levels above 0 have the same key,
+        and other engines read these levels without merging (MergeTreeSplitGenerator)."""
         return self.merge_engine == "first-row"
 
     @property
     def hides_level_0(self) -> bool:
-        """Whether a table with a primary key shows no row of level 0 until it is compacted (CoreOptions.batchScanSkipLevel0)."""
+        """Whether rows of level 0 in a table with a primary key are invisible until compaction
+        (CoreOptions.batchScanSkipLevel0)."""
         return not self.deletion_vectors_merge_on_read if self.has_vectors else self.keeps_first_row
 
     @property
     def empties_level_0(self) -> bool:
-        """Whether rows leave level 0 with the write that brought them (CoreOptions.needLookup): to be seen, or for the
-        changelog."""
+        """Whether every write compacts its rows out of level 0 (CoreOptions.needLookup): to make them visible, or for
+        the changelog."""
         return self.has_vectors or self.keeps_first_row or self.looks_up
 
     @property
     def looks_up(self) -> bool:
-        """Whether rows leave level 0 merged with those of their keys on all levels above (CoreOptions.needLookup): then the
-        lowest of these levels says what was there. Where deletion vectors take the rows of the others, or the first row of a
-        key stays whatever comes, that makes no difference."""
+        """Whether rows leave level 0 merged with the rows of their keys on all levels above (CoreOptions.needLookup):
+        then the lowest of these levels has the complete row. It makes no difference with deletion vectors, which delete
+        the others, or if the first row of a key is kept."""
         return self.changelog_producer == "lookup" or self.force_lookup
 
     @property
@@ -401,14 +402,14 @@ class TableOptions:
 
     @property
     def changelogs_kept(self) -> tuple[int, int, int]:
-        """As `snapshots_kept`; by default as snapshots are."""
+        """As `snapshots_kept`, whose values are the defaults."""
         own = self.changelog_num_retained_min, self.changelog_num_retained_max, self.changelog_time_retained
         least, most, kept_ms = (a if a is not None else b for a, b in zip(own, self.snapshots_kept, strict=True))
         return least, most, kept_ms
 
     @property
     def expires_with_commits(self) -> bool:
-        """Whether a commit is followed by expiry: where the table says itself what is kept, and is not `write-only`."""
+        """Whether commits are followed by expiry: if the table sets a retention and is not `write-only`."""
         asking = ("num-retained.min", "num-retained.max", "time-retained", "expire.limit")
         return any(f"snapshot.{key}" in self.schema.properties for key in asking) and not self.write_only
 
@@ -424,14 +425,14 @@ class TableOptions:
 
     @property
     def small_file_bytes(self) -> int:
-        """`compaction.file-size`: what is smaller is worth another write; by default 70 % of the target size."""
+        """`compaction.file-size`: smaller files are worth compacting; by default 70 % of the target size."""
         own = self.compaction_file_size
         return self.target_file_bytes // 10 * 7 if own is None else own
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The columns of which one must differ for an update to be in the changelog (`changelog-producer.row-deduplicate`);
-        none: every update is."""
+        """The columns of which one must differ for an update to be in the changelog
+        (`changelog-producer.row-deduplicate`); empty: every update is."""
         if not self.changelog_producer_row_deduplicate:
             return ()
         ignored = self.changelog_producer_row_deduplicate_ignore_fields
@@ -439,11 +440,11 @@ class TableOptions:
 
     @property
     def level_count(self) -> int:
-        """`num-levels`: by default one more than the sorted runs at which compaction begins."""
+        """`num-levels`: by default one more than the number of sorted runs that triggers compaction."""
         return self.num_levels or _level_count("num-levels", str(self.num_sorted_run_compaction_trigger + 1))
 
     def compression(self) -> str:
-        """`file.compression`; raises `InvalidInput` for one that the file format does not have."""
+        """`file.compression`. Raises `InvalidInput` for a codec that the file format does not have."""
         format, value = self.file_format, self.file_compression
         if value not in _COMPRESSIONS[format]:
             raise InvalidInput(
@@ -453,19 +454,19 @@ class TableOptions:
 
     @property
     def delta_commits(self) -> int:
-        """`full-compaction.delta-commits`: 0, or with that changelog producer 1, where the table does not say."""
+        """`full-compaction.delta-commits`: by default 0, or 1 with that changelog producer."""
         own = self.full_compaction_delta_commits
         return int(self.changelog_producer == "full-compaction") if own is None else own
 
     @property
     def stop_trigger(self) -> int:
-        """`num-sorted-run.stop-trigger`: by default three runs more than compaction begins at."""
+        """`num-sorted-run.stop-trigger`: by default three more than the number that triggers compaction."""
         own = self.num_sorted_run_stop_trigger
         return self.num_sorted_run_compaction_trigger + 3 if own is None else own
 
     @property
     def ignore_delete(self) -> bool:
-        """Whether rows that take others back are as if never written."""
+        """Whether retractions are ignored."""
         given = self.schema.properties
         return next((boolean(key, given[key]) for key in _IGNORE_DELETE if key in given), False)
 
@@ -603,7 +604,7 @@ DOCUMENTED = Documented.of(
     """,
 )
 
-# What a table may be that lakeformat would only half understand: (key, does the value ask for it, what to say).
+# Features that lakeformat would only half understand: (key, whether the value asks for it, the message).
 _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("type", lambda v: v.lower() not in {"table", ""}, "a table of type {value} is not a data table of Paimon"),
     ("blob-field", lambda v: bool(v), "blob columns"),
@@ -618,14 +619,14 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
     ("manifest.format", lambda v: v.lower() != "avro", "manifests in {value}; they are read, not written"),
 )
-# Set once, when the table is made.
+# Set once, when the table is created.
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
     "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name", "partition.legacy-name",
     "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering",
 }  # fmt: skip
 
-# What is an argument of `create_table` here, and an option in Flink's DDL.
+# Arguments of `create_table` here, and options in Flink's DDL.
 _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[...]"}
 
 # Options whose value names columns.
@@ -637,13 +638,13 @@ _OF_COLUMNS = {
 
 
 def require_readable(options: Options, where: str) -> None:
-    """Raise `UnsupportedFeature` for a feature without which the rows could not be read right."""
+    """Raise `UnsupportedFeature` for a feature without which the rows would be read wrong."""
     _refuse(options, _REFUSED_ALWAYS, where)
 
 
 def require_writable(options: Options, where: str) -> None:
-    """Raise `UnsupportedFeature` for a feature that a write would have to take part in, or may have to: one that is switched on
-    by an option of which nothing is known."""
+    """Raise `UnsupportedFeature` for a feature that a write would have to implement, including any that an unknown
+    option switches on."""
     require_readable(options, where)
     _refuse(options, _REFUSED_ON_WRITE, where)
     if switch := _unknown_switch(options):
@@ -651,7 +652,7 @@ def require_writable(options: Options, where: str) -> None:
 
 
 def check_new(options: Options, where: str) -> None:
-    """Raise `InvalidInput` for options that cannot be: misspelt names, values that do not parse. Log those that do nothing."""
+    """Raise `InvalidInput` for invalid options: misspelt names, values that do not parse. Log those without effect."""
     check_values(options, where)
     for key, argument in _ARGUMENTS.items():
         if key in options:
@@ -671,7 +672,7 @@ def check_values(options: Options, where: str) -> None:
 
 
 def check_alter(before: Options, after: Options, where: str) -> None:
-    """Raise `InvalidInput` where options change that are set once, when the table is made."""
+    """Raise `InvalidInput` for a change of options that are set once, when the table is created."""
     check_new({k: v for k, v in after.items() if before.get(k) != v}, where)
     for key in sorted(_IMMUTABLE):
         if before.get(key) != after.get(key):
@@ -684,7 +685,7 @@ def check_alter(before: Options, after: Options, where: str) -> None:
 
 
 def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Options:
-    """The options after one of `columns` is called otherwise: they go on speaking of it (SchemaManager)."""
+    """The options after one of `columns` was renamed: they follow the new name (SchemaManager)."""
 
     def listed(text: str) -> str:
         return ",".join(to if each.strip() == name else each.strip() for each in text.split(","))
@@ -704,14 +705,13 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
 
 
 def _column_of(key: str, columns: Iterable[str]) -> str | None:
-    """The column that an option `fields.<column>.<what>` is about."""
+    """The column in an option `fields.<column>.<what>`."""
     about = [each for each in columns if key.startswith(f"fields.{each}.")]
     return max(about, key=len, default=None)
 
 
 def _unknown_switch(options: Options) -> str | None:
-    """The message for an option that switches on a feature unknown here; an option that is merely unknown does no
-    harm, for it is a user's own."""
+    """The error text for an option that switches on an unknown feature. Other unknown options are the user's own."""
     accepted = {key.strip() for key in options.get(ACCEPTED, "").split(",")}
     for key, value in options.items():
         if not key.endswith(".enabled") or not _true(value) or key in accepted or DOCUMENTED.is_known(key):

@@ -71,7 +71,7 @@ _BY_ROW = {OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, Oper
 
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
-    """What to stage and what to publish so that `operation` becomes the version after `base`."""
+    """The files to stage and the root to publish so that `operation` becomes the version after `base`."""
     match operation:
         case Create():
             return _create(reader, operation, base, stamp)
@@ -134,7 +134,7 @@ def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Pla
     if base.exists:
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
     declared = metadata.declare(operation.schema, reader.root, operation.keeps_ids)
-    layout.layout(State(0, declared))  # What the first write would refuse is refused now.
+    layout.layout(State(0, declared))  # Refuse now what the first write would refuse.
     declared = replace(declared, id=len(operation.earlier))
     plan = _schema_plan(declared, operation.request, base, stamp, "create")
     earlier = (
@@ -186,14 +186,14 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 
 
 def _renamed(before: Schema, after: Schema) -> list[tuple[str, str]]:
-    """The columns that are called otherwise now: (old name, new name)."""
+    """The renamed columns: (old name, new name)."""
     names = {each.id: each.name for each in after.fields}
     return [(f.name, names[f.id]) for f in before.fields if f.id in names and names[f.id] != f.name]
 
 
 def _require_one_level(reader: Reader, base: State, after: Schema) -> None:
-    """Refuse to read the levels above 0 by another rule where a key may lie on several of them: with look-ups the lowest one
-    holds all that is known of it, without all of them together do."""
+    """Refuse an option change that reads the levels above 0 by another rule if a key may be on several of them: with
+    look-ups the lowest has the complete row, without them all levels together do."""
     if merging.merging(after, reader.root).replaces:
         return
     live = manifest.live_entries(reader, base.document, base.schema)
@@ -222,13 +222,13 @@ def _commit(
     index: tuple[str | None, dict[str, bytes]] | None = None,
     kept: pa.Table = EMPTY_ENTRIES,
 ) -> Plan:
-    """`gone`: entries of files that go; `kept`: those among them that come back as they are, but for what these say."""
+    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
     if any(file.columns for file in added) and kind != OperationKind.COMPACT:
-        # What a global index says of the column would be of its old values, and Java would find rows by it.
+        # The global index would still have the column's old values, and Java would look up rows by it.
         _require_known_indexes(reader, _entries_of(reader, base, index))
     log = tuple(file for file in added if file.content is Content.CHANGELOG)
     added = tuple(file for file in added if file.content is not Content.CHANGELOG)
@@ -259,7 +259,7 @@ def _commit(
     commit_kind, operation = _KINDS[kind]
     by_column = options.of(schema).data_evolution_enabled and not vectors
     if (schema.primary_key or by_column) and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
-        commit_kind = "APPEND"  # Rows that came delete those that go, or hold new values of some columns.
+        commit_kind = "APPEND"  # The new rows delete others, or have new values of some columns.
     return _publish(
         reader,
         base,
@@ -351,12 +351,12 @@ def _publish(
     base: State,
     stamp: Stamp,
     request: Request,
-    lists: tuple[pa.Table, ...],  # Base, delta and, where there is one, changelog.
+    lists: tuple[pa.Table, ...],  # Base, delta and, if any, changelog.
     files: dict[str, bytes],
     partitions: tuple[PartitionChange, ...],
     document: dict[str, Any],
     unused: tuple[str, ...] = (),
-    rows_of: Mapping[str, Any] | None = None,  # The snapshot whose rows the new one has, if not the base's.
+    rows_of: Mapping[str, Any] | None = None,  # The snapshot whose rows the new one has, if it is not the base.
     statistics: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> Plan:
     schema, version = base.schema, base.version + 1
@@ -366,7 +366,7 @@ def _publish(
         path = f"{metadata.MANIFEST_FOLDER}/{list_name}"
         files[path] = data
         remember(reader, path, metas)
-    now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
+    now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs increasing timestamps.
     user, identifier = metadata.commit_identity(request)
     before = (base.document or {}).get("properties") or {}
     from_rows = before if rows_of is None else rows_of.get("properties") or {}
@@ -404,11 +404,11 @@ def _deleted(entries: pa.Table) -> pa.Table:
 def _added(
     reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
 ) -> pa.Table:
-    """New files as rows of `manifest.ENTRY`. `gone`: the entries of those that they replace."""
+    """New files as rows of `manifest.ENTRY`. `gone`: the entries that they replace."""
     if not added:
         return EMPTY_ENTRIES
     schema = metadata.schema_at(reader, base, request.schema_id)
-    if len({f.columns for f in added}) > 1:  # Their statistics are of different columns.
+    if len({f.columns for f in added}) > 1:  # Their statistics have different columns.
         parts = [tuple(some) for _, some in groupby(added, key=lambda file: file.columns)]
         return pa.concat_tables([_added(reader, request, kind, base, gone, part) for part in parts])
     buckets = options.of(schema).bucket
@@ -435,7 +435,7 @@ def _added(
     if columns_held and stats_columns is None:
         stats_columns = list(counted.names)
     no_key = manifest.empty_rows(count)
-    # With data evolution Java puts columns together of files whose source is APPEND only, and calls those of compaction so.
+    # With data evolution Java combines columns only of files with the source APPEND, and gives compacted files that source too.
     compacts = kind == OperationKind.COMPACT and not options.of(schema).data_evolution_enabled
     source = FileSource.COMPACT if compacts else FileSource.APPEND
     columns: dict[str, Any] = {
@@ -477,7 +477,7 @@ def _added(
 
 
 def _stamped(entries: pa.Table, version: int) -> pa.Table:
-    """New files whose rows are ordered by the snapshot that adds them, whatever their own numbers are
+    """New files whose rows are ordered by the snapshot that adds them, whatever their own sequence numbers
     (`sequence.snapshot-ordering`; FileStoreCommitImpl)."""
     for name in ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER"):
         place = entries.column_names.index(name)
@@ -487,7 +487,7 @@ def _stamped(entries: pa.Table, version: int) -> pa.Table:
 
 
 def _external(reader: Reader, added: tuple[WrittenFile, ...], schema: Schema) -> pa.Array:
-    """Where files lie that are not in the folder of their bucket; null for others."""
+    """The paths of files that are not in their bucket's folder; null for others."""
     folder = layout.directory(schema)
     found = [
         None if f.columns or f.path.rpartition("/")[0] == folder(f.partition, f.bucket) else reader.location(f.path)
@@ -497,7 +497,7 @@ def _external(reader: Reader, added: tuple[WrittenFile, ...], schema: Schema) ->
 
 
 def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
-    """New files of buckets that hold nothing else: on the highest level at once where no key can be in two of them
+    """New files of buckets that have no others: directly on the highest level if their keys do not overlap
     (`overwrite-upgrade`)."""
     levels = np.asarray(entries["_LEVEL"])
     if not options.of(schema).overwrite_upgrade or levels.any():
@@ -514,7 +514,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, Any]:
-    """What entries say of the keys, numbers and levels of new files."""
+    """The key, sequence number and level fields of new files' entries."""
     names = metadata.key_of(schema)
     kinds = [schema.field(name).type for name in names]
     entries = manifest.key_entries(added, schema)
@@ -539,8 +539,8 @@ def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, An
 def _in_place_of(
     gone: pa.Table, lost: np.ndarray, added: tuple[WrittenFile, ...], partitions: list[bytes]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(first sequence number, number of buckets) of the files of a compaction: those of the rows that they hold. A bucket's
-    files are in order, and together have as many rows as those that went, without the rows `lost` of each by then."""
+    """(first sequence number, number of buckets) of compacted files: those of the rows they contain. A bucket's files
+    are in order, and together have as many rows as the removed files without the rows `lost` of each by then."""
     codes = {key: code for code, key in enumerate(dict.fromkeys(_buckets_of(gone)))}
     old = np.array([codes[key] for key in _buckets_of(gone)], np.int64)
     new = np.array([codes[p, f.bucket] for p, f in zip(partitions, added, strict=True)], np.int64)
@@ -561,7 +561,7 @@ def _in_place_of(
 def _first_sequence_numbers(
     reader: Reader, base: State, added: tuple[WrittenFile, ...], partitions: list[bytes]
 ) -> np.ndarray:
-    """In a bucket, rows are numbered on from the largest number there is."""
+    """Rows continue the largest sequence number in their bucket."""
     live = manifest.live_entries(
         reader, base.document, base.schema, manifest.scope_of(base.schema, {f.partition for f in added})
     )
@@ -579,7 +579,7 @@ def _buckets_of(entries: pa.Table) -> list[tuple[bytes, int]]:
 
 
 def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.StructArray, list[str] | None]:
-    """Bounds and null counts of the files' columns, and which columns those are (None: all of the schema's)."""
+    """Bounds and null counts of the files' columns, and the columns they are of (None: all of the schema's)."""
     dense = options.of(schema).metadata_stats_dense_store
     kept: list[tuple[Field, StatsMode, int]] = [
         (field, mode, length)
@@ -605,8 +605,8 @@ def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.Str
 
 
 def _cut(stats: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[pa.Array, pa.Array]:
-    """Lower and upper bounds of a column, texts cut to `length`; both or none for each file, and none of bytes, as Java
-    keeps them."""
+    """Lower and upper bounds of a column, texts truncated to `length`; both or none for each file, and none for bytes,
+    as in Java."""
     low, high = [s.minimum for s in stats], [s.maximum for s in stats]
     if length is not None:
         low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
@@ -621,7 +621,8 @@ def _cut(stats: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[
 
 
 def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[PartitionChange, ...]:
-    """Entries summed up by partition; with the rows that deletion vectors took since, or had taken before their file went."""
+    """Entries summed by partition, with the rows that deletion vectors newly delete, or had deleted before their file
+    was removed."""
     places = pa.concat_tables([delta.select(["_PARTITION"]), marked.select(["_PARTITION"])])
     if len(places) == 0:
         return ()
@@ -644,13 +645,13 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
 
 
 def _replaced(reader: Reader, base: State, target: Mapping[str, Any]) -> pa.Table:
-    """The entries that lead from the files of the base to those of another snapshot."""
+    """The entries that turn the base's files into those of another snapshot."""
     gone, back = (manifest.live_entries(reader, each, base.schema) for each in (base.document, target))
     return pa.concat_tables([_deleted(gone), back])
 
 
 def _statistics(entries: pa.Table, schema: Schema) -> list[dict[str, Any]]:
-    """What entries add to each partition, less what they take from it, as Java's PartitionStatistics has it."""
+    """What entries add to each partition less what they remove, as in Java's PartitionStatistics."""
     if len(entries) == 0:
         return []
     codes, values = manifest.partitions(entries, schema)
@@ -677,7 +678,7 @@ def _statistics(entries: pa.Table, schema: Schema) -> list[dict[str, Any]]:
 
 
 def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
-    """By `_PARTITION`, how many more `rows` the deletion vectors of one index take than those of the other."""
+    """By `_PARTITION`, how many more `rows` the deletion vectors of one index delete than those of the other."""
     if before is after or not (len(before) or len(after)):
         return _NO_MARKS
     parts = []
@@ -695,7 +696,7 @@ _NO_MARKS = pa.table({"_PARTITION": pa.nulls(0, pa.binary()), "rows": pa.nulls(0
 
 
 def _entries_of(reader: Reader, base: State, index: tuple[str | None, dict[str, bytes]]) -> pa.Table:
-    """What an index manifest (its name, and its bytes where it is new) holds."""
+    """The entries of an index manifest (its name, and its bytes if it is new)."""
     path = f"{metadata.MANIFEST_FOLDER}/{index[0]}"
     if path in index[1]:
         return manifest.parse_index(index[1][path], path)
@@ -727,7 +728,8 @@ def _index_with(
     added: tuple[WrittenFile, ...],
     stamp: Stamp,
 ) -> tuple[str, dict[str, bytes]]:
-    """The index manifest `index` (its name, and its bytes where it is new) with new files of hashes: (its name, new files)."""
+    """The index manifest `index` (its name, and its bytes if it is new) with new files of hashes: (its name, new
+    files)."""
     entries = _entries_of(reader, base, index)
     _require_known_indexes(reader, entries)
     renewed = f"index-manifest-{_derived(stamp, 'index')}-1"
@@ -743,12 +745,12 @@ def _with_vectors(
     stamp: Stamp,
     homes: Mapping[str, tuple[str, int]],
 ) -> tuple[tuple[str | None, dict[str, bytes]], tuple[str, ...]]:
-    """The index manifest `index` with the deletion vectors `added`, each in the place of the one its data file has, and without
-    those of the files `gone`, but for those in `homes`: (the file that their rows go to, the position of the first one in it).
-    ((its name, new files), files of `added` that it does not name).
+    """The index manifest `index` with the deletion vectors `added`, each replacing that of its data file, and without
+    those of the files `gone`, except those in `homes`: (the file that their rows move to, the position of the first one
+    in it). Returns ((its name, new files), files of `added` that it does not refer to).
 
-    Vectors move as they are: out of a file that loses another one, and into the one file of vectors that a bucket has. Files
-    of `added` stay as they are where nothing else belongs into them.
+    Vectors are copied unchanged: out of a file that loses another one, and into the single file of vectors of a bucket.
+    Files of `added` are kept if nothing else belongs into them.
     """
     if not added and not len(gone):
         return index, ()
@@ -800,15 +802,15 @@ def _with_vectors(
 
 @dataclass(frozen=True, slots=True)
 class _Vector:
-    """The deletion vector of a data file, where it lies; `length` and `cardinality` as index manifests say them."""
+    """The deletion vector of a data file and its location; `length` and `cardinality` are those of index manifests."""
 
     of: str
     path: str
     offset: int
     length: int
     cardinality: int | None
-    file_bytes: int = 0  # Of the whole file that it lies in.
-    shift: int = 0  # How far its positions move.
+    file_bytes: int = 0  # The size of the whole file.
+    shift: int = 0  # The offset added to its positions.
 
     @property
     def range(self) -> dict[str, Any]:
@@ -816,7 +818,7 @@ class _Vector:
 
 
 def _staged(added: tuple[WrittenFile, ...], schema: Schema) -> dict[tuple[bytes, int], list[_Vector]]:
-    """New vectors by partition and bucket, those of a file one after the other."""
+    """New vectors by partition and bucket; those of a file are consecutive."""
     result: dict[tuple[bytes, int], list[_Vector]] = {}
     for file, partition in zip(
         added, manifest.partition_rows([f.partition for f in added], schema).to_pylist(), strict=True
@@ -838,8 +840,8 @@ def _vectors_of(entries: pa.Table, vectors: pa.Table) -> Iterator[tuple[_Vector,
 def _placed(
     reader: Reader, moving: list[_Vector], new: list[_Vector], target_bytes: int | None
 ) -> tuple[list[tuple[list[_Vector], bytes | None]], list[str]]:
-    """The files of vectors that a bucket gets: (what each holds, its bytes unless it is one of those of `new`); and the
-    files of `new` that are none of them. Without `target_bytes` all goes into one."""
+    """The files of vectors of a bucket: (the vectors in each, its bytes unless it is one of `new`); and the files of
+    `new` that are not used. Without `target_bytes` all vectors go into one file."""
     staged = {path: list(held) for path, held in groupby(new, key=lambda each: each.path)}
     times = Counter(each.of for each in new)
     full = [p for p, held in staged.items() if target_bytes is not None and held[0].file_bytes >= target_bytes]
@@ -861,8 +863,8 @@ def _placed(
 
 
 def _united(vectors: Sequence[_Vector], frames: Iterable[bytes], where: str) -> list[tuple[_Vector, bytes]]:
-    """The vectors with their bytes, those of one data file as one: several tasks of a compaction may mark rows of it, and it may have
-    rows of several files."""
+    """The vectors with their bytes; those of one data file are merged: several tasks of a compaction may delete rows of
+    it, and it may have rows of several files."""
     by_file: dict[str, list[tuple[_Vector, bytes]]] = {}
     for vector, frame in zip(vectors, frames, strict=True):
         by_file.setdefault(vector.of, []).append((vector, frame))
@@ -879,7 +881,8 @@ def _one_of(held: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, byt
 
 
 def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[str, int]]:
-    """Of the files that a compaction of row ranges replaces: (the file that has their rows, the position of the first one)."""
+    """For the files that a compaction of row ranges replaces: (the file that has their rows, the position of the first
+    one)."""
     starts = np.array([f.first_row_id for f in added], np.int64)
     order = np.argsort(starts)
     first = np.asarray(gone["_FIRST_ROW_ID"])
@@ -891,7 +894,7 @@ def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[st
 
 
 def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
-    """The bytes of each vector; a file is read once."""
+    """The bytes of each vector; each file is read once."""
     paths = list(dict.fromkeys(each.path for each in vectors))
     content = dict(zip(paths, reader.read_many(paths), strict=True))
     for each in vectors:
@@ -909,5 +912,5 @@ def _require_known_indexes(reader: Reader, entries: pa.Table) -> None:
 
 
 def _derived(stamp: Stamp, what: str) -> str:
-    """A name of its own for each kind of file of an attempt."""
+    """A unique name for each kind of file of an attempt."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{what}"))

@@ -1,4 +1,4 @@
-"""Rows that wait for a bucket (`bucket` = -2): a compaction gives them one, and readers see them from then on."""
+"""Rows that wait for a bucket (`bucket` = -2): compaction assigns one, which makes them visible."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lakeformat.storage.store import Reader
 
 
 def placement(reader: Reader, base: State, scope: Expression) -> list[RewriteTask]:
-    """For each partition in which rows wait, what puts them into its buckets: in the order in which they were written, by the
-    times of their files (PostponeBucketCompactSplitSource). `scope`: on partition columns only."""
+    """For each partition with waiting rows, the task that writes them into buckets, in the order in which they were
+    written, by the times of their files (PostponeBucketCompactSplitSource). `scope`: on partition columns only."""
     schema = base.schema
     if options.of(schema).bucket != POSTPONED_BUCKET:
         return []
@@ -46,7 +46,7 @@ def placement(reader: Reader, base: State, scope: Expression) -> list[RewriteTas
 
 
 def require_none(reader: Reader, base: State) -> None:
-    """Raise `InvalidInput` where rows wait for a bucket: what changes by row would not see them."""
+    """Raise `InvalidInput` if rows wait for a bucket: row-level changes would not see them."""
     if options.of(base.schema).bucket != POSTPONED_BUCKET:
         return
     live = manifest.live_entries(reader, base.document, base.schema, ALWAYS)
@@ -59,7 +59,8 @@ def require_none(reader: Reader, base: State) -> None:
 
 
 def _bucket_count(schema: Schema, waiting: pa.Table, placed: pa.Table) -> int:
-    """Of one partition: what it has, or else by `postpone.default-bucket-num`, or how many rows or bytes wait."""
+    """The bucket count of a partition: its own, or else by `postpone.default-bucket-num`, or by how many rows or bytes
+    wait."""
     given = options.of(schema)
     if len(placed):
         return int(pc.max(placed["_TOTAL_BUCKETS"]).as_py())

@@ -47,13 +47,13 @@ from lakeformat.storage.store import Reader
 
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 _TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
-_LISTED = 10_000  # Keys that a condition lists, up to which their buckets are looked up.
+_LISTED = 10_000  # Up to so many keys listed by a condition, their buckets are computed.
 
 
 @dataclass(frozen=True)
 class Files:
-    """Live files of one snapshot of a table of this schema: rows of `manifest.ENTRY`. Files of some columns only, of rows that
-    another file has, are `beside` that one."""
+    """Live files of one snapshot of a table of this schema: rows of `manifest.ENTRY`. Files with only some columns of
+    another file's rows are in `beside`."""
 
     entries: pa.Table
     schema: Schema
@@ -70,13 +70,13 @@ class Files:
         return replace(self, entries=self.entries.take(pa.array(rows)))
 
     def each(self) -> Files:
-        """These files, and after them those that are beside them."""
+        """These files, followed by those in `beside`."""
         near = self.beside.entries.filter(pa.array(self.beside.places(self.entries) >= 0))
         return Files(pa.concat_tables([self.entries, near]), self.schema) if len(near) else self
 
     @cached_property
     def paths(self) -> pa.Array:
-        """The path of each; made when it is asked for, for of very many a plan takes some."""
+        """The path of each; computed on demand, since for very many files a plan uses only some."""
         return paths(self.entries, self.schema)
 
     @property
@@ -86,11 +86,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Files of a table with a primary key, parted so that no key stands in two sections (IntervalPartition).
+    """Files of a table with a primary key, in sections without common keys (IntervalPartition).
 
-    `files` are in the order of partition, bucket and section, and within one older before newer; `starts` says where
-    each section begins. A section `is_whole` if its rows are the table's as they stand: one file above level 0, in
-    which nothing retracts; or several, where deletion vectors take the older rows of a key.
+    `files` are ordered by partition, bucket and section, and within one older before newer; `starts` has the index at
+    which each section begins. A section `is_whole` if its rows are the table's as they are: one file above level 0
+    without retractions; or several, if deletion vectors delete the older rows of a key.
     """
 
     files: Files
@@ -142,8 +142,8 @@ def scan(
     predicate: Expression = ALWAYS,
     by_bucket: bool = False,
 ) -> Sequence[ReadTask]:
-    """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, a task of
-    a table with a primary key has files of one bucket, and says of which partition and bucket."""
+    """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, each
+    task of a table with a primary key has files of one bucket, and names its partition and bucket."""
     residual = _residual(base.schema, predicate)
     fields = with_columns(conditions.columns_of(residual), project(base, columns), base.schema.fields)
     is_keyed = bool(base.schema.primary_key)
@@ -174,7 +174,7 @@ def scan(
 def located(
     reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
-    """As `scan`, with the bucket of each row too (`BUCKET`). Tables with a primary key only."""
+    """As `scan`, with each row's bucket (`BUCKET`). Tables with a primary key only."""
     result = []
     for task in scan(reader, base, columns, predicate, by_bucket=True):
         parts = tuple(replace(part, fields=(*part.fields, BUCKET), bucket=task.bucket) for part in task.parts)
@@ -183,29 +183,31 @@ def located(
 
 
 def complete(base: State) -> State:
-    """The table as changes by row have to see it: also rows that readers do not see before they are compacted."""
+    """The table as row-level changes must see it: with rows that readers do not see before compaction."""
     return replace(base, is_complete=True)
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
-    """The live files that may hold a row for which `predicate` is true; `to_plan`: for tasks alone, see `manifest.PLANNED`."""
+    """The live files that may have a row for which `predicate` is true; `to_plan`: with only the columns that tasks
+    need, see `manifest.PLANNED`."""
     entries, beside = _entries(reader, base, predicate, to_plan)
     return Files(entries, base.schema, beside)
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
-    """The manifests that `files` reads, as the manifest lists have them."""
+    """The manifests that `files` reads, as in the manifest lists."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.names)
     return manifest.prune_metas(manifest.read_metas(reader, base.document), base.schema, scope)
 
 
 def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
-    """Whether every live file lies wholly inside or outside `scope`: always, for partitions are columns and stay."""
+    """Whether every live file is wholly inside or outside `scope`: always, since partitions are columns and do not
+    change."""
     return True
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
-    """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None."""
+    """The number of rows for which `predicate` is true, if metadata alone has it exactly; else None."""
     asks_of_rows = _residual(base.schema, predicate) != ALWAYS
     found = files(reader, base, predicate, to_plan=not (base.schema.primary_key or asks_of_rows))
     found = found.filter(_visible(found.entries, base))
@@ -230,9 +232,9 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> Sequence[ReadTask]:
-    """Files -> tasks of about `source.split.target-size`, made as they are asked for; the files of a task share format and
-    columns, and all or none of them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
-    bucket."""
+    """Files -> tasks of about `source.split.target-size`, made lazily. The files of a task have the same format and
+    columns, and all or none of them have deleted rows. With `alone`, one task per file, in order, with its partition
+    and bucket."""
     given = options.of(base.schema)
     target = 0 if alone else given.source_split_target_size
     deletes = delete_files(reader, base, found)
@@ -289,9 +291,9 @@ def tasks(
 
 
 def _cuts(sizes: np.ndarray, target: int, opening: int) -> np.ndarray:
-    """Where tasks of about `target` bytes begin among files of these sizes, and where the last one ends; opening a file counts
-    as `opening` bytes at least."""
-    most = target // max(opening, 1) + 1  # Files of a task: each weighs as much as opening one.
+    """The start of each task of about `target` bytes among files of these sizes, and the end of the last; a file counts
+    as at least `opening` bytes."""
+    most = target // max(opening, 1) + 1  # The most files of a task, if each counts only as much as opening it.
     if opening and (sizes <= opening).all():
         return np.append(np.arange(0, len(sizes), max(most - 1, 1)), len(sizes))
     weights = np.cumsum(np.maximum(sizes, opening))
@@ -305,7 +307,7 @@ def _cuts(sizes: np.ndarray, target: int, opening: int) -> np.ndarray:
 
 
 def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[DeleteFile, ...]]:
-    """By the row of a file in `found`, its deletion vector; only of files that lost rows."""
+    """By the row of a file in `found`, its deletion vector; only files with deleted rows."""
     index = manifest.read_index(reader, base.document)
     at, vectors = _vectors(found.entries, index)
     if not len(at):
@@ -320,7 +322,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
         strict=True,
     ):
         folder = path.rsplit("/", 1)[0] if beside else metadata.INDEX_FOLDER
-        # Of narrow vectors Java gives the length without the eight bytes around them, of wide ones with them.
+        # Java's length of 32-bit vectors excludes the eight bytes around them, that of 64-bit vectors includes them.
         result[row] = (
             DeleteFile(
                 elsewhere[entry] or f"{folder}/{names[entry]}",
@@ -334,7 +336,8 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
 
 
 def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
-    """How many rows of each file are gone by its deletion vector. Vectors without a recorded cardinality are read."""
+    """The number of rows of each file that its deletion vector deletes. Vectors without a recorded cardinality are
+    read."""
     at, vectors = _vectors(found.entries, manifest.read_index(reader, base.document))
     result = np.zeros(len(found), np.int64)
     result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
@@ -351,7 +354,7 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
 
 
 def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
-    """Tasks that read the rows of key-value files as they stand, each with where it lies; `fields` as in `merges`."""
+    """Tasks that read the rows of key-value files unmerged, each with its position; `fields` as in `merges`."""
     alone = options.of(base.schema).sequence_snapshot_ordering
     return _numbered(base, found, _of_key_values(tasks(reader, base, found, (*fields, FILE, POSITION), alone=alone)))
 
@@ -359,17 +362,17 @@ def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, 
 def standing(
     reader: Reader, base: State, found: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
-    """For each of these key-value files, in their order, the task that reads its rows as they stand; `fields` as in `merges`."""
+    """For each of these key-value files, in order, the task that reads its rows unmerged; `fields` as in `merges`."""
     return _numbered(base, found, _of_key_values(tasks(reader, base, found, fields, predicate, alone=True)))
 
 
 def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
-    """The tasks of files that hold `SEQUENCE` and `VALUE_KIND` beside their columns."""
+    """The tasks of files that have `SEQUENCE` and `VALUE_KIND` beside their columns."""
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
 
 
 def _numbered(base: State, found: Files, made: list[ReadTask]) -> list[ReadTask]:
-    """The tasks, one for each of `found`, with the `SEQUENCE` that `_snapshot_ids` says."""
+    """The tasks, one for each of `found`, with the `SEQUENCE` of `_snapshot_ids`."""
     if not options.of(base.schema).sequence_snapshot_ordering:
         return made
     return [_with_number(task, id) for task, id in zip(made, _snapshot_ids(base, found.entries), strict=True)]
@@ -383,8 +386,9 @@ def _with_number(task: ReadTask, number: int | None) -> ReadTask:
 
 
 def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
-    """For each file the snapshot that orders its rows, in the place of the numbers in the file (`sequence.snapshot-ordering`): that
-    of the commit that added it, which stamped its entry. Compaction wrote the snapshot of each row into the file; None there."""
+    """For each file the snapshot that orders its rows, instead of its sequence numbers (`sequence.snapshot-ordering`):
+    that of the commit that added it, recorded in its entry. None for compacted files, which have the snapshot of each
+    row."""
     if not options.of(base.schema).sequence_snapshot_ordering:
         return [None] * len(entries)
     is_new = pc.fill_null(pc.equal(entries["_FILE_SOURCE"], int(manifest.FileSource.APPEND)), False)
@@ -393,7 +397,7 @@ def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
 
 
 def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
-    """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
+    """How deleted rows of the data files `found` become deletion vectors; None for copy-on-write."""
     schema = base.schema
     if schema.primary_key or not options.of(schema).has_vectors:
         return None
@@ -402,7 +406,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind
 
 
 def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How rows of the data files `found` become deletion vectors."""
+    """How deleted rows of the data files `found` become deletion vectors."""
     schema = base.schema
     codes, values = manifest.partitions(found.entries, schema)
     partitions, before = manifest.partition_values(values, schema), delete_files(reader, base, found)
@@ -423,9 +427,11 @@ def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
 def merges(
     reader: Reader, base: State, sections: Sections, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
-    """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`.
+    """For each section, the task that merges its files. `fields` may include `SEQUENCE` and `VALUE_KIND`.
 
-    The conditions of `predicate` on the key alone are pushed down to the parts: they are the same for all rows of a key."""
+    The parts of `predicate` on key columns alone are pushed down to the task's parts, since all rows of a key have the
+    same values.
+    """
     spec = merging.merging(base.schema, reader.root)
     of_key, _ = conditions.split(predicate, spec.key)
     deletes = delete_files(reader, base, sections.files)
@@ -485,7 +491,7 @@ def bucket_codes(entries: pa.Table) -> np.ndarray:
 
 
 def key_ranks(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest key of each file, as numbers in the order of keys: equal where keys are."""
+    """The smallest and largest key of each file, as numbers in key order; equal keys have equal numbers."""
     kinds = [schema.field(name).type for name in metadata.key_of(schema)]
     bounds = pa.concat_arrays([*entries["_MIN_KEY"].chunks, *entries["_MAX_KEY"].chunks])
     columns = binary_row.decode(bounds, kinds)
@@ -513,7 +519,7 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
 
 
 def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
-    """(for each file the row of the folder of its bucket, these folders)."""
+    """(the index of each file's bucket folder, these folders)."""
     if len(entries) == 0:
         return np.zeros(0, np.int32), []
     codes, values = manifest.partitions(entries, schema)
@@ -528,7 +534,7 @@ def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
 
 
 def file_formats(entries: pa.Table) -> pa.Array:
-    """The ending of each file's name; null for a name that has none."""
+    """The extension of each file's name; null if it has none."""
     names = entries["_FILE_NAME"].combine_chunks()
     for ending in ("parquet", "orc", "avro"):
         if pc.all(pc.ends_with(names, f".{ending}")).as_py():
@@ -537,7 +543,7 @@ def file_formats(entries: pa.Table) -> pa.Array:
 
 
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    """The requested columns, in that order; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
     fields = base.schema.fields
     if columns is not None and options.of(base.schema).row_tracking_enabled:
         asked = {name.casefold() for name in columns}
@@ -553,17 +559,18 @@ def delta(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
 ) -> list[Delta]:
-    """What came and went with a snapshot after `since`, the one before it, in order; `fields` and `predicate` are of the
-    schema of `base`, a later state.
+    """The rows added and removed by a snapshot after `since`, its predecessor, in order; `fields` and `predicate` are
+    of the schema of `base`, a later state.
 
-    From the changelog where the table has one; else from the files that came, and for an overwrite those that went. The
-    changes of an overwrite of a table with a primary key are read from its rows before and after, those of deletion vectors
-    from all rows of the file before and after, those of an expired snapshot from the changelog it left. Raises `NotFound`.
+    They are read from the changelog if the table has one; otherwise from the added files, and for an overwrite also
+    from the removed ones. The changes of an overwrite of a table with a primary key are computed from its rows before
+    and after, those of deletion vectors from all rows of the file before and after, those of an expired snapshot from
+    its changelog. Raises `NotFound`.
     """
     (state, is_there), schema = metadata.changed(reader, base, snapshot_id), base.schema
     document = state.document or {}
     restored = metadata.RESTORED_FROM in (document.get("properties") or {})
-    if since != snapshot_id - 1 and not restored:  # Going back leaves a gap.
+    if since != snapshot_id - 1 and not restored:  # A rollback leaves a gap.
         raise NotFound(
             f"{reader.root}: snapshot {snapshot_id - 1} is not there, so the changes of {snapshot_id} are unknown"
         )
@@ -595,7 +602,7 @@ def delta(
         )
     if keyed:
         if options.of(schema).changelog_producer in {"lookup", "full-compaction"}:
-            return []  # The changelog comes with a later compaction.
+            return []  # A later compaction writes the changelog.
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
@@ -603,7 +610,7 @@ def delta(
         return _delta_of_rows(reader, base, state, entries, since, fields, residual, scope)
     before, lost = state, manifest.EMPTY_ENTRIES
     if since and document["commitKind"] == "OVERWRITE":
-        before = metadata.earlier(reader, base, since)  # Whose files nobody keeps once it has expired.
+        before = metadata.earlier(reader, base, since)  # Its files are not kept once it has expired.
         lost = _lost_rows(reader, before, state, scope)
     result = []
     for kind, entry_kind, then in (
@@ -616,8 +623,8 @@ def delta(
 
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
-    """The rows of `base` with the kind that each has now; of a table with a primary key also those taken back, as long as
-    files remember them."""
+    """The rows of `base` with their current kinds; in a table with a primary key also deleted rows that files still
+    have."""
     if not base.schema.primary_key:
         return [Delta(RowKind.INSERT, tuple(_whole_scan(reader, base, fields, predicate)))]
     residual = _residual(base.schema, predicate)
@@ -645,7 +652,7 @@ def _delta_of_rows(
     predicate: Expression,
     scope: Expression,
 ) -> list[Delta]:
-    """The rows before and after the snapshot `state`, of all row ranges that its `entries`, or deletion vectors, are of."""
+    """The rows before and after the snapshot `state`, of all row ranges of its `entries` or deletion vectors."""
     before = metadata.earlier(reader, base, since) if since else None
     if before is not None:
         entries = pa.concat_tables([entries, _lost_rows(reader, before, state, scope)])
@@ -660,7 +667,7 @@ def _delta_of_rows(
 
 
 def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -> pa.Table:
-    """The entries of files that are live in both, and of which `after` has fewer rows."""
+    """The entries of files that are live in both and have fewer rows in `after`."""
     if (before.document or {}).get("indexManifest") == (after.document or {}).get("indexManifest"):
         return manifest.EMPTY_ENTRIES
     old, new = (manifest.vectors(manifest.read_index(reader, each.document)) for each in (before, after))
@@ -684,7 +691,7 @@ def partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
-    """The entries of a manifest list in the partitions of `scope`, without files that wait for a bucket."""
+    """The entries of a manifest list in the partitions of `scope`, without files of rows that wait for a bucket."""
     tables = manifest.read_all(reader, manifest.prune_metas(manifest.read_list(reader, name), base.schema, scope))
     entries = manifest.in_scope(pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES, base.schema, scope)
     return rows_where(entries, pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
@@ -693,7 +700,7 @@ def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Tab
 def _raw(
     reader: Reader, base: State, entries: pa.Table, fields: tuple[Field, ...], predicate: Expression
 ) -> list[ReadTask]:
-    """A task for each key-value file, that reads its rows as they stand, with their kinds; a bucket's in their order."""
+    """A task for each key-value file that reads its rows unmerged, with their kinds; those of a bucket in order."""
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
     entries = entries.take(pa.array(order))
     found = Files(entries, base.schema)
@@ -701,13 +708,13 @@ def _raw(
 
 
 def _residual(schema: Schema, predicate: Expression) -> Expression:
-    """What is left to test on rows once whole partitions are chosen."""
+    """The condition that remains to be tested on rows once whole partitions are selected."""
     return conditions.split(predicate, schema.partitioning.names)[1]
 
 
 def _merged_fields(spec: MergeSpec, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
-    """The columns that must be read so that merged rows have `fields`."""
-    if spec.aggregations:  # These may look into a value that only a part is asked for of.
+    """The columns to read so that merged rows have `fields`."""
+    if spec.aggregations:  # These may need the whole value of a column of which only a field is requested.
         fields = tuple(schema.field(f.name) for f in fields)
     needed = {*spec.key, *spec.needed(f.name for f in fields)}
     chosen = tuple(schema.field(f.name) if f.name in needed else f for f in fields)
@@ -715,10 +722,10 @@ def _merged_fields(spec: MergeSpec, fields: tuple[Field, ...], schema: Schema) -
 
 
 def _without_needless(reader: Reader, base: State, sections: Sections, predicate: Expression) -> tuple[Files, Sections]:
-    """(files that may be read as they stand, sections to merge), as far as a row may satisfy `predicate`.
+    """(files that can be read unmerged, sections to merge), as far as a row may satisfy `predicate`.
 
-    A file of a section to merge stays even if none of its rows can: it may hold the newest row of a key. Where the merged
-    row is one of those merged, a section goes if none of its files has such a row.
+    A file of a section to merge stays even if none of its rows matches: it may have the newest row of a key. If the
+    merged row is always one of the rows merged, a section without a matching file is left out.
     """
     whole, rest = sections.filter(sections.is_whole).files, sections.filter(~sections.is_whole)
     if _residual(base.schema, predicate) == ALWAYS:
@@ -731,14 +738,14 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
 
 
 def _visible(entries: pa.Table, base: State) -> pa.Array:
-    """Which files hold rows that are the table's already."""
+    """Which files have only visible rows."""
     if base.schema.primary_key and not base.is_complete and options.of(base.schema).hides_level_0:
         return pc.greater(entries["_LEVEL"], 0)
     return pa.array(np.ones(len(entries), bool))
 
 
 def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
-    """(rows of `entries` that lost rows, ascending; the deletion vector of each, as in `manifest.vectors`)."""
+    """(rows of `entries` with deleted rows, ascending; the deletion vector of each, as in `manifest.vectors`)."""
     vectors = manifest.vectors(index)
     if len(vectors) == 0:
         return np.zeros(0, np.int64), vectors
@@ -750,9 +757,9 @@ def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
 def _entries(
     reader: Reader, base: State, predicate: Expression, to_plan: bool = False
 ) -> tuple[pa.Table, tracking.Beside]:
-    """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
-    that may hold a key for which it can be. Those of files of columns stand beside. With `to_plan` they have the columns of
-    `manifest.PLANNED` at least."""
+    """The live entries of files that may have a row for which `predicate` is true; in a table with a primary key, of
+    those that may have a key for which it can be. Column files are in `beside`. With `to_plan` they have at least the
+    columns of `manifest.PLANNED`."""
     metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
@@ -779,8 +786,8 @@ def _entries(
 
 
 def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
-    """The entries without those of files whose indexes (`file-index.*.columns`) hold none of the values that `predicate` lists of
-    a column."""
+    """The entries without those of files whose indexes (`file-index.*.columns`) have none of the values that
+    `predicate` lists for a column."""
     given = options.of(base.schema)
     asked: dict[int, file_index.Wanted] = {}
     for name in given.indexed_columns if given.file_index_read_enabled else ():
@@ -814,7 +821,7 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
         wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, place))
     beside = [(row, place) for row, _, place in wanted if row not in held]
     for (row, _), data in zip(beside, reader.read_many([place for _, place in beside]), strict=True):
-        if data is not None:  # An index that is lost proves nothing.
+        if data is not None:  # A missing index proves nothing.
             held[row] = data
     for row, fields, place in wanted:
         indexes = file_index.parse(held[row], f"{reader.root}/{place}") if row in held else {}
@@ -826,7 +833,7 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
 
 
 def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
-    """These values, as indexes of files know them; None for values of which that is not known."""
+    """These values as file indexes store them; None for values without a known form."""
     # -0.0 is 0.0, and times may be compared in other zones and precisions.
     if not file_index.can_hash(type) or type in _FLOATS or (isinstance(type, Scalar) and type.kind in _TIMES):
         return None
@@ -838,8 +845,8 @@ def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
-    """For each file, whether its bucket is one of those of rows for which `predicate` is true: those that the values that it
-    lists of the bucket key hash to."""
+    """For each file, whether rows for which `predicate` is true may be in its bucket: by the hashes of the bucket keys
+    that it lists."""
     schema, keep = base.schema, np.ones(len(entries), bool)
     fields = [schema.field(name) for name in metadata.bucket_key(schema)]
     if options.of(schema).bucket < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
@@ -854,7 +861,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     types = {f.id: f.type for f in fields}
     counts, buckets = np.asarray(pc.fill_null(entries["_TOTAL_BUCKETS"], 1)), np.asarray(entries["_BUCKET"])
     schemas = np.asarray(entries["_SCHEMA_ID"])
-    hashed = np.zeros(len(entries), bool)  # By the values as they are typed now.
+    hashed = np.zeros(len(entries), bool)  # Hash the values with their current types.
     for id in np.unique(schemas):
         then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
         hashed |= (schemas == id) & all(then.get(each) == type for each, type in types.items())
@@ -862,7 +869,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
         given = options.of(schema).bucket_function_type
         try:
             possible = murmur.buckets(columns, list(types.values()), count, given) if found else ()
-        except (InvalidInput, UnsupportedFeature):  # Types that are hashed by nobody here can still be read.
+        except (InvalidInput, UnsupportedFeature):  # Types whose hash is not supported can still be read.
             continue
         keep &= ~hashed | (counts != count) | np.isin(buckets, possible)
     return pa.array(keep)
@@ -908,7 +915,7 @@ def _bounds(
         schema = metadata.schema_at(reader, base, schema_id)
         named = {f.name: f for f in schema.fields}
         if not named.keys() >= set(columns or ()):
-            yield rows, {}  # Bounds of system columns among them.
+            yield rows, {}  # Includes bounds of system columns.
             continue
         present = schema.fields if columns is None else tuple(named[n] for n in columns)
         places = {f.id: i for i, f in enumerate(present)}
@@ -924,7 +931,9 @@ def _bounds(
         for field in wanted:
             place = places.get(field.id)
             if place is None:
-                if all(f.id != field.id for f in schema.fields):  # A column these files are older than: all null.
+                if all(
+                    f.id != field.id for f in schema.fields
+                ):  # A column added after these files were written: all null.
                     nothing = pa.nulls(len(rows), to_arrow(field.type)) if is_plain(field.type) else None
                     if nothing is not None:
                         bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)
@@ -939,8 +948,8 @@ def _bounds(
 def _key_bounds(
     now: Schema, then: Schema, entries: pa.Table, rows: np.ndarray, names: Sequence[str] | frozenset[str]
 ) -> dict[str, expression.Bounds]:
-    """The bounds of key columns in files of the schema `then`, which those of a table with a primary key have whatever its
-    statistics are."""
+    """The bounds of key columns in files of the schema `then`, which files of a table with a primary key always
+    have."""
     wanted = {f.id: f for name in metadata.key_of(now) if name in names for f in (now.field(name),)}
     kinds = [then.field(name) for name in metadata.key_of(then)]
     if not wanted:
@@ -961,13 +970,13 @@ def _key_bounds(
 
 
 def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
-    # A file with some of the columns only has stats of no others.
+    # A file with some of the columns has statistics of these only.
     lists = pc.coalesce(entries["_VALUE_STATS_COLS"].combine_chunks(), entries["_WRITE_COLS"].combine_chunks())
     return tracking.alike(entries, lists)
 
 
 def _rows(column: Any, rows: np.ndarray) -> pa.Array:
-    """The values at `rows`, which rise; all of them without a copy."""
+    """The values at `rows`, which are ascending; all of them without a copy."""
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
@@ -990,8 +999,8 @@ def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str,
 
 
 def _lineage(found: Files) -> list[tuple[int | None, int]]:
-    """Of each file the id of its first row and the snapshot that last changed its rows, as far as its columns do not say."""
-    # `np.array` of a column is the column's own memory, and before numpy 2.5 `.at` writes to it though it is read-only.
+    """The first row id of each file, and the snapshot that last changed its rows, unless its columns have them."""
+    # `np.asarray` of a column shares its memory, and before numpy 2.5 `.at` writes to it although it is read-only.
     newest = np.asarray(found.entries["_MAX_SEQUENCE_NUMBER"]).copy()
     place = found.beside.places(found.entries)
     np.maximum.at(newest, place[place >= 0], np.asarray(found.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
@@ -1001,7 +1010,8 @@ def _lineage(found: Files) -> list[tuple[int | None, int]]:
 def _tasks_beside(
     reader: Reader, base: State, found: Files, fields: tuple[Field, ...]
 ) -> dict[int, tuple[ReadTask, ...]]:
-    """By the row of a file in `found`, what reads those of `fields` that newer files hold, each out of the newest of them."""
+    """By the row of a file in `found`, the tasks that read those of `fields` that newer files have, each from the
+    newest."""
     place = found.beside.places(found.entries)
     if not len(place):
         return {}
@@ -1015,7 +1025,7 @@ def _tasks_beside(
         held |= dict.fromkeys(rows.tolist(), known)
     result: dict[int, tuple[ReadTask, ...]] = {}
     given: dict[int, set[int]] = {}
-    for row, of in enumerate(place[at].tolist()):  # Of one file the newest first.
+    for row, of in enumerate(place[at].tolist()):  # For each file the newest first.
         taken = given.setdefault(of, set())
         own = {each.id for each in held[row]} - taken
         wanted = tuple(each for each in fields if each.id in own)

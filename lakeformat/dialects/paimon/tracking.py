@@ -1,7 +1,7 @@
-"""Rows that have ids (`row-tracking.enabled`), and files of some of the columns of rows that others hold (`data-evolution.enabled`).
+"""Row ids (`row-tracking.enabled`), and files with only some columns of other files' rows (`data-evolution.enabled`).
 
-Row ids are unique in a table. A file says which id its first row has, and the others follow; a file that rows were moved to holds
-the ids of its rows itself. With data evolution several files may be of one range of row ids: of each column the newest counts.
+Row ids are unique in a table. A file's entry has the id of its first row, and the others are consecutive; a file with moved rows has a
+column of ids. With data evolution several files may have one range of row ids: the newest value of each column counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakeformat.model.work import LAST_UPDATED, ROW_ID, WrittenFile
 from lakeformat.storage.store import Reader
 
 ROW_ID_NAME = "_ROW_ID"
-# As they are called in Paimon; by their ids the worker knows what they are.
+# With Paimon's names; the worker knows them by their ids.
 FIELDS = (
     Field(ROW_ID.id, ROW_ID_NAME, scalar(Kind.BIGINT)),
     Field(LAST_UPDATED.id, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT)),
@@ -32,21 +32,22 @@ IDS_IN_FILES = (2147483642, 2147483646)  # Of these.
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Files of some columns: rows of `manifest.ENTRY`, of each row range the newest first; `of` is the name of the oldest file of
-    the range, which stands for it."""
+    """Column files: rows of `manifest.ENTRY`, the newest first in each row range; `of` is the name of the oldest file
+    of the range, to which they belong."""
 
     entries: pa.Table
     of: pa.Array
 
     def places(self, entries: pa.Table) -> np.ndarray:
-        """For each of these files the row in `entries` of the one that it is beside; -1 for none."""
+        """For each of these files the row in `entries` of the file it belongs to; -1 for none."""
         if not len(self.of):
             return np.zeros(0, np.int64)
         found = pc.index_in(self.of, value_set=entries["_FILE_NAME"].combine_chunks())
         return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
 
     def replaces(self, reader: Reader, base: State, entries: pa.Table, names: Iterable[str]) -> np.ndarray:
-        """For each of `entries`, whether files beside it hold one of the columns `names`: its own bounds say nothing of them."""
+        """For each of `entries`, whether column files have one of the columns `names`: its own bounds are then
+        invalid."""
         result = np.zeros(len(entries), bool)
         if not len(self.of):
             return result
@@ -64,8 +65,8 @@ NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.nulls(0, pa.string()))  # `pa
 
 
 def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
-    """(of each row range the oldest file, in the order of `entries`; the others). Raises `CorruptTable` for files without row ids,
-    and for ranges that overlap without being the same."""
+    """(the oldest file of each row range, in the order of `entries`; the others). Raises `CorruptTable` for files
+    without row ids, and for ranges that partly overlap."""
     if not len(entries):
         return entries, NOTHING_BESIDE
     if entries["_FIRST_ROW_ID"].null_count:
@@ -96,12 +97,12 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
 def assigned(
     entries: pa.Table, added: Sequence[WrittenFile], gone: pa.Table, version: int, next_row_id: int, kind: OperationKind
 ) -> tuple[pa.Table, int]:
-    """New `entries`, those of the files `added`, with row ids from `next_row_id` on and the snapshots that their rows are of; and the
-    row id after the last one (RowTrackingCommitUtils). `gone`: those that they take the place of."""
+    """New `entries`, those of the files `added`, with row ids from `next_row_id` on and the snapshots of their rows;
+    and the next row id (RowTrackingCommitUtils). `gone`: those that they replace."""
     counts = np.array([f.row_count for f in added], np.int64)
     given = pa.array([f.first_row_id for f in added], pa.int64())
     moved = np.array([ROW_ID_NAME in f.columns for f in added], bool)
-    # Rows that moved have ids in their file; those that a merge inserts beside them have not.
+    # Moved rows have ids in their file; rows that a merge inserts beside them have none.
     wants = np.asarray(given.is_null()) & ~(moved & (kind != OperationKind.MERGE)) & (kind != OperationKind.COMPACT)
     taken = np.where(wants, counts, 0)
     first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), given)
@@ -142,7 +143,7 @@ def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:
 
 
 def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns of a file of this schema that was written with `columns` (None: all of the schema's)."""
+    """The columns of a file of this schema written with `columns` (None: all of the schema's)."""
     if columns is None:
         return schema.fields
     known = {each.name: each for each in (*FIELDS, *schema.fields)}
@@ -150,12 +151,12 @@ def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, .
 
 
 def column_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
-    """(schema id, `_WRITE_COLS`, rows) of the files that hold the same columns."""
+    """(schema id, `_WRITE_COLS`, rows) of the files with the same columns."""
     return alike(entries, entries["_WRITE_COLS"].combine_chunks())
 
 
 def alike(entries: pa.Table, lists: pa.Array) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
-    """(schema id, list, rows) of the files of one schema whose `lists` are equal."""
+    """(schema id, list, rows) of the files of one schema with equal `lists`."""
     ids, codes = np.asarray(entries["_SCHEMA_ID"]), _codes(lists)
     for schema_id in distinct(ids):
         of_schema = ids == schema_id
@@ -165,12 +166,12 @@ def alike(entries: pa.Table, lists: pa.Array) -> Iterator[tuple[int, list[str] |
 
 
 def distinct(codes: np.ndarray) -> np.ndarray:
-    """The numbers that occur, ascending; soon where they are all the same, as in most tables."""
+    """The distinct numbers, ascending; fast if they are all equal, as in most tables."""
     return codes[:1] if len(codes) and (codes == codes[0]).all() else np.unique(codes)
 
 
 def _codes(lists: pa.Array) -> np.ndarray:
-    """Numbers that are equal where lists of texts are."""
+    """Numbers that are equal if the lists of texts are."""
     if lists.null_count == len(lists):  # As in most tables.
         return np.zeros(len(lists), np.int32)
     texts = pc.binary_join(lists, "\x00").dictionary_encode(null_encoding="encode")
@@ -179,7 +180,7 @@ def _codes(lists: pa.Array) -> np.ndarray:
 
 
 def _ranks(entries: pa.Table) -> np.ndarray:
-    """The order of the files' names."""
+    """The rank of each file's name."""
     order = np.asarray(pc.sort_indices(entries["_FILE_NAME"]))
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))

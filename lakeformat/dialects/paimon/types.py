@@ -21,7 +21,7 @@ from lakeformat.model.schema import (
     scalar,
 )
 
-# Paimon's spelling, and how many parameters it takes with the value of those left out.
+# Paimon's spelling, the number of its parameters and their defaults.
 _NAMES = {
     "BOOLEAN": (Kind.BOOLEAN, ()),
     "TINYINT": (Kind.TINYINT, ()),
@@ -49,16 +49,16 @@ _TEXT = re.compile(
     r"(?P<zone>\s+WITH LOCAL TIME ZONE|\s+WITHOUT TIME ZONE)?(?P<not_null>\s+NOT NULL)?\s*$"
 )
 _MAX_LENGTH = 2**31 - 1
-NESTED_STATS = scalar(Kind.BYTES)  # A null of any type with parts takes the same room in a row of bounds.
+NESTED_STATS = scalar(Kind.BYTES)  # A null of any nested type has the same size in a row of bounds.
 
-# Ids in data files of the parts of collections, which the schema does not number (SpecialFields).
+# Ids of the parts of collections in data files, which the schema does not number (SpecialFields).
 _COLLECTION_BASE = 536870911
 _COLLECTION_STEP = 1024
-_KEY_BASE = 1073741823  # Added to a column's id where it stands once more as a key (SpecialFields).
+_KEY_BASE = 1073741823  # Added to the id of a column's copy as a key (SpecialFields).
 
 
 def parse_type(value: Any) -> tuple[Type, bool]:
-    """A type as schema JSON spells it -> (type, nullable)."""
+    """A type from schema JSON -> (type, nullable)."""
     if isinstance(value, str):
         return _parse_text(value)
     try:
@@ -80,7 +80,7 @@ def parse_type(value: Any) -> tuple[Type, bool]:
 
 
 def parse_field(value: Any) -> Field:
-    """A field as schema JSON spells it."""
+    """A field from schema JSON."""
     try:
         id, name, text = value["id"], value["name"], value["type"]
         comment, default = value.get("description"), value.get("defaultValue")
@@ -97,7 +97,7 @@ def parse_field(value: Any) -> Field:
 
 
 def emit_type(type: Type, nullable: bool) -> Any:
-    """A type as schema JSON spells it: text, or an object for one with parts."""
+    """A type as schema JSON: text, or an object for a nested type."""
     suffix = "" if nullable else " NOT NULL"
     match type:
         case ListOf(element):
@@ -124,7 +124,7 @@ def emit_type(type: Type, nullable: bool) -> Any:
 
 
 def emit_field(field: Field) -> dict[str, Any]:
-    """A field as schema JSON spells it."""
+    """A field as schema JSON."""
     value: dict[str, Any] = {"id": field.id, "name": field.name, "type": emit_type(field.type, field.nullable)}
     if field.comment is not None:
         value["description"] = field.comment
@@ -134,7 +134,7 @@ def emit_field(field: Field) -> dict[str, Any]:
 
 
 def number(fields: tuple[Field, ...], last: int = -1) -> tuple[tuple[Field, ...], int]:
-    """Fields with ids in Paimon's order, depth first; parts of collections get none. Also the last id given."""
+    """Fields with ids in Paimon's order, depth first; parts of collections get none. Also the last id assigned."""
 
     def visit(field: Field, is_column: bool) -> Field:
         nonlocal last
@@ -159,7 +159,7 @@ def unnumbered_parts(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields with the ids that Paimon gives the parts of collections inside data files."""
+    """Fields with the ids that parts of collections have in data files."""
 
     def visit(field: Field, owner: int, depth: int) -> Field:
         match field.type:
@@ -183,7 +183,7 @@ def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def key_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Columns as they stand at the beginning of key-value files."""
+    """Columns as they are at the beginning of key-value files."""
     return tuple(
         Field(each.id + _KEY_BASE, f"_KEY_{each.name}", each.type, nullable=False, default=None) for each in fields
     )
@@ -204,7 +204,7 @@ def check_supported(fields: tuple[Field, ...]) -> None:
 
 
 def paimon_type(type: Type) -> Type:
-    """The nearest type that Paimon has: UUIDs become 16 bytes, times finer than milliseconds lose what Paimon cuts."""
+    """The nearest Paimon type: UUIDs become 16 bytes, times finer than milliseconds are truncated as by Paimon."""
     match type:
         case Scalar(Kind.UUID):
             return scalar(Kind.BINARY, 16)

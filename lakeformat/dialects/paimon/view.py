@@ -1,4 +1,4 @@
-"""One Paimon table at one version: what it holds, and what becomes of it."""
+"""One Paimon table at one version."""
 
 from __future__ import annotations
 
@@ -120,10 +120,9 @@ class Maintenance(Part[State]):
 
 @dataclass(frozen=True, slots=True)
 class PaimonView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept`, `Consumers` and
-    `Mirrored`."""
+    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers` and `Mirrored`."""
 
-    fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` give where the table has none.
+    fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` add where the table lacks them.
 
     @property
     def format(self) -> str:
@@ -285,7 +284,7 @@ class PaimonView(TableView[State]):
     def mirror(self) -> Mirror | None:
         if options.of(self.schema).metadata_iceberg_storage == "disabled":
             return None
-        is_table = branches.own_name(self.reader) is None  # A branch is not what others see as the table.
+        is_table = branches.own_name(self.reader) is None  # A mirror shows the main branch only.
         return mirrors.mirror(self.schema, self.reader.root) if is_table else None
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
