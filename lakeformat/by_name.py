@@ -36,7 +36,7 @@ _STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespe
 _WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
 _SPARKS_OWN = ("checkpointlocation", "header")  # Options that Spark adds by itself.
 # A task's attributes with one value per file.
-_BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside"}
+_BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside", "keys"}
 _START = -1  # Snapshot of an offset: nothing was read yet.
 _WHOLE = -1  # Tasks of an offset: all of them.
 

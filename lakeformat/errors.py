@@ -6,6 +6,7 @@
     ├── NotFound                no such warehouse, table, snapshot, tag, column or file
     ├── AlreadyExists           a table, tag or column of that name is there
     ├── UnsupportedFeature      the table uses something lakeformat does not know: refused, never half-read
+    │   └── MissingKey          an encrypted table, without the key that opens it
     ├── CorruptTable            metadata that contradicts itself or is not there
     │   └── CorruptFile         bytes that are not what their name says
     ├── StoreError              storage refused, or its answer did not come
@@ -50,6 +51,10 @@ class AlreadyExists(LakeError):
 
 class UnsupportedFeature(LakeError):
     """The table uses a feature that lakeformat does not support. It is refused, never half-read."""
+
+
+class MissingKey(UnsupportedFeature):
+    """An encrypted table whose master key was not given, or is another than was given."""
 
 
 class CorruptTable(LakeError):

@@ -26,6 +26,7 @@ from lakeformat.creation import create_with_rows
 from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.iceberg.encryption import MasterKeys
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.choose import attach, fields_from_spark, is_spark, make_ready, register, require_spark
@@ -85,6 +86,10 @@ class Lake:
             `oauth2-server-uri`, `view-endpoints-supported` and `header.*`; for Paimon only `token`, `warehouse`,
             `prefix` and `header.*`.
         cache_bytes: How many bytes of decoded manifests stay in memory between verbs.
+        encryption_keys: What opens encrypted Iceberg tables (`encryption.key-id`): master keys by id (AES, 16, 24 or 32
+            bytes), for keys wrapped by AES GCM as nonce, ciphertext and tag; or a function of a wrapped key and the id of
+            its master key, which asks a KMS and returns the key. Pickling the lake pickles them too. Tasks take the keys of
+            their files to Spark's executors.
         options: Storage options, e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key` for S3. Options that
             are not given are taken from the environment.
     """
@@ -96,6 +101,7 @@ class Lake:
         catalog: str | None = None,
         catalog_options: Mapping[str, str] | None = None,
         cache_bytes: int = CACHE_BYTES,
+        encryption_keys: Mapping[str, bytes] | Callable[[bytes, str], bytes] | None = None,
         **options: str,
     ) -> None:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
@@ -112,6 +118,7 @@ class Lake:
             raise InvalidInput(f"cache_bytes={cache_bytes!r}: give a whole number of bytes, 0 or more")
         cache = Cache(cache_bytes)
         self._formats = {name: format(cache) for name, format in FORMATS.items()}
+        self._formats["iceberg"] = Iceberg(cache, MasterKeys(encryption_keys))
         self._session = statements.Session()
 
     def __repr__(self) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.iceberg.encryption import MasterKeys
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.lake import FORMATS, read_root, refers_to_catalog
 from lakeformat.storage.cache import Cache
@@ -25,12 +28,18 @@ class OpenedTable(Table):
     """A read-only table: verbs that would change it raise `InvalidInput`."""
 
 
-def open_table(path: str | os.PathLike[str], **storage_options: str) -> Table:
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    encryption_keys: Mapping[str, bytes] | Callable[[bytes, str], bytes] | None = None,
+    **storage_options: str,
+) -> Table:
     """Open a table for reading, without a warehouse or a catalog.
 
     Args:
         path: The folder of a table in either format, or an Iceberg metadata file
             (`.../metadata/00003-....metadata.json`): then the table is read as it was at that version.
+        encryption_keys: The master keys of encrypted Iceberg tables, as for `Lake`.
         storage_options: The storage options, as for `Lake`.
 
     Raises `NotFound` for a folder without a table, or one whose newest metadata file only a catalog knows.
@@ -38,12 +47,15 @@ def open_table(path: str | os.PathLike[str], **storage_options: str) -> Table:
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{path!r} is no table; give a folder or a metadata file")
+    keys = MasterKeys(encryption_keys)
     if name.endswith((".json", ".json.gz")):
         where, root = read_root(name, storage_options)
         store = open_store(root, storage_options) if _same_service(where, root) else open_store(root)
-        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg())
+        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg(keys=keys))
     store = open_store(name, storage_options)
-    for format in (each(Cache()) for each in FORMATS.values()):
+    formats: dict[str, Format] = {each: make(Cache()) for each, make in FORMATS.items()}
+    formats["iceberg"] = Iceberg(keys=keys)
+    for format in formats.values():
         if format.is_table(store):
             return OpenedTable(name, ReadOnly(store), format)
     if said := refers_to_catalog(store):

@@ -280,9 +280,7 @@ def _tree(text: bytes) -> tuple[Any, avro_schema.Record, int | None]:
 def _header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
     """(metadata, sync marker, where the blocks begin)."""
     if data[:4] == _ENCRYPTED:
-        raise UnsupportedFeature(
-            "an encrypted file (AES GCM): not supported; use an engine that is given the table's keys"
-        )
+        raise UnsupportedFeature("an encrypted file (AES GCM), of which the table's metadata names no key")
     if data[:4] != _MAGIC:
         raise CorruptFile(f"not an Avro file: it begins with {bytes(data[:4])!r}, not {_MAGIC!r}")
     metadata: dict[str, bytes] = {}

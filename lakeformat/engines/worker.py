@@ -197,7 +197,7 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     found = []
     for place, path in enumerate(task.paths):
         with _blamed(path):
-            file = opened(store, path, task.file_format)
+            file = _open(store, task, place)
             found.append(file.row_groups(_pushed(task, *_known(file, task, place, path))))
     return found
 
@@ -211,6 +211,7 @@ def plain_columns(
     if (
         task.file_format != "parquet"
         or task.merge is not None
+        or any(task.keys)
         or any(task.deletes)
         or any(task.taken_by)
         or any(task.beside)
@@ -320,13 +321,14 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
 def _open(store: Reader, task: ReadTask, place: int) -> Any:
     with _blamed(task.paths[place]):
-        return opened(store, task.paths[place], task.file_format, task.text_options)
+        key = task.keys[place] if task.keys else None
+        return opened(store, task.paths[place], task.file_format, task.text_options, key)
 
 
 def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
     """Whether rows come out of the task's files as they go into those of `into`, and no file says more of them than they hold."""
     as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
-    alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside))
+    alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside) or any(task.keys))
     made_of_rows = into.keyed or into.sort_by or into.columns or into.file_indexes or into.required != ALWAYS
     same = _named(task.fields) == _named(into.fields)
     return as_stored and alone and same and not made_of_rows and task.file_format == into.file_format == "parquet"

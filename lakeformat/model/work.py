@@ -215,6 +215,15 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
+class FileKey:
+    """What opens an encrypted file. No `repr` shows it."""
+
+    key: bytes = field(repr=False)  # AES, of 16, 24 or 32 bytes.
+    signed: bytes = field(default=b"", repr=False)  # The prefix of what is authenticated along with the bytes.
+    size_bytes: int | None = None  # Of the file, where the table says so.
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteFile:
     """Position deletes, equality deletes or a deletion vector: which rows of data files are deleted.
 
@@ -231,6 +240,7 @@ class DeleteFile:
     ] = ()  # Equality deletes: the compared columns, with the table's types; of a row one field.
     file_format: str = "parquet"
     row_count: int | None = None
+    key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +257,7 @@ class ReadTask:
     """Files that one worker reads together, and how their rows become the table's.
 
     Paths are relative to the table's location, or absolute URIs. All files of a task have the same format and columns.
-    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` are parallel. A task that merges has parts.
+    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` and `keys` are parallel. A task that merges has parts.
     Without `row_counts` the files are not the table's own: their row counts are unknown, and they may lack columns.
     """
 
@@ -285,6 +295,7 @@ class ReadTask:
     # Ids of top-level columns whose timestamps outside the range of nanoseconds are null, not an error.
     far_as_null: frozenset[int] = frozenset()
     text_options: tuple[tuple[str, str], ...] | None = None  # The dialect of CSV and JSON files.
+    keys: tuple[FileKey | None, ...] = ()  # Of encrypted files.
 
     @property
     def row_count(self) -> int:

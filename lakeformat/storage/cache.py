@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakeformat.model.work import FileKey
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.store import ForwardingReader, Reader
 
@@ -98,18 +99,41 @@ class Elsewhere(Protocol):
         ...
 
 
+class Keys(Protocol):
+    """What opens a table's encrypted metadata files."""
+
+    def of(self, paths: Sequence[str]) -> Mapping[str, FileKey]:
+        """The keys of those files that are encrypted. Raises `MissingKey`."""
+        ...
+
+    def learn(self, metas: pa.Table) -> None:
+        """Files as others have them, with their keys."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Cached(ForwardingReader):
-    """A Reader with a cache of decoded files; see `decoded`. Many files are decoded `elsewhere`, if that is set."""
+    """A Reader with a cache of decoded files; see `decoded`. Many files are decoded `elsewhere`, if that is set. With `keys`,
+    files may be encrypted."""
 
     store: Reader
     cache: Cache
     elsewhere: Elsewhere | None = None
+    keys: Keys | None = field(default=None, repr=False, compare=False)
 
 
 def cached(reader: Reader, cache: Cache) -> Reader:
     """The reader with this cache, or with its own if it has one."""
     return reader if isinstance(reader, Cached) else Cached(reader, cache)
+
+
+def unlocked(reader: Reader, cache: Cache, keys: Keys) -> Reader:
+    """As `cached`, with these keys."""
+    return replace(reader, keys=keys) if isinstance(reader, Cached) else Cached(reader, cache, keys=keys)
+
+
+def keys_of(reader: Reader) -> Keys | None:
+    return reader.keys if isinstance(reader, Cached) else None
 
 
 def decoding(reader: Reader, elsewhere: Elsewhere) -> Reader:

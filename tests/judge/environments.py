@@ -170,6 +170,25 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
 
 
+def encrypted_table(*arguments: str) -> list[str]:
+    """The command by which Iceberg's Java 1.11 makes an encrypted table: folder, name, file format, master key (hex)."""
+    runtime = jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0")
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise PeerMissing(
+            "Iceberg's Java needs Hadoop's and Spark's classes, which come with pyspark; it is not installed"
+        )
+    libraries = os.pathsep.join([str(runtime), str(Path(found.origin).parent / "jars" / "*")])
+    source, home = HERE / "engines" / "encryption" / "Encrypted.java", BUILT / "encryption"
+    stamp = {"source": _sha256(source), "runtime": runtime.name}
+    if not _stamped(home, stamp):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        _run([_tool("javac"), "-encoding", "UTF-8", "-nowarn", "-d", str(home), "-cp", libraries, str(source)])
+        _write_stamp(home, stamp)
+    return [_tool("java"), *JAVA_FLAGS, "-cp", os.pathsep.join([str(home), libraries]), "Encrypted", *arguments]
+
+
 def paimon_catalogs(main: str = "Catalogs", *arguments: str) -> list[str]:
     """The command that starts Paimon's newest Java engine with its catalogs, or its REST server (`Server`, a folder and a token).
     Maven brings the jars."""

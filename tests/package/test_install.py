@@ -35,6 +35,7 @@ EXTRAS = {  # What becomes importable, and what must not.
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
     "sketches": ("datasketches", ["pyspark", "dagster"]),
+    "encryption": ("cryptography", ["pyspark", "dagster"]),
     "duckdb": ("lakeformat.sql.router", ["pyspark", "pandas", "click"]),
     "cli": ("lakeformat.cli.app", ["pyspark", "pandas", "dagster"]),
     "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 
 from lakeformat.dialects.dialect import View
 from lakeformat.dialects.iceberg import expire, metadata
+from lakeformat.dialects.iceberg.encryption import Keyring, MasterKeys
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.view import IcebergView
 from lakeformat.model.snapshot import Expiry
-from lakeformat.storage.cache import Cache, cached
+from lakeformat.storage.cache import Cache, cached, unlocked
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Reader, Store
 
 
 @dataclass(frozen=True, slots=True)
 class Iceberg:
-    """See `dialects.dialect.Format`. Its views read through `cache`."""
+    """See `dialects.dialect.Format`. Its views read through `cache`, and open encrypted tables with `keys`."""
 
     cache: Cache = field(default_factory=Cache)
+    keys: MasterKeys = field(default_factory=MasterKeys)
 
     @property
     def name(self) -> str:
@@ -71,4 +73,7 @@ class Iceberg:
         return expire.everything(cached(reader, self.cache))
 
     def _view(self, reader: Reader, state: State) -> IcebergView:
-        return IcebergView(cached(reader, self.cache), state)
+        if not metadata.is_encrypted(state):
+            return IcebergView(cached(reader, self.cache), state)
+        keys = Keyring(self.keys, state.document, reader.root)
+        return IcebergView(unlocked(reader, self.cache, keys), state)

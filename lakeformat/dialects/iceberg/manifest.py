@@ -11,14 +11,24 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, avro_fields, avro_schema, expression, parsing, single_value, transform, waist
+from lakeformat.codec import (
+    avro,
+    avro_fields,
+    avro_schema,
+    expression,
+    gcm_stream,
+    parsing,
+    single_value,
+    transform,
+    waist,
+)
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
@@ -46,8 +56,8 @@ from lakeformat.model.predicate import (
     starts_with,
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
-from lakeformat.model.work import in_folder
-from lakeformat.storage.cache import decoded, remember
+from lakeformat.model.work import FileKey, in_folder
+from lakeformat.storage.cache import decoded, keys_of, remember
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
@@ -173,8 +183,6 @@ def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
     for name in ("content", "sequence_number", "min_sequence_number"):
         place = META.get_field_index(name)
         table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
-    if table["key_metadata"].null_count < len(table):
-        raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
     return table
 
 
@@ -202,8 +210,6 @@ def _entries(decoded: avro.Decoded, where: str) -> pa.Table:
     columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
     table = _conform(columns, ENTRY, len(decoded.table))
     table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
-    if table["key_metadata"].null_count < len(table):
-        raise UnsupportedFeature(f"{where}: encrypted files: not supported")
     if _PARTITION_ID in inside:
         partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
         for each in inside[_PARTITION_ID]["type"]["fields"]:
@@ -221,7 +227,14 @@ def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
 
 def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The manifests in each manifest list, as rows of `META`; cached as by `read_raw`."""
-    return _all_decoded(reader, paths, parse_lists, EMPTY_METAS, missing_ok)
+    tables = _all_decoded(reader, paths, parse_lists, EMPTY_METAS, missing_ok)
+    keys = keys_of(reader)
+    for path, table in zip(paths, tables, strict=True):
+        if table["key_metadata"].null_count < len(table):
+            if keys is None:
+                raise UnsupportedFeature(f"{path}: encrypted manifests: not supported here")
+            keys.learn(table)
+    return tables
 
 
 def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -294,12 +307,25 @@ def _all_decoded(
     missing_ok: bool,
 ) -> list[pa.Table]:
     """Decoded files of the metadata folder; `empty` for one that does not exist, if that is allowed."""
+    keys = keys_of(reader)
+    if keys is not None and (known := keys.of(paths)):
+        parse = partial(_parse_encrypted, parse, known)
     tables = []
     for path, table in zip(paths, decoded(reader, paths, parse), strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
         tables.append(empty if table is None else table)
     return tables
+
+
+def _parse_encrypted(
+    parse: Callable[[Sequence[bytes], Sequence[str]], list[pa.Table]],
+    keys: Mapping[str, FileKey],
+    files: Sequence[bytes],
+    where: Sequence[str],
+) -> list[pa.Table]:
+    pairs = zip(files, where, strict=True)
+    return parse([gcm_stream.decrypt(data, keys[path], path) if path in keys else data for data, path in pairs], where)
 
 
 def live_entries(

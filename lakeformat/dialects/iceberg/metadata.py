@@ -147,7 +147,7 @@ _REF = {
     "?max-snapshot-age-ms": int,
 }
 _SNAPSHOT = {**_ID_AND_TIME, "?parent-snapshot-id": int, "?sequence-number": int, "?manifest-list": str, "?manifests": [str],
-             "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int}  # fmt: skip
+             "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int, "?key-id": str}  # fmt: skip
 _FIELD = {"?source-id": int, "field-id": int, "name": str, "transform": str}
 _ORDER = {"?source-id": int, "transform": str, "direction": str, "null-order": str}
 # The keys of a document, after it was completed to version 2.
@@ -160,6 +160,7 @@ _SHAPE = {
     "?snapshot-log": [_ID_AND_TIME], "?metadata-log": [{"metadata-file": str, "timestamp-ms": int}],
     "?statistics": [{"snapshot-id": int, "statistics-path": str}],
     "?partition-statistics": [{"snapshot-id": int, "statistics-path": str}], "?next-row-id": int,
+    "?encryption-keys": [{"key-id": str, "encrypted-key-metadata": str, "?encrypted-by-id": str, "?properties": {str: str}}],
 }  # fmt: skip
 _MAPPING: dict[str, Any] = {"?field-id": int, "names": [str]}
 _MAPPING["?fields"] = [_MAPPING]
@@ -833,7 +834,13 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
             f"{where}: Iceberg format version {version} is read, not written; "
             f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) makes it one that is"
         )
+    if is_encrypted(base):
+        raise UnsupportedFeature(f"{where}: encrypted (encryption.key-id): it is read, not written")
     options.require_writable(base.schema.properties, where)
+
+
+def is_encrypted(base: State) -> bool:
+    return bool(base.document.get("encryption-keys")) or "encryption.key-id" in base.schema.properties
 
 
 def format_version(base: State) -> int:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import expression, single_value, spans
 from lakeformat.codec.arrow import rows_where
 from lakeformat.codec.numbers import distinct
-from lakeformat.dialects.iceberg import manifest, metadata, options, types
+from lakeformat.dialects.iceberg import encryption, manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
@@ -22,7 +22,7 @@ from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain, with_columns
 from lakeformat.model.schema import project as project_columns
-from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, FileKey, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position delete file.
@@ -147,6 +147,7 @@ def tasks(
     deletes = delete_files(reader, base, found)
     mapping = metadata.name_mapping(base)
     absent = manifest.identities(found.entries, base)
+    keys = _keys(found.entries)
     lineage: tuple[tuple[int | None, int], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
@@ -172,6 +173,7 @@ def tasks(
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),
                 lineage=lineage[start:end],
                 partition=partitions[start] if alone else (),
+                keys=keys[start:end],
             )
         )
         start, before = end, weights[end - 1]
@@ -276,12 +278,18 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         "record_count",
     )
     made = []
-    for vector, row in zip(vectors, zip(*(deletes[n].to_pylist() for n in names), strict=True), strict=True):
+    keys = _keys(deletes) or (None,) * len(deletes)
+    columns = (deletes[n].to_pylist() for n in names)
+    for vector, opens, *row in zip(vectors, keys, *columns, strict=True):
         path, format, content, offset, size, ids, rows = row
         if vector:
             if offset is None or size is None:
                 raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
-            made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
+            made.append(
+                DeleteFile(
+                    path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin", key=opens
+                )
+            )
             continue
         format = format.lower()
         if format not in options.FORMATS:
@@ -290,15 +298,20 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
                 "wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:
-            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows))
+            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows, key=opens))
             continue
         key = tuple(ids or ())
         if not key:
             raise CorruptTable(f"{path}: equality deletes that name no column")
         if key not in known:
             known[key] = tuple(_compared(base, id, path) for id in key)
-        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], file_format=format, row_count=rows))
+        made.append(DeleteFile(path, Content.EQUALITY_DELETES, None, None, known[key], format, rows, opens))
     return made
+
+
+def _keys(entries: pa.Table) -> tuple[FileKey | None, ...]:
+    """The keys of files; empty where none is encrypted."""
+    return () if entries["key_metadata"].null_count == len(entries) else encryption.file_keys(entries)
 
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:

@@ -9,12 +9,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from lakeformat.codec import gcm_stream
 from lakeformat.engines.files import avro, orc, parquet, text
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.work import FileKey
 from lakeformat.storage.store import Reader
 
 FORMATS: dict[str, Any] = {"parquet": parquet, "orc": orc, "avro": avro}
@@ -26,17 +28,31 @@ _job: ContextVar[str | None] = ContextVar("job", default=None)
 _task: ContextVar[tuple[int, int]] = ContextVar("task", default=(0, 0))
 
 
-def opened(store: Reader, path: str, format: str, text_options: Iterable[tuple[str, str]] | None = None) -> Any:
-    """A file opened for reading; of CSV and JSON with the options that it is written by. Raises `UnsupportedFeature` for a format that
-    is not known."""
+def opened(
+    store: Reader,
+    path: str,
+    format: str,
+    text_options: Iterable[tuple[str, str]] | None = None,
+    key: FileKey | None = None,
+) -> Any:
+    """A file opened for reading; of CSV and JSON with the options that it is written by, an encrypted one with its `key`. Raises
+    `UnsupportedFeature` for a format that is not known."""
     if format in TEXTS and text_options is not None:
         return TEXTS[format](pa.PythonFile(store.open(path), "r"), path, dict(text_options))
     if format not in FORMATS:
         raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(FORMATS)}")
+    if key is not None and format != "parquet":
+        return FORMATS[format].File(pa.PythonFile(plain(store, path, key), "r"), path)
     source: Any = store.open(path)
     if not isinstance(source, pa.NativeFile):
         source = _Ranged(source) if hasattr(source, "prefetch") else pa.PythonFile(source, "r")
-    return FORMATS[format].File(source, path)
+    return FORMATS[format].File(source, path) if key is None else parquet.File(source, path, key)
+
+
+def plain(store: Reader, path: str, key: FileKey | None) -> BinaryIO:
+    """The bytes of a file, decrypted where it has a key."""
+    source = store.open(path)
+    return source if key is None else cast(BinaryIO, gcm_stream.Stream(source, key, path))
 
 
 class _Ranged(pa.PythonFile):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib import import_module
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -21,7 +22,7 @@ from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
-from lakeformat.model.work import ColumnStats, WriteTask
+from lakeformat.model.work import ColumnStats, FileKey, WriteTask
 
 _ARROW = int(pa.__version__.partition(".")[0])
 
@@ -96,11 +97,13 @@ class Stored:
 class File:
     """A Parquet file opened for reading."""
 
-    def __init__(self, source: Any, path: str) -> None:
-        self._source, self._path = source, path
+    def __init__(self, source: Any, path: str, key: FileKey | None = None) -> None:
+        self._source, self._path, self._is_encrypted = source, path, key is not None
         # Arrow's own reading ahead goes through Python one range after the other; `Ranges` fetches them together.
         self._prefetch = getattr(source, "prefetch", None)
-        self._options = {"page_checksum_verification": True, "pre_buffer": False}
+        self._options: dict[str, Any] = {"page_checksum_verification": True, "pre_buffer": False}
+        if key is not None:
+            self._options["decryption_properties"] = _decryption(key)
         self._file = pq.ParquetFile(source, **self._options)
         self.row_count: int | None = self._file.metadata.num_rows
 
@@ -272,7 +275,9 @@ class File:
         options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
         options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
         # Column chunks of wide rows are not read as a whole either; others are, which is a little faster.
-        how = {**self._options, "metadata": self._file.metadata, "buffer_size": _BUFFER_BYTES if are_wide else 0}
+        how = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
+        if not self._is_encrypted:  # Then it brings what decrypts.
+            how["metadata"] = self._file.metadata
         file = pq.ParquetFile(self._source, **how) if are_wide else self._file
         digits = max((_digits(each.type) for each in walk(fields)), default=-1)
         if digits < 0 or not _has_int96(self._file.metadata.schema):
@@ -333,10 +338,23 @@ class File:
             self._source.seek(0)
             import pyarrow.dataset as ds  # Imports pandas, where that is installed: a second that few reads need.
 
-            fragment = ds.ParquetFileFormat().make_fragment(self._source)
+            how = {"decryption_properties": self._options["decryption_properties"]} if self._is_encrypted else {}
+            scanning = ds.ParquetFragmentScanOptions(**how)
+            fragment = ds.ParquetFileFormat(default_fragment_scan_options=scanning).make_fragment(self._source)
             return [group.id for group in fragment.subset(pushed).row_groups]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError):
             return list(range(self._file.metadata.num_row_groups))
+
+
+def _decryption(key: FileKey) -> Any:
+    """What Arrow opens an encrypted file with, whose one key is of its footer and of all columns."""
+    try:
+        library = import_module("pyarrow.parquet.encryption")
+        return library.create_decryption_properties(key.key, aad_prefix=key.signed)
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedFeature(
+            f"encrypted Parquet files: not supported by pyarrow {pa.__version__}; install a newer one, with Parquet encryption"
+        ) from error
 
 
 class Output:

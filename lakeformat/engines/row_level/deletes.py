@@ -121,7 +121,7 @@ class _Vector:
 
 def _read_vector(store: Reader, file: DeleteFile) -> _Vector:
     offset, size = file.offset or 0, file.size_bytes
-    with store.open(file.path) as source:
+    with formats.plain(store, file.path, file.key) as source:
         source.seek(offset)
         data = source.read() if size is None else source.read(size)
     found = bitmap.decode(bitmap.framed(data), f"{file.path} at {offset}")
@@ -149,7 +149,7 @@ def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
 
 def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     """The columns that are compared, as the table types them now."""
-    with_ids = formats.opened(store, file.path, file.file_format)
+    with_ids = formats.opened(store, file.path, file.file_format, key=file.key)
     held = {each.id: each for each in with_ids.fields(None)}
     there = {each.id for each in walk(tuple(held.values()))}
     lost = [part.name for part in walk(file.fields) if part.id not in there]
@@ -171,7 +171,7 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
 
 def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> pa.Table:
     """The columns of these field ids, in this order."""
-    opened = formats.opened(store, file.path, file.file_format)
+    opened = formats.opened(store, file.path, file.file_format, key=file.key)
     held = {each.id: each for each in opened.fields(None)}
     if not wanted.keys() <= held.keys():
         raise CorruptFile(f"{file.path}: no position delete file; its columns are {[f.name for f in held.values()]}")

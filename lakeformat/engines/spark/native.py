@@ -112,6 +112,7 @@ def _clean(task: ReadTask) -> bool:
     """Whether Spark's own reader gives the rows that the worker would."""
     if (
         task.merge
+        or any(task.keys)
         or any(task.deletes)
         or any(task.beside)
         or task.lineage
