@@ -1,4 +1,4 @@
-"""What a Parquet file that another writer made is to a table: its columns checked, its figures, its partition."""
+"""add_files: check an existing Parquet file against the table's columns, and find its statistics and partition."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scal
 from lakeformat.model.work import Adopted, AdoptTask, ColumnStats, WrittenFile
 from lakeformat.storage.store import Reader
 
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # What Hive calls the partition of null.
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # Hive's name of the partition of null.
 
-_LONG = 64  # Bytes of a text from which on writers cut bounds short.
+_LONG = 64  # Writers truncate bounds of texts from this length on.
 _WHOLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_WHOLE, Kind.DOUBLE, Kind.DECIMAL)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
 def adopt(store: Reader, task: AdoptTask) -> Adopted:
-    """The file as one of the table; what `AdoptTask.has_schema` says. Raises `NotFound`, and `InvalidInput` for what is no Parquet file, for columns that do not
-    fit the table's, and where its partition is unknown."""
+    """The file as one of the table; see `Adopted` and `AdoptTask.has_schema`. Raises `NotFound`, and `InvalidInput` for
+    a file that is no Parquet, for columns that do not fit the table's, and for an unknown partition."""
     try:
         file: parquet.File = opened(store, task.path, "parquet")
     except NoSuchFile as error:
@@ -52,14 +52,14 @@ def adopt(store: Reader, task: AdoptTask) -> Adopted:
 
 
 class _File:
-    """A file beside what the table asks of it."""
+    """A file, and what the table requires of it."""
 
     def __init__(self, task: AdoptTask, file: parquet.File) -> None:
         self._task, self._file = task, file
         found = file.fields(None)
         self._has_ids = any(each.id != NO_ID for each in found)
         self._held = found if self._has_ids else worker.identified(found, task.mapping)
-        if task.has_schema:  # Columns that the table has dropped are none of its schema's.
+        if task.has_schema:  # Columns that the table has dropped are not part of its schema.
             known = {each.id for each in task.layout.fields}
             self._held = tuple(each for each in self._held if each.id in known)
         strange = [each.name for each in found if each.id == NO_ID] if self._has_ids else _lost(found, self._held)
@@ -91,7 +91,7 @@ class _File:
         return Adopted(written, self._has_ids, self._own_fields() if self._task.has_schema else ())
 
     def _own_fields(self) -> tuple[Field, ...]:
-        """The table's columns that the file has, in the table's order, as the file names and types them."""
+        """The table's columns that the file has, in the table's order, with the file's names and types."""
         held = {each.id: each for each in self._held}
         return tuple(
             replace(
@@ -130,7 +130,7 @@ class _File:
                 raise self._wrong(f"there is no column {each.name!r}, of which its rows have values")
 
     def _fits(self, held: Field, wanted: Field, name: str) -> None:
-        """Raise `InvalidInput` for a column, or a part of one, of a type that does not read as the table's."""
+        """Raise `InvalidInput` for a column, or a field of one, whose type cannot be read as the table's."""
         match held.type, wanted.type:
             case Row(parts), Row(asked):
                 known = {each.id: each for each in asked}
@@ -158,11 +158,12 @@ class _File:
                 )
 
     def _has_type(self, held: Field, wanted: Field) -> bool:
-        """Whether a schema of the file's own can say what it holds: the table's type, or of a column of numbers a narrower one."""
+        """Whether a schema of the file's own can describe its type: the table's type, or for a number column a narrower
+        one."""
         assert isinstance(held.type, Scalar), held
         assert isinstance(wanted.type, Scalar), wanted
         if held.type.kind is Kind.BINARY or (held.type.kind in _INSTANTS and held.type.parameters > (6,)):
-            # Bytes of a fixed length, and counts of nanoseconds: others write and read these in other ways.
+            # Engines differ on bytes of a fixed length and on nanoseconds.
             return False
         is_column = any(each is held for each in self._held)
         is_number = is_column and wanted.type.kind in _NUMBERS
@@ -208,7 +209,7 @@ class _File:
         return tuple(found)
 
     def _ends(self, source: Field, stats: ColumnStats, by: PartitionField) -> pa.Array:
-        """The least and the greatest value, and a null if there is one. The column is read where the footer lacks them."""
+        """The smallest and largest value, and a null if there is one. The column is read if the footer lacks them."""
         texts = [v for v in (stats.minimum, stats.maximum) if isinstance(v, str | bytes)]
         floats = isinstance(source.type, Scalar) and source.type.kind in (Kind.FLOAT, Kind.DOUBLE)
         nulls = stats.null_count
@@ -233,7 +234,7 @@ class _File:
         return found
 
     def _one(self, values: pa.Array, source: Field, by: PartitionField) -> Any:
-        """The partition that all of `values` are in; of a transform that keeps no order, all must be equal."""
+        """The only partition of `values`; for a transform that keeps no order, all must be equal."""
         ordered = by.transform.kind is not TransformKind.BUCKET
         partitions = transform.apply(by.transform, values if ordered else values.unique(), source.type).unique()
         if len(partitions) > 1 or (not ordered and len(values.unique()) > 1):
@@ -249,13 +250,13 @@ class _File:
 
 
 def folders(path: str) -> dict[str, str | None]:
-    """`name=value` for each folder of a path that says so, as Hive names the folders of partitions."""
+    """`name=value` for each folder of a path, in Hive's naming."""
     parts = [part.partition("=") for part in path.split("/")[:-1] if "=" in part]
     return {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, _, value in parts}
 
 
 def _lost(found: Sequence[Field], held: Sequence[Field]) -> list[str]:
-    """The columns and parts of columns of `found` that `held` lacks."""
+    """The columns and fields of `found` that `held` lacks."""
     known = {each.name: each for each in held}
     lost = [each.name for each in found if each.name not in known]
     for each in found:
@@ -266,7 +267,7 @@ def _lost(found: Sequence[Field], held: Sequence[Field]) -> list[str]:
 
 
 def _value(source: Field, value: Any) -> pa.Array:
-    """One value of a column; text is read as the column's type."""
+    """One value of a column; text is parsed as the column's type."""
     target = to_arrow(source.type)
     try:
         if isinstance(value, str) and not pa.types.is_binary(target):
@@ -277,7 +278,7 @@ def _value(source: Field, value: Any) -> pa.Array:
 
 
 def _reads_as(held: Type, wanted: Type) -> bool:
-    """Whether every reader of the format takes values of the one type for the other."""
+    """Whether every reader of the format can read values of one type as the other."""
     if held == wanted:
         return True
     match held, wanted:
@@ -297,7 +298,7 @@ def _reads_as(held: Type, wanted: Type) -> bool:
 
 
 def _as(stats: ColumnStats, held: Field, wanted: Field) -> ColumnStats:
-    """The footer's statistics in values of the table's type."""
+    """The footer's statistics as values of the table's type."""
     if held.type == wanted.type or not isinstance(held.type, Scalar) or stats.minimum is None or stats.maximum is None:
         return stats
     ends = casts.project(waist.column([stats.minimum, stats.maximum], held.type), held.type, wanted.type, held.name)

@@ -1,4 +1,4 @@
-"""The engine that runs the worker in this process, over Arrow data and whatever turns into it."""
+"""The engine that runs the worker in this process, on Arrow data and on everything that converts to it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Store
 
-_WAITING_BYTES = 16 << 20  # Of each task that is being read ahead.
+_WAITING_BYTES = 16 << 20  # Bytes read ahead per task.
 
 
 class ArrowEngine:
-    """Runs here, on `threads` threads (by default one per core)."""
+    """Runs in this process, on `threads` threads (by default one per core)."""
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = max(1, threads or os.cpu_count() or 1)
@@ -48,7 +48,8 @@ class ArrowEngine:
     def read(
         self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of all tasks in order, read ahead by some megabytes a thread; raises as `worker.read` while it is consumed."""
+        """The rows of all tasks in order, read ahead by some megabytes per thread; raises as `worker.read` while it is
+        consumed."""
         batches = _limited(_ahead(store, tasks, fields, self.threads), limit)
         return pa.RecordBatchReader.from_batches(arrow_schema(fields), batches)
 
@@ -57,19 +58,19 @@ class ArrowEngine:
         return worker.write(store, batches(data, task.fields, task.partition_by), task, threads=self.threads)
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
-        """For each task, how many rows satisfy its predicate."""
+        """For each task, the number of rows that satisfy its predicate."""
         if len(tasks) <= 1:
             return [worker.count(store, each) for each in tasks]
         with _pool(self.threads, "count", len(tasks)) as pool:
             return list(pool.map(lambda each: worker.count(store, each), tasks))
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
-        """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
-        is_plain = not any(task.upgrades or task.older for task in tasks)  # No key is looked up on other levels.
+        """The files that each task wrote. If one fails, the files of the others are deleted as far as possible."""
+        is_plain = not any(task.upgrades or task.older for task in tasks)  # No keys are looked up on other levels.
         return self._each(store, partial(worker.rewrite if is_plain else lookup.rewrite, store), tasks)
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The delete files that each task wrote; when one fails, what the others wrote is deleted too."""
+        """The delete files that each task wrote. If one fails, those of the others are deleted too."""
         return self._each(store, partial(marks.mark, store), tasks)
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
@@ -77,7 +78,7 @@ class ArrowEngine:
         return self._each(store, partial(marks.rewrite, store), tasks)
 
     def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
-        """What files of others are to the table."""
+        """Existing files as files of the table."""
         return list(store.several(partial(adopt.adopt, store), tasks, self.threads))
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
@@ -87,7 +88,7 @@ class ArrowEngine:
         return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads)
 
     def _each(self, store: Store, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-        """What `work` makes of each task, in order; when one fails, files that the others wrote are deleted."""
+        """The results of `work` for each task, in order. If one fails, the files that the others wrote are deleted."""
         if len(tasks) <= 1 or self.threads == 1:
             return _all_or_nothing(store, map(work, tasks))
         with _pool(self.threads, "rewrite", len(tasks)) as pool:
@@ -102,13 +103,12 @@ class ArrowEngine:
 def batches(
     data: Any, fields: tuple[Field, ...] = (), partition_by: tuple[PartitionField, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in whatever form users have them, as Arrow.
+    """Rows in any supported form, as Arrow.
 
-    `pyarrow` tables, batches and readers; pandas frames, with the levels of their index that have a name, and polars frames;
-    anything with `__arrow_c_stream__` or
-    `__arrow_c_array__`; a dict of columns; a list of dicts (read by the types of `fields`), where all rows have the columns
-    that `partition_by` is made of, or none has; an iterable of batches.
-    Raises `InvalidInput` for anything else, and where Arrow cannot make columns of it.
+    `pyarrow` tables, batches and readers; pandas frames, with the named levels of their index, and polars frames;
+    anything with `__arrow_c_stream__` or `__arrow_c_array__`; a dict of columns; a list of dicts (converted by the
+    types of `fields`), where all rows or none have the columns in `partition_by`; an iterable of batches. Raises
+    `InvalidInput` for anything else, and if Arrow cannot convert it.
     """
     try:
         yield from _batches(data, fields, partition_by)
@@ -151,13 +151,14 @@ def _batches(
 
 
 def _typed(schema: pa.Schema, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches after one without rows, so that columns are checked even if there is no other."""
+    """The batches, preceded by one without rows, so that columns are checked even if there is no other."""
     yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
     yield from found
 
 
 def _indexed(frame: Any) -> Any:
-    """A pandas frame with the named levels of its index as columns; raises `InvalidInput` where there is such a column."""
+    """A pandas frame with the named levels of its index as columns. Raises `InvalidInput` if there is a column of that
+    name."""
     index = getattr(frame, "index", None)
     named = [name for name in getattr(index, "names", ()) if name is not None]
     for name in named:
@@ -250,12 +251,12 @@ def _ahead(
 
 
 def _pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:
-    """Threads for so many tasks, each of which decodes by itself where there are enough to keep all busy."""
+    """Threads for so many tasks; each thread decodes by itself if there are enough to use all cores."""
     return ThreadPoolExecutor(threads, name, parquet.one_of_many if tasks >= threads else None)
 
 
 class _Waiting(Queue[Any]):
-    """A queue that measures batches by their bytes: it is full once it holds `maxsize` of them."""
+    """A queue whose `maxsize` counts the bytes of its batches."""
 
     def _init(self, maxsize: int) -> None:
         self._held: deque[Any] = deque()
@@ -275,7 +276,7 @@ class _Waiting(Queue[Any]):
 
 
 def _fill(store: Store, task: ReadTask, fields: tuple[Field, ...], queue: Queue[Any], stop: Event) -> None:
-    """Put a task's batches into `queue`, and then None, or the error that ended it; give up once `stop` is set."""
+    """Put a task's batches into `queue`, then None or the error that ended it; stop once `stop` is set."""
     last: BaseException | None = None
     try:
         for batch in worker.read(store, task):
@@ -306,12 +307,12 @@ def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:
 
 
 def _written(results: Sequence[Any]) -> list[str]:
-    """The files among what tasks gave."""
+    """The files among the results of tasks."""
     return paths_of(file for each in results if isinstance(each, list) for file in each)
 
 
 def _discard(store: Store, waiting: Sequence[Future[Any]]) -> None:
-    """Cancel what has not begun, and delete what the rest still writes."""
+    """Cancel tasks that have not started, and delete what the others still write."""
     for each in waiting:
         if not each.cancel() and each.exception() is None:
             with suppress(LakeError):

@@ -1,4 +1,4 @@
-"""Which engine: it follows the data. PySpark is an optional package, imported only once a session is there."""
+"""Choose the engine: it follows the data. PySpark is optional and imported only when there is a session."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from lakeformat.storage.store import Store
 
 
 def engine_for(data: Any = None, spark: Any = None) -> Engine:
-    """Spark for a Spark DataFrame or a session, this process for everything else."""
+    """Spark for a Spark DataFrame or session, this process for everything else."""
     session = spark if spark is not None else data.sparkSession if is_spark(data) else None
     return ArrowEngine() if session is None else import_module("lakeformat.engines.spark").SparkEngine(session)
 
 
 def on_executors(session: Any, store: Store, least: int) -> Elsewhere:
-    """Where `least` manifests and more are decoded; see the Spark engine."""
+    """Decodes manifests on executors if there are at least `least`; see the Spark engine."""
     found: Elsewhere = import_module("lakeformat.engines.spark.planning").OnExecutors(session, store, least)
     return found
 
 
 def register(session: Any, name: str, tables: Any) -> None:
-    """Make tables known to a Spark session as its data source `name`; see the Spark engine."""
+    """Register tables with a Spark session as the data source `name`; see the Spark engine."""
     import_module("lakeformat.engines.spark").register(session, name, tables)
 
 
 def make_ready(session: Any, pack: str | None) -> None:
-    """Let a Spark session run the library; see the Spark engine."""
+    """Make a Spark session able to run the library; see the Spark engine."""
     spark = import_module("lakeformat.engines.spark")
     spark.ready(session, pack)
     spark.push_filters(session)
@@ -59,12 +59,12 @@ def write_changelog(
 
 
 def is_spark(value: Any) -> bool:
-    """Whether a value is one of PySpark's, classic or Connect."""
+    """Whether a value is an object of PySpark, classic or Connect."""
     return type(value).__module__.startswith("pyspark.")
 
 
 def require_spark(session: Any) -> None:
-    """Raise `InvalidInput` for what is no Spark session."""
+    """Raise `InvalidInput` unless the value is a Spark session."""
     if not is_spark(session):
         raise InvalidInput(f"to_spark({session!r}): give the SparkSession that reads the rows")
 

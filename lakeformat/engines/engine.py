@@ -1,4 +1,4 @@
-"""What an engine does: read tasks, write rows, rewrite files, mark rows as deleted. It knows no table format."""
+"""The protocol of an engine: read tasks, write rows, rewrite files, mark rows as deleted. It knows no table format."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from lakeformat.storage.store import Store
 
 
 class Engine(Protocol):
-    """`data` and what `read` returns are the engine's own kind of frame."""
+    """`data` and the result of `read` are the engine's own kind of frame."""
 
     def read(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None) -> Any:
-        """The rows of all tasks, with the columns `fields` (so that no task at all still has a type)."""
+        """The rows of all tasks, with the columns `fields` (which give a type even without tasks)."""
         ...
 
     def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
-        """Rows to files. Columns are matched by name; missing nullable columns become their default or null."""
+        """Write rows to files. Columns are matched by name; a missing column gets its default or null."""
         ...
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
-        """For each task, how many rows satisfy its predicate."""
+        """For each task, the number of rows that satisfy its predicate."""
         ...
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
-        """What each task wrote, in the order of the tasks."""
+        """The files that each task wrote, in order."""
         ...
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The delete files that each task wrote, in the order of the tasks."""
+        """The delete files that each task wrote, in order."""
         ...
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
@@ -51,7 +51,7 @@ class Engine(Protocol):
         ...
 
     def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
-        """What files of others are to the table, in the order of the tasks; whatever fails, none of them is deleted."""
+        """Existing files as files of the table, in the order of the tasks; none of them is deleted after an error."""
         ...
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:
@@ -60,23 +60,24 @@ class Engine(Protocol):
 
 
 class Source(Protocol):
-    """A merge's source: each look at it gives the same rows. `close` when the merge is over."""
+    """A merge's source: every read of it returns the same rows. Call `close` when the merge is done."""
 
     @property
     def fields(self) -> tuple[Field, ...]: ...
 
     def keep_last(self, key: tuple[str, ...]) -> None:
-        """Of rows that are equal in these columns, leave the last one only."""
+        """Keep only the last of rows that are equal in these columns."""
         ...
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
-        """What is known of the values of each key, in order."""
+        """The known values of each key, in order."""
         ...
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
-        """Which clause decides for each row. Each task reads one file: the columns that decide, and the rows' positions.
+        """The clause that applies to each row. Each task reads one file: the columns that clauses and keys need, and
+        the rows' positions.
 
-        Raises `InvalidInput` where several rows of the source match one row and the merge wants one match.
+        Raises `InvalidInput` if several rows of the source match one row and the merge wants one match.
         """
         ...
 
@@ -89,17 +90,18 @@ class Source(Protocol):
         whole: bool,
         beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
-        """The rows that come of it: those inserted, and of the files of `tasks` (one each, with positions) those updated
-        or, if `whole`, all that are left: for each task as `beside` says where that is given. When it fails, what was written is deleted as far as storage lets."""
+        """Write the resulting rows: inserted rows, and for the files of `tasks` (one each, with positions) updated rows
+        or, if `whole`, all remaining rows; as `beside` says for each task, if given. If it fails, the files are deleted
+        as far as possible."""
         ...
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
-        """Delete files for the rows that a clause decides about, or only for those that one deletes."""
+        """Delete files for the rows to which a clause applies, or only for those that a clause deletes."""
         ...
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
-        """What becomes of the rows of `tasks` and of the source, as rows that say what they do to their key: for tables that
-        merge rows by key. The tasks read `merge.reading`, each in one partition and bucket. Raises as `decide`."""
+        """The results for the rows of `tasks` and of the source, as rows by key with row kinds, for tables that merge
+        rows by key. The tasks read `merge.reading`, each in one partition and bucket. Raises as `decide`."""
         ...
 
     def close(self) -> None: ...
@@ -107,7 +109,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Values of one key in a source: all that there are, or (unless `every`) the least and the greatest; None: unknown."""
+    """The values of one key in a source: all, or (unless `every`) the smallest and largest; None: unknown."""
 
     values: pa.Array | None
     every: bool = False
@@ -116,7 +118,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a merge does: the files with rows that change, and what becomes of each row, as the engine has it."""
+    """The decisions of a merge: the files with rows that change, and each row's clause, in the engine's own form."""
 
     touched: frozenset[str]  # As in `ReadTask.paths`.
     choices: Any

@@ -1,4 +1,4 @@
-"""A folder of Parquet files, with folders `name=value` for partitions as Hive has them: its files and its columns."""
+"""A folder of Parquet files with Hive partitions (folders `name=value`): its files and columns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class HiveFolder:
 
 
 def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
-    """What lies in the store's root. Names that begin with `_` or `.` are not data. Partition columns are whole numbers or dates
-    where all of their values are written so, else text; columns of `given` have the types there. Raises `NotFound`,
-    `UnsupportedFeature` for files that are not Parquet, and `InvalidInput` for files whose columns do not go together."""
+    """The data files below the store's root; names that begin with `_` or `.` are ignored. Partition columns are
+    integers or dates if all of their values are, otherwise text; columns of `given` have the types there. Raises
+    `NotFound`, `UnsupportedFeature` for files that are not Parquet, and `InvalidInput` for files with incompatible
+    columns."""
     names = [each.path for each in store.list("") if not any(part[0] in "_." for part in each.path.split("/"))]
     if not names:
         raise NotFound(f"{store.root} holds no files")

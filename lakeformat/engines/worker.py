@@ -1,4 +1,4 @@
-"""read(task) and write(batches, task): the one reader and the one writer, whatever engine runs them."""
+"""read(task) and write(batches, task): the one reader and the one writer, used by every engine."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Reader, Store
 
-BATCH_ROWS = 1 << 17  # Rows that travel together.
-_COPIED_BYTES = 4 << 20  # Of a row group, as it is stored, from which on compaction leaves it as it is.
+BATCH_ROWS = 1 << 17  # Rows per batch.
+_COPIED_BYTES = 4 << 20  # Stored bytes of a row group from which on compaction copies it unchanged.
 
 NAN = float("nan")
 
@@ -78,9 +78,9 @@ _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """The rows of the task's files that satisfy its predicate, with exactly the columns `task.fields`.
 
-    Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or holds
-    another number of rows than the task says; `UnsupportedFeature` for merge engines and formats that are not known. The
-    files of a task that merges are in memory together.
+    Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or has
+    another number of rows than the task says; `UnsupportedFeature` for unknown merge engines and formats. The files of
+    a task that merges are in memory together.
     """
     for name in columns_of(task.predicate):
         find_field(task.fields, name)
@@ -103,11 +103,11 @@ def write(
     chunk_bytes: int = written.CHUNK_BYTES,
     threads: int = 1,
 ) -> list[WrittenFile]:
-    """Rows to files, split by partition and bucket, each about `task.target_size_bytes` long at most.
+    """Write rows to files, split by partition and bucket, each of about `task.target_size_bytes`.
 
-    Columns are matched by name; raises `InvalidInput` that names what does not fit. With `task.sort_by`, rows are first put
-    in that order, partition by partition, with about `buffer_bytes` of them in memory at a time. Once all rows are there, the
-    files left to end are ended by `threads` threads. Files of a write that fails are deleted as far as storage lets.
+    Columns are matched by name; raises `InvalidInput` for a misfit. With `task.sort_by`, rows are first sorted,
+    partition by partition, with about `buffer_bytes` of them in memory at a time. At the end, the remaining files are
+    closed by `threads` threads. After an error the files are deleted as far as possible.
     """
     output = written.Files(store, task, buffer_bytes, chunk_bytes)
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
@@ -146,8 +146,9 @@ def read_or_copy(
     named: frozenset[str] = frozenset(),
     least_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch | Copied]:
-    """As `read`, but row groups of at least `least_bytes` that may stand in the files of `into` as they are come as such: those that
-    `touches` says are not changed, which is given their rows, of the columns `named`, the position of the first and their number."""
+    """As `read`, but row groups of at least `least_bytes` that can be copied unchanged to files of `into` are returned
+    as such: those without a changed row by `touches`, which gets their rows (with the columns `named`), the position of
+    the first, and their number."""
     if not (_is_copyable(task, into) and into.partition is None):
         yield from read(store, task)
         return
@@ -174,7 +175,7 @@ def read_or_copy(
 
 
 def count(store: Reader, task: ReadTask) -> int:
-    """How many rows satisfy the task's predicate; reads only the columns in it."""
+    """The number of rows that satisfy the task's predicate; reads only the columns in it."""
     is_plain = task.predicate == ALWAYS and task.merge is None
     if is_plain and not any(task.deletes) and task.row_counts:
         return task.row_count
@@ -193,7 +194,8 @@ def count(store: Reader, task: ReadTask) -> int:
 
 
 def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
-    """Of each Parquet file of a task that merges nothing, (row groups that `read` reads, row groups that there are)."""
+    """For each Parquet file of a task without merging, (the number of row groups that `read` reads, the number of row
+    groups)."""
     found = []
     for place, path in enumerate(task.paths):
         with _blamed(path):
@@ -205,9 +207,9 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
 def plain_columns(
     store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]] = ()
 ) -> list[tuple[tuple[str, ...], frozenset[str]]] | None:
-    """Of each file of a task what its columns are called that `fields` are, and which of them are known to hold no NaN, where a reader
-    that knows Parquet and nothing of tables finds in them what `read` gives before its predicate is tested: whole files, in which no page
-    is damaged. None where that is not so. `whole`: for each file the columns whose pages the caller knows to be undamaged."""
+    """For each file of a task the file's names of the columns `fields`, and which of them are known to have no NaN, if
+    a plain Parquet reader gets the same rows from it as `read` before its predicate: whole files without damaged pages.
+    None otherwise. `whole`: for each file the columns whose pages the caller knows to be undamaged."""
     if (
         task.file_format != "parquet"
         or task.merge is not None
@@ -228,7 +230,7 @@ def plain_columns(
 
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change, write again; see `RewriteTask`."""
+    """Read, change and rewrite; see `RewriteTask`."""
     made = write(store, _changed(store, task), task.write)
     if task.changelog is None:
         return made
@@ -241,7 +243,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
 
 
 def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
-    """The bucket of each row by its bucket-key columns, as `write` finds it."""
+    """The bucket of each row by its bucket-key columns, as computed by `write`."""
     rule = task.bucket
     assert rule is not None, task
     fields = tuple(find_field(task.fields, name) for name in rule.columns)
@@ -250,7 +252,7 @@ def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
 
 
 def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) -> pa.Array:
-    """For each row of `by`'s one source column, bytes that are equal where the partition is."""
+    """For each row of `by`'s source column, bytes that are equal if the partition is."""
     fields = (find_field(task.fields, by.source),)
     assign.check(keys.schema, fields)
     found = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
@@ -258,7 +260,7 @@ def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) ->
 
 
 def ordering(task: WriteTask) -> tuple[Sort, ...]:
-    """By what a write that sorts puts all of its rows in order: the partitions one after the other."""
+    """The sort order of a write: the partitions, then the table's or requested order."""
     return (*(SortField((each.source,), each.transform) for each in task.partition_by), *task.sort_by)
 
 
@@ -271,7 +273,8 @@ def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
 
 
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:
-    """The columns `fields` of a batch that `read` gave, which holds `held`: also what only the predicate needed."""
+    """The columns `fields` of a batch that `read` returned, which has `held`: also those that only the predicate
+    needed."""
     if fields == held:
         return batch
     found = {each.name: each.type for each in held}
@@ -310,7 +313,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
         settled, rest = task.parts[: task.settled_parts], task.parts[task.settled_parts :]
         return pa.concat_tables([merge.last_of_each(rows_of(settled), spec), rows_of(rest)])
 
-    # Nothing but the merge holds the rows, so that it can let go of them.
+    # Only the merge refers to the rows, so that it can release them.
     for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields):
         result = columns(batch, task.fields, held)
         if task.predicate != ALWAYS:
@@ -326,7 +329,7 @@ def _open(store: Reader, task: ReadTask, place: int) -> Any:
 
 
 def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
-    """Whether rows come out of the task's files as they go into those of `into`, and no file says more of them than they hold."""
+    """Whether the rows of the task's files are the same in files of `into`, and no delete or index applies to them."""
     as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
     alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside) or any(task.keys))
     made_of_rows = into.keyed or into.sort_by or into.columns or into.file_indexes or into.required != ALWAYS
@@ -335,7 +338,7 @@ def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
 
 
 def _stands_as(file: Any, task: ReadTask) -> bool:
-    """Whether the file's columns are the table's, of which `File.copyable` has seen that they are stored alike."""
+    """Whether the file's columns are the table's; `File.copyable` has checked that they are stored alike."""
     held = _fields(file, task)
     if task.file_fields is None:
         return _named(held) == _named(task.fields)
@@ -343,7 +346,7 @@ def _stands_as(file: Any, task: ReadTask) -> bool:
 
 
 def _named(fields: Iterable[Field]) -> list[tuple[int, str]]:
-    """The columns of a file among `fields`."""
+    """The file's columns that are in `fields`."""
     return [(each.id, each.name) for each in fields if each.id != POSITION.id]
 
 
@@ -356,7 +359,7 @@ def _columns_of_group(
 
 
 def _copied(reading: Callable[[frozenset[str]], pa.Table], file: Any, group: int, into: WriteTask) -> Copied | None:
-    """A row group as it is stored; None where its rows are of several partitions or buckets."""
+    """A row group as it is stored; None if its rows are of several partitions or buckets."""
     placing = {each.source for each in into.partition_by} | set(into.bucket.columns if into.bucket else ())
     lacking = {each.name for each in file.lacking(group, into)}
     rows = reading(frozenset(placing | lacking))
@@ -383,7 +386,7 @@ def _read_file(
         beside = _Beside.of(store, task, place, batch_rows)
         held = {id: each for id, each in held.items() if id not in beside.ids}
         needed = _needed((*task.fields, *compared), held, constants)
-        pushed = None if beside.ids else _pushed(task, held, constants)  # The files are read in step.
+        pushed = None if beside.ids else _pushed(task, held, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
         chosen = {} if groups is None else {"groups": groups}
         for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen):
@@ -401,7 +404,7 @@ def _read_file(
 
 
 class _Beside:
-    """Columns that other files hold of the rows of one file, as many rows at a time as are asked for."""
+    """Columns of one file's rows that other files have, as many rows at a time as requested."""
 
     def __init__(self, fields: tuple[tuple[Field, ...], ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
         self.ids = frozenset(each.id for some in fields for each in some)
@@ -421,7 +424,7 @@ class _Beside:
         for number, own in enumerate(self._fields):
             taken = self._next(number, batch.num_rows)
             columns += taken.columns
-            # The file's own columns are called as they were when it was written.
+            # The file's own columns have the names of when it was written.
             fields += [replace(each, name=f"{each.id}: {each.name}") for each in own]
         schema = pa.schema([pa.field(f.name, c.type) for f, c in zip(fields, columns, strict=True)])
         return _record_batch(columns, schema, batch.num_rows), tuple(fields)
@@ -441,7 +444,7 @@ class _Beside:
 
 
 def _require_whole(file: Any, task: ReadTask, place: int, path: str, held: dict[int, Field]) -> None:
-    """Raises `CorruptFile` where the file has not the rows (if it counts them) or the columns that its table says."""
+    """Raises `CorruptFile` if the file lacks rows (if they are counted) or columns that its table records."""
     if not task.row_counts:
         return
     if file.row_count is not None:
@@ -458,7 +461,7 @@ def _require_count(count: int, task: ReadTask, place: int, path: str) -> None:
 
 
 def _needed(fields: Iterable[Field], held: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
-    """What of the file's columns has to be read for `fields`, each once, pruned to the parts that they have."""
+    """The file's columns to read for `fields`, each once, pruned to the fields that they need."""
     wanted: dict[int, Field] = {}
     for each in fields:
         if each.id in held and each.id not in constants:
@@ -469,7 +472,7 @@ def _needed(fields: Iterable[Field], held: dict[int, Field], constants: dict[int
 def _placed(
     batch: pa.RecordBatch, needed: tuple[Field, ...], position: int, task: ReadTask, place: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
-    """(the batch with the columns that follow from where its rows stand in the file, its fields)."""
+    """(the batch with the virtual columns of its rows' positions in the file, its fields)."""
     given = needed
     if POSITION in task.fields:
         places = pa.array(np.arange(position, position + batch.num_rows))
@@ -485,7 +488,7 @@ def _left(
     taken: deletes.Gone | None,
     constants: dict[int, Any],
 ) -> pa.RecordBatch:
-    """The rows that are not `gone`; with `taken`, of those the rows that it takes."""
+    """The rows that are not `gone`; with `taken`, only those among them that it deletes."""
     if gone is deletes.NOTHING and taken is None:
         return batch
     keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
@@ -496,7 +499,7 @@ def _left(
 
 
 def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
-    """(the columns that the file at `place` holds, the values of columns that it does not hold), by field id."""
+    """(the columns of the file at `place`, the values of columns that it lacks), by field id."""
     held = {each.id: each for each in _fields(file, task)}
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
     if task.absent:
@@ -506,7 +509,7 @@ def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, 
 
 
 def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
-    """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the table's name mapping."""
+    """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the name mapping."""
     found: tuple[Field, ...] = file.fields(task.file_fields)
     if task.file_fields is not None or not found or any(each.id != NO_ID for each in found):
         return found
@@ -516,14 +519,14 @@ def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
 
 
 def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
-    """The fields that the mapping names, with their ids."""
+    """The fields that the name mapping has, with their ids."""
     known = {name: each for each in mapping for name in each.names}
     return tuple(_with_id(each, known[each.name]) for each in fields if each.name in known)
 
 
 def _with_id(held: Field, mapped: Named) -> Field:
     match held.type:
-        case Row(parts) if mapped.parts:  # Else a variant.
+        case Row(parts) if mapped.parts:  # Otherwise a variant.
             return replace(held, id=mapped.id, type=Row(identified(parts, mapped.parts)))
         case ListOf() | MapOf():
             return replace(held, id=mapped.id, type=rebuild(held.type, partial(_part, mapped.parts)))
@@ -531,7 +534,7 @@ def _with_id(held: Field, mapped: Named) -> Field:
 
 
 def _part(mapping: tuple[Named, ...], part: Field) -> Field:
-    """An element, a key or a value; writers call elements as they like."""
+    """An element, key or value; writers name elements differently."""
     name = part.name if part.name in ("key", "value") else "element"
     mapped = next((each for each in mapping if name in each.names), None)
     return part if mapped is None else _with_id(part, mapped)
@@ -539,7 +542,7 @@ def _part(mapping: tuple[Named, ...], part: Field) -> Field:
 
 @contextmanager
 def _blamed(path: str) -> Iterator[None]:
-    """Put `path` into errors raised inside; no other library's error leaves."""
+    """Add `path` to errors raised inside, and turn other libraries' errors into ours."""
     try:
         yield
     except NoSuchFile as error:
@@ -557,7 +560,7 @@ def _blamed(path: str) -> Iterator[None]:
 def _descended(
     batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
-    """A file's rows with `ROW_ID` and `LAST_UPDATED`: the values of its columns, else those that follow from a row's position."""
+    """A file's rows with `ROW_ID` and `LAST_UPDATED`: from its columns, or else computed from a row's position."""
     held = {part.id: part for part in given}
     count = batch.num_rows
     for each, inherited in (
@@ -581,8 +584,8 @@ def _projected(
     constants: Mapping[int, Any],
     far_as_null: frozenset[int] = frozenset(),
 ) -> list[pa.Array]:
-    """The columns `fields` of a file's rows, which have the columns `given`; a constant, the initial default or null for one that
-    the file does not hold."""
+    """The columns `fields` of a file's rows, which have the columns `given`; a missing column is a constant, its
+    initial default, or null."""
     names = {each.id: each for each in given}
     found = []
     for each in fields:
@@ -611,7 +614,7 @@ def _keys(
 
 
 def _both(one: Field, other: Field) -> Field:
-    """A column with the parts that either asks for."""
+    """A column with the fields that either needs."""
     if one == other:
         return one
     if not isinstance(one.type, Row) or not isinstance(other.type, Row):
@@ -623,7 +626,7 @@ def _both(one: Field, other: Field) -> Field:
 
 
 def _pruned(held: Field, wanted: Type) -> Field:
-    """A file's column without the parts that are not read."""
+    """A file's column without the fields that are not read."""
     return Field(held.id, held.name, _pruned_type(held.type, wanted), held.nullable)
 
 
@@ -632,7 +635,7 @@ def _pruned_type(held: Type, wanted: Type) -> Type:
         case Row(parts), Row(asked):
             types = {each.id: each.type for each in asked}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
-            return Row(kept or parts[:1])  # Nulls of the row itself are read from a part.
+            return Row(kept or parts[:1])  # Nulls of the row itself are read from a field.
         case ListOf(element), ListOf(asked_element):
             return ListOf(_pruned(element, asked_element.type))
         case MapOf(key, value), MapOf(asked_key, asked_value):
@@ -640,13 +643,13 @@ def _pruned_type(held: Type, wanted: Type) -> Type:
         case MultisetOf(element), MultisetOf(asked_element):
             return MultisetOf(_pruned(element, asked_element.type))
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
-            # Microseconds reach further, where they are all that is asked for.
+            # Microseconds have a larger range, if no more is requested.
             return held if nanoseconds.is_fine(wanted) else nanoseconds.coarse(held)
     return held
 
 
 def _pushed(task: ReadTask, held: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
-    """What of the predicate a file's own statistics can decide, in the file's names; None for nothing."""
+    """The part of the predicate that a file's own statistics can decide, with the file's names; None for nothing."""
     same = {}
     for each in task.fields:
         found = held.get(each.id)
@@ -662,7 +665,7 @@ def _pushed(task: ReadTask, held: dict[int, Field], constants: dict[int, Any]) -
 
 
 def _bounded(condition: Expression, fields: dict[str, Field]) -> bool:
-    """Whether bounds decide it: not where a NaN, above all numbers and in no bounds, could satisfy it."""
+    """Whether bounds can decide it: not if a NaN, which is above all numbers and not in bounds, could satisfy it."""
     if all(fields[name].type not in _FLOATS for name in columns_of(condition)):
         return True
     return isinstance(condition, Call) and condition.name in ("eq", "in") and isinstance(condition.arguments[0], Column)
@@ -696,7 +699,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
                     batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
             if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in each.fields:
                 batch = key_values.with_names(batch)
-            if task.write.first_row_id is not None:  # A file of some columns.
+            if task.write.first_row_id is not None:  # A column file.
                 batch = batch.select([f.name for f in task.write.fields])
             if task.delete_where is not None:
                 batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
@@ -704,7 +707,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
 
 
 def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
-    """The rows of the changelog: how the merged rows differ from those before, section by section."""
+    """The rows of the changelog: the differences of the merged rows from those before, section by section."""
     for each, earlier in zip(task.read, task.before, strict=True):
         assert each.merge is not None, each
         schema = arrow_schema(each.fields)
@@ -715,7 +718,7 @@ def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
 
 
 def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """`batch` with the assignments made where `update_where` is true; all of them see the old row."""
+    """`batch` with the assignments applied where `update_where` is true; all of them see the old row."""
     mask = expression.mask(task.update_where, batch)
     if not pc.any(mask, min_count=0).as_py():
         return batch
@@ -735,7 +738,7 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
 
 
 def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> Iterator[Any]:
-    """Rows as the table declares them, in batches big enough to be worth splitting; row groups to copy as they came."""
+    """Rows with the table's columns, in batches large enough to be worth splitting; copied row groups unchanged."""
     fields = task.fields if task.keyed is None else key_values.given(task)
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
@@ -766,7 +769,7 @@ def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> It
 
 def _required(batches: Iterable[Any], task: WriteTask) -> Iterator[Any]:
     for batch in batches:
-        if not isinstance(batch, Copied):  # Of a write that requires something nothing is.
+        if not isinstance(batch, Copied):  # A write with a required condition copies nothing.
             require(batch, task)
         yield batch
 
@@ -811,7 +814,8 @@ def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...])
 
 
 def partition_value(scalar: pa.Scalar) -> Any:
-    """A partition's value as `WrittenFile` holds it; one NaN stands for all. Raises `InvalidInput` for one that Python lacks."""
+    """A partition's value as in `WrittenFile`; all NaNs are one. Raises `InvalidInput` for a value that Python cannot
+    represent."""
     if pa.types.is_timestamp(scalar.type):
         return scalar.value
     try:

@@ -1,4 +1,4 @@
-"""The files of one write: rows wait, become files piece by piece, and are returned as `WrittenFile`s."""
+"""The files of one write: rows are buffered, written chunk by chunk, and returned as `WrittenFile`s."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row group or stripe, by their size in memory.
-BUFFER_BYTES = 256 << 20  # Rows that wait, over all files of one write.
+CHUNK_BYTES = 64 << 20  # Bytes in memory of rows that are encoded together: a row group or stripe.
+BUFFER_BYTES = 256 << 20  # Bytes of buffered rows, over all files of one write.
 _PIECE_MIN = 1 << 16
 _FEW_PLACES = 8
 
@@ -39,7 +39,7 @@ _UNKNOWN = Scalar(Kind.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A row group of a file that is there, for a new one of this partition and bucket: see `parquet.File.copyable`."""
+    """An existing row group for a new file of this partition and bucket: see `parquet.File.copyable`."""
 
     partition: tuple[Any, ...]
     bucket: int | None
@@ -47,8 +47,8 @@ class Copied:
 
 
 class Files:
-    """The files of one write. Rows wait in memory up to `buffer_bytes`; then those of the place with the most go to its file, or
-    to disk: see `WriteTask.fans_out`."""
+    """The files of one write. Rows are buffered up to `buffer_bytes`; then those of the largest partition and bucket
+    are written to its file, or to disk: see `WriteTask.fans_out`."""
 
     def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int) -> None:
         if task.file_format not in FORMATS:
@@ -64,25 +64,25 @@ class Files:
                 )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(task.fields if task.keyed is None else key_values.waiting(task))
-        # A file as formats write it: of a keyed table, with all of its columns.
+        # The columns of a file; for a keyed table with key and system columns.
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
         held = _held(self._file_task.fields)
         self._leaves_out = held != self._file_task.fields
         self._file_task = replace(self._file_task, fields=held)
-        # Rows that wait for a file of their own, which is sorted as a whole and written in one go.
+        # Rows of a file that is sorted and written as a whole.
         self._is_whole = task.keyed is not None and not task.keyed.is_numbered
         self._buffer_bytes = buffer_bytes
         self._disk: _Disk | None = None
-        # Groups of rows that came, and those whose place had rows before, with others between.
+        # Groups of rows, and those whose partition and bucket had rows before others.
         self._last: _Place | None = None
         self._came = self._came_back = 0
-        # Other files are written in pieces small enough to stop near the target size.
+        # Other files are written in chunks small enough to stop near the target size.
         chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
         self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
-        self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
+        self._open: OrderedDict[int, _Place] = OrderedDict()  # The least recently used first.
         self._waiting_bytes = 0
-        # Of a changelog nobody looks anything up.
+        # Changelog files are not looked up.
         self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
         self._types = {each.name: each.type for each in task.fields}
         self._name = formats.fresh_name(task.names_task)
@@ -111,7 +111,7 @@ class Files:
             self._relieve(max(self._places.values(), key=lambda each: each.waiting_bytes))
 
     def copy(self, copied: Copied) -> None:
-        """A row group as it is stored, after the rows that came before it."""
+        """Copy a row group as it is stored, after the rows before it."""
         place, stored = self._place(copied.partition, copied.bucket), copied.stored
         self._flush(place)
         file = place.file or self._start(place)
@@ -124,9 +124,9 @@ class Files:
             self._close(place)
 
     def finish(self, threads: int) -> list[WrittenFile]:
-        """End all files; they come in the order in which their partitions and buckets came."""
+        """Close all files; they are in the order in which their partitions and buckets came."""
         places = list(self._places.values())
-        ending = sorted(places, key=lambda each: each.file is None)  # No more are open together.
+        ending = sorted(places, key=lambda each: each.file is None)  # No more are open at the same time.
         if len(places) < 2:
             for place in places:
                 self._end(place)
@@ -167,7 +167,7 @@ class Files:
         return self._task.default_bucket if place.bucket is None else place.bucket
 
     def _piece_bytes(self, place: _Place) -> int:
-        """How many bytes in memory are written next: a chunk, or what is left of the file's size."""
+        """The bytes in memory to write next: a chunk, or the rest of the file's size."""
         file = place.file
         if self._is_whole:
             return self._chunk_bytes
@@ -178,7 +178,7 @@ class Files:
         return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
 
     def _relieve(self, place: _Place) -> None:
-        """Take rows that wait out of memory."""
+        """Move buffered rows out of memory."""
         is_full = place.file is None and len(self._open) >= self._task.open_files and not self._is_whole
         fans_out = self._task.fans_out or 3 * self._came_back > self._came
         if is_full and fans_out and place.spilled_bytes < 2 * self._task.target_size_bytes:
@@ -203,12 +203,12 @@ class Files:
             self._disk = None
 
     def _flush(self, place: _Place) -> None:
-        """Write the rows that wait, and end the file if it is long enough."""
+        """Write the buffered rows, and close the file if it is large enough."""
         for batches, size in self._pieces(place):
             self._put(place, pa.Table.from_batches(batches, self._schema), size)
 
     def _pieces(self, place: _Place) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-        """The rows that wait, on disk and in memory, and how many bytes they are there."""
+        """The buffered rows, on disk and in memory, and their bytes in memory."""
         (waiting, size), (spilled, place.spilled) = (place.waiting, place.waiting_bytes), (place.spilled, [])
         self._waiting_bytes -= size
         place.waiting, place.waiting_bytes = [], 0
@@ -251,7 +251,7 @@ class Files:
             self._close(place)
 
     def _log(self, place: _Place, table: pa.Table, keyed: KeyValues) -> None:
-        """Write rows as they came to a file of their own."""
+        """Write rows in their order to a changelog file."""
         if not table.num_rows:
             return
         side = _Place(place.partition, place.bucket)
@@ -263,7 +263,7 @@ class Files:
         self._close(side, Content.CHANGELOG)
 
     def _start(self, place: _Place, prefix: str | None = None) -> _Open:
-        # Threads that end files hold one each for a moment; none may close the file of another.
+        # Threads that close files use one each for a moment; none may close another's.
         while not self._ending and len(self._open) >= self._task.open_files:
             self._close(next(iter(self._open.values())))
         folder = self._task.directory(place.partition, self._bucket(place))
@@ -334,7 +334,7 @@ class Files:
         return path
 
     def _trimmed(self, stats: Mapping[int, ColumnStats]) -> dict[int, ColumnStats]:
-        """What the table keeps of its columns' statistics; of its keys all."""
+        """The statistics that the table keeps of its columns; all for keys."""
         kept = statistics.trim(stats, self._task.fields, self._task.stats)
         keyed = self._task.keyed
         return kept if keyed is None else {**kept, **{f.id: stats[f.id] for f in keyed.key_fields}}

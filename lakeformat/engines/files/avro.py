@@ -1,4 +1,4 @@
-"""Avro data files: columns by name or by id; and the writer, with the schemas that Java Paimon or Java Iceberg writes."""
+"""Avro data files: columns by name or id, and a writer with the schemas of Java Paimon or Java Iceberg."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeformat.model.work import ColumnStats, WriteTask
 
 PIECE_OPTION = None
 
-FIELD_IDS = "avro.field-ids"  # An option: "true" keeps the ids of columns in the file, as Iceberg has them.
+FIELD_IDS = "avro.field-ids"  # An option: "true" writes field ids into the file, as Iceberg does.
 
 _RECORD = "org.apache.paimon.avro.generated.record"
 _PLAIN = {
@@ -49,7 +49,7 @@ class File:
         self._head = avro.read_head(self._data)
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, with the ids in the file."""
+        """The columns of the file: those of `named`, matched by name; otherwise with the ids in the file."""
         if named is None:
             return avro_fields.parse(self._head.schema)
         types = {each.name: each.type for each in named}
@@ -64,7 +64,7 @@ class File:
         batch_rows: int,
         far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows) with the columns `fields`; nothing is pruned but parts."""
+        """(position of the first row, rows) with the columns `fields`; only columns and fields are pruned."""
         names = [each.name for each in fields]
         position = 0
         for found in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
@@ -88,7 +88,7 @@ class Output:
         )
         self._level = task.compression_level
         self._sync = os.urandom(16)
-        # The header is the same each time, so that what follows it can be appended to one file.
+        # The header is always the same, so that later blocks can be appended to one file.
         self._header = avro.encode(self._empty(), self._schema, self._codec, level=self._level, sync=self._sync)
         self._sink.write(self._header)
         self._stats: list[dict[int, ColumnStats]] = []
@@ -101,10 +101,10 @@ class Output:
         self._sink.write(memoryview(encoded)[len(self._header) :])
 
     def give_up(self) -> None:
-        """The file will not be."""
+        """Abandon the file."""
 
     def size(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self._sink.tell()
 
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
@@ -116,7 +116,7 @@ class Output:
 
 
 def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
-    """What is read for `fields`: names, and paths to parts of rows."""
+    """The names to read for `fields`, and the paths of fields inside rows."""
     for each in fields:
         if isinstance(each.type, Row):
             yield from _paths(each.type.fields, f"{above}{each.name}.")
@@ -136,7 +136,7 @@ def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
 
 
 def _mapped(array: pa.Array, type: Type) -> pa.Array:
-    """Maps with keys other than strings, which Avro holds as lists of pairs, as maps; at any depth."""
+    """Maps with keys other than strings, which Avro stores as lists of pairs; at any depth."""
     match type:
         case Row(parts) if pa.types.is_struct(array.type):
             types = {part.name: part.type for part in parts}
@@ -167,7 +167,7 @@ def _mapped(array: pa.Array, type: Type) -> pa.Array:
 
 
 def _type(type: Type, name: str, nullable: bool) -> Any:
-    """The Avro type, as Java Paimon's `AvroSchemaConverter` names it; `["null", type]` if it is nullable."""
+    """The Avro type, as named by Java Paimon's `AvroSchemaConverter`; `["null", type]` if it is nullable."""
     found: Any
     match type:
         case Scalar(kind) if kind in _PLAIN:
@@ -179,7 +179,7 @@ def _type(type: Type, name: str, nullable: bool) -> Any:
         case Scalar(Kind.DECIMAL, (precision, scale)):
             found = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)) if digits <= 6:
-            # Java Paimon has it this way round: `local-` is its instant.
+            # In Java Paimon `local-` is the instant.
             local = "local-" if kind is Kind.TIMESTAMP_TZ else ""
             found = {"type": "long", "logicalType": f"{local}timestamp-{'millis' if digits <= 3 else 'micros'}"}
         case Row(parts):

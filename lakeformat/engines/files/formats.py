@@ -1,6 +1,6 @@
-"""Data files: the formats that are read and written, by name, and the names of new files.
+"""Data files: the file formats by name, and the names of new files.
 
-No other write has a name that is given here; those of an engine's tasks name the job and the task.
+Every name is unique; names given by an engine's tasks contain the job and the task.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def opened(
     text_options: Iterable[tuple[str, str]] | None = None,
     key: FileKey | None = None,
 ) -> Any:
-    """A file opened for reading; of CSV and JSON with the options that it is written by, an encrypted one with its `key`. Raises
-    `UnsupportedFeature` for a format that is not known."""
+    """A file opened for reading; CSV and JSON with their options. Raises `UnsupportedFeature` for an unknown format."""
     if format in TEXTS and text_options is not None:
         return TEXTS[format](pa.PythonFile(store.open(path), "r"), path, dict(text_options))
     if format not in FORMATS:
@@ -56,20 +55,20 @@ def plain(store: Reader, path: str, key: FileKey | None) -> BinaryIO:
 
 
 class _Ranged(pa.PythonFile):
-    """A file for Arrow, which can fetch ranges together."""
+    """A file for Arrow that can fetch several ranges together."""
 
     def __init__(self, source: Any) -> None:
         self.prefetch = source.prefetch
 
 
 def new_job() -> str:
-    """What the names that a job's tasks give have in them, and no other names: the first half of a uuid."""
+    """The part that is common to the file names of a job's tasks and to no other names: the first half of a uuid."""
     return str(uuid.uuid4())[:18]
 
 
 @contextmanager
 def of_task(job: str | None, partition: int, attempt: int) -> Iterator[None]:
-    """Names that are asked for inside, in this thread, are those of `job`, and of an attempt at the task of this partition."""
+    """Inside, names requested in this thread are those of `job` and of this partition's task and attempt."""
     job_before, task_before = _job.set(job), _task.set((partition, attempt))
     try:
         yield
@@ -79,7 +78,7 @@ def of_task(job: str | None, partition: int, attempt: int) -> Iterator[None]:
 
 
 def fresh_name(with_task: bool = False) -> str:
-    """A uuid; with `with_task`, after the task's partition and the number of the attempt, both 0 outside of tasks."""
+    """A uuid; with `with_task`, after the task's partition and attempt, both 0 outside of tasks."""
     made, job = str(uuid.uuid4()), _job.get()
     name = made if job is None else job + made[18:]
     partition, attempt = _task.get()

@@ -1,4 +1,4 @@
-"""ORC data files: columns by name or by id, stripe by stripe; and the writer, within what Paimon's ORC has a type for."""
+"""ORC data files: columns by name or id, stripe by stripe; and a writer for the types that Paimon has in ORC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakeformat.model.work import ColumnStats, WriteTask
 
 PIECE_OPTION = "orc.stripe.size"
 
-FIELD_IDS = "orc.field-ids"  # An option: "true" keeps the ids of columns in the file, as Iceberg has them.
+FIELD_IDS = "orc.field-ids"  # An option: "true" writes field ids into the file, as Iceberg does.
 _ID, _REQUIRED = b"iceberg.id", b"iceberg.required"
 _LONG, _BINARY, _LENGTH, _UNIT = (
     b"iceberg.long-type",
@@ -36,7 +36,7 @@ _LONG, _BINARY, _LENGTH, _UNIT = (
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECOND, _MILLISECOND = 1_000_000_000, 1_000_000  # In nanoseconds.
-_SECONDS = (2**63 - 1) // _SECOND  # As far as the reader gets on either side of 1970: until 2262.
+_SECONDS = (2**63 - 1) // _SECOND  # The reader's range on either side of 1970: until 2262.
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _WIDEST_OFFSET = 24 * 3600  # No time zone is further from UTC, in seconds.
 
@@ -50,7 +50,7 @@ class File:
         self.row_count: int | None = self._file.nrows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, by the attributes of their types."""
+        """The columns of the file: those of `named`, matched by name; otherwise by the attributes of their types."""
         if named is not None:
             return present(named, list(self._file.schema))
         return tuple(_own_field(each) for each in self._file.schema)
@@ -69,7 +69,7 @@ class File:
         if not names:
             yield from _empty_columns(self._file.nrows, batch_rows)
             return
-        # The reader takes a dot for a path into a part, so that a name with one is found by reading all columns.
+        # The reader treats a dot as a path, so a name with a dot is found by reading all columns.
         columns = None if any("." in name for name in names) else names
         position = 0
         for stripe in range(self._file.nstripes):
@@ -143,10 +143,10 @@ class Output:
         self._seen = self._sink.tell()
 
     def give_up(self) -> None:
-        """The file will not be."""
+        """Abandon the file."""
 
     def size(self) -> int:
-        """Bytes so far, and an estimate of the stripe that waits to be written."""
+        """Bytes written so far, and an estimate of the stripe in memory."""
         ratio = self._seen / (self._added - self._in_stripe) if self._added > self._in_stripe else 1.0
         return self._seen + int(self._in_stripe * ratio)
 
@@ -215,7 +215,8 @@ def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _inflated(data: bytes, codec: int) -> bytes:
-    """What the chunks of a compressed stream hold; each says in three bytes how long it is, and whether it is as it was."""
+    """The content of a compressed stream; each chunk's three-byte header has its length and whether it is stored
+    uncompressed."""
     if codec == 0:
         return data
     parts, at = [], 0
@@ -248,8 +249,8 @@ def _empty_columns(rows: int, batch_rows: int) -> Iterator[tuple[int, pa.RecordB
 def _mended(array: pa.Array, type: Type, utc_offset: Callable[[], int]) -> pa.Array:
     """A column as Java reads it, at any depth, where Arrow's reader differs.
 
-    Texts are checked to be UTF-8; CHAR loses the blanks that ORC pads it with; timestamps without time zone around 1970
-    get the seconds that a writer outside UTC meant.
+    Texts are checked to be UTF-8; CHAR loses its padding; timestamps without time zone around 1970 get the seconds that
+    a writer outside UTC meant.
     """
     match type:
         case Scalar(Kind.CHAR):
@@ -326,7 +327,7 @@ def _attributed_type(held: pa.DataType, attributes: Mapping[bytes, bytes]) -> Ty
 
 
 def _marks(type: Type) -> dict[bytes, str]:
-    """What the attributes of a type say that ORC's own type does not."""
+    """What the attributes of a type say beyond ORC's own type."""
     match type:
         case Scalar(Kind.TIME_MICROS):
             return {_LONG: "TIME"}
@@ -352,7 +353,7 @@ def _own_type(held: pa.DataType) -> Type:
 
 
 def _file_field(field: Field, with_ids: bool, name: str | None = None) -> pa.Field:
-    """A column of the file, with its id in the attributes of its type where that is asked for."""
+    """A column of the file, with its id in the attributes of its type if requested."""
     attributes = (
         {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower(), **_marks(field.type)} if with_ids else None
     )
@@ -383,7 +384,8 @@ def _file_type(type: Type, with_ids: bool = False) -> pa.DataType:
 
 
 def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
-    """A column as the ORC writer takes it: times are integers; timestamps only as far as Arrow reads them back."""
+    """A column as the ORC writer takes it: times are integers; timestamps only in the range that Arrow can read
+    back."""
     match type:
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
             step = _NANOS[array.type.unit]
@@ -393,7 +395,7 @@ def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
                 raise InvalidInput(
                     f"column {name}: ORC timestamps outside 1677 to 2262 cannot be read back; use Parquet"
                 )
-            # Arrow writes the fraction of such a moment as a negative number, at which other engines fail or go wrong.
+            # Arrow writes the fraction of such a time as a negative number, which other engines misread.
             early = pc.filter(values, pc.less(values, 0))
             if pc.any(pc.not_equal(pc.multiply(pc.divide(early, step), step), early)).as_py():
                 raise InvalidInput(
@@ -404,7 +406,7 @@ def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
         case Scalar(Kind.TIME | Kind.TIME_MICROS | Kind.UUID | Kind.FIXED):
             return array.cast(_file_type(type))
         case Row(parts):
-            # Of a row that is null in places, Arrow writes other values where a part is a slice of a longer array.
+            # For a nullable row whose field is a slice of a longer array, Arrow writes wrong values.
             whole = pa.concat_arrays([array])
             children = [
                 _storable(pc.struct_field(whole, [i]), part.type, f"{name}.{part.name}") for i, part in enumerate(parts)

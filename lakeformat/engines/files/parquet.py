@@ -1,4 +1,4 @@
-"""Parquet data files: columns by name or field id, pruned to leaves and row groups; and the writer."""
+"""Parquet data files: columns by name or field id, with pruning of leaves and row groups; and a writer."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _ARROW = int(pa.__version__.partition(".")[0])
 
 PIECE_OPTION = "parquet.block.size"
 
-BATCH_BYTES = 16 << 20  # Of rows that are read together, unless one row alone has more.
+BATCH_BYTES = 16 << 20  # Bytes of rows that are read together, unless one row has more.
 
-GROUP_ROWS = 1 << 17  # Of a row group of files whose rows are in an order, by which readers leave groups out.
+GROUP_ROWS = 1 << 17  # Rows of a row group in sorted files, so that readers can skip row groups.
 
-_BUFFER_BYTES = 4 << 20  # Of a column chunk that are read at a time.
-_AHEAD_BYTES = 64 << 20  # Of row groups, as they are stored, that are read ahead together.
-# Bytes that a value has in memory at least.
+_BUFFER_BYTES = 4 << 20  # Bytes of a column chunk that are read at a time.
+_AHEAD_BYTES = 64 << 20  # Stored bytes of row groups that are read ahead together.
+# The least bytes of a value in memory.
 _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 _PAGE_ROWS = 1 << 10  # Arrow's own default of `write_batch_size`.
-_SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
+_SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Slices and rows of a sample.
 
 _COMMON = frozenset(
     {
@@ -49,9 +49,9 @@ _COMMON = frozenset(
 _ID = b"PARQUET:field_id"
 _MAGIC = b"PAR1"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
-# An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
+# An option: "annotated" marks variants as such, which Java Paimon's Parquet cannot read.
 VARIANTS = "parquet.variants"
-# An option: which parts of variants become columns of their own, as `variant_shredding.options` has it.
+# An option: which parts of variants are shredded into columns; see `variant_shredding.options`.
 SHREDDING = "parquet.shredding"
 
 
@@ -59,7 +59,8 @@ _THREAD = threading.local()
 
 
 def one_of_many() -> None:
-    """To be called on a thread beside others that keep all cores busy: it decodes by itself, without Arrow's threads."""
+    """Call it on a thread beside others that use all cores: the thread then decodes by itself, without Arrow's
+    threads."""
     _THREAD.is_one_of_many = True
 
 
@@ -70,13 +71,13 @@ class Stored:
     source: Any
     path: str
     row_group: bytes  # As `parquet_footer` has it.
-    spans: tuple[tuple[int, int], ...]  # Where the pages of each column start and end.
+    spans: tuple[tuple[int, int], ...]  # The start and end of each column's pages.
     extra: dict[int, ColumnStats]  # As `statistics.beside_footer` gives them.
     row_count: int
-    size_bytes: int  # As it is encoded, not compressed.
+    size_bytes: int  # Encoded, not compressed.
 
     def chunk(self, start: int, end: int) -> bytes:
-        """The pages of a column. Raises `CorruptFile` where some are lacking, or are not what their checksums say."""
+        """The pages of a column. Raises `CorruptFile` if some are missing or do not match their checksums."""
         try:
             self.source.seek(start)
             data: bytes = self.source.read(end - start)
@@ -99,7 +100,7 @@ class File:
 
     def __init__(self, source: Any, path: str, key: FileKey | None = None) -> None:
         self._source, self._path, self._is_encrypted = source, path, key is not None
-        # Arrow's own reading ahead goes through Python one range after the other; `Ranges` fetches them together.
+        # Arrow's prefetching requests ranges one by one through Python; `Ranges` fetches them together.
         self._prefetch = getattr(source, "prefetch", None)
         self._options: dict[str, Any] = {"page_checksum_verification": True, "pre_buffer": False}
         if key is not None:
@@ -108,7 +109,7 @@ class File:
         self.row_count: int | None = self._file.metadata.num_rows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, with the ids in the file."""
+        """The columns of the file: those of `named`, matched by name; otherwise with the ids in the file."""
         schema = self._file.schema_arrow
         if named is not None:
             return present(named, list(schema))
@@ -124,7 +125,7 @@ class File:
 
     @property
     def untyped(self) -> tuple[str, ...]:
-        """The leaf columns of nulls that have no type."""
+        """The leaf columns of nulls without a type."""
         schema = self._file.metadata.schema
         leaves = [schema.column(i) for i in range(len(schema))]
         return tuple(each.path for each in leaves if each.logical_type.type in ("UNKNOWN", "NULL"))
@@ -135,12 +136,12 @@ class File:
 
     @property
     def group_rows(self) -> list[int]:
-        """How many rows each row group has."""
+        """The number of rows of each row group."""
         return [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
 
     def copyable(self, task: WriteTask, least_bytes: int) -> list[int]:
-        """The row groups of at least `least_bytes`, as they are stored, that may stand in a file of `task` as they are: their schema
-        and codec are what it would write."""
+        """The row groups of at least `least_bytes` (stored) that can be copied unchanged to a file of `task`: they have
+        the schema and codec that it would write."""
         if _shreds(task):
             return []
         metadata = self._file.metadata
@@ -158,12 +159,13 @@ class File:
         )
 
     def lacking(self, group: int, task: WriteTask) -> tuple[Field, ...]:
-        """The columns of `task` for whose statistics `stored` needs rows."""
+        """The columns of `task` whose statistics `stored` must compute from rows."""
         metadata, fields = self._file.metadata.row_group(group), task.fields
         return statistics.lacking(metadata, fields, _writes_int96(task))
 
     def stored(self, group: int, task: WriteTask, rows: pa.Table) -> Stored | None:
-        """A row group, to be copied; `rows` are its rows, of the columns that it is `lacking`. None where its pages lie elsewhere."""
+        """A row group to be copied; `rows` are its rows, with the columns that it is `lacking`. None if its pages are
+        in another file."""
         metadata = self._file.metadata.row_group(group)
         spans = tuple(_span(metadata.column(i)) for i in range(metadata.num_columns))
         row_group = self._footer.row_groups[group]
@@ -182,12 +184,12 @@ class File:
         return parquet_footer.parse(self._source.read(length), self._path)
 
     def row_groups(self, pushed: pc.Expression | None) -> tuple[int, int]:
-        """(row groups that `batches` reads, row groups that there are)."""
+        """(the number of row groups that `batches` reads, the number of row groups)."""
         total = self._file.metadata.num_row_groups
         return total if pushed is None else len(self._surviving(pushed)), total
 
     def is_plain(self, columns: Mapping[str, Field]) -> bool:
-        """Whether every reader takes these columns for what they are: of types that all have, stored just so."""
+        """Whether every reader reads these columns as they are: common types in their plain form."""
         held = self._file.schema_arrow
         if len({name.casefold() for name in held.names}) < len(held.names):
             return False
@@ -197,7 +199,8 @@ class File:
         )
 
     def check_pages(self, columns: Sequence[str]) -> None:
-        """Raises `CorruptFile` for pages of these outermost columns, no rows, that are not what their checksums say."""
+        """Raises `CorruptFile` for pages of these top-level columns that do not match their checksums. Reads no
+        rows."""
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         for chunk in (group.column(i) for group in groups for i in range(group.num_columns)):
@@ -215,11 +218,11 @@ class File:
                 )
 
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
-        """Those of these outermost columns that hold no NaN, as far as the footer says."""
+        """Those of these top-level columns without NaN, as far as the footer says."""
         schema = self._file.metadata.schema
         held = self._file.schema_arrow
         widths = [_width(each.type) for each in held]
-        # By place: the part `b` of a column `a` has the path of a column `a.b`.
+        # By index: the field `b` of a column `a` has the path of a column `a.b`.
         places = dict(zip(held.names, accumulate((0, *widths)), strict=False))
         wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
         if not wanted:
@@ -241,8 +244,8 @@ class File:
         far_as_null: frozenset[int] = frozenset(),
         groups: list[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes, or is not one of `groups`.
-        `far_as_null`: as `ReadTask` has it."""
+        """(position of the first row, rows) with only the fields `fields`; without row groups that `pushed` excludes or
+        that are not in `groups`. `far_as_null`: see `ReadTask`."""
         metadata = self._file.metadata
         leaves = _leaves_below(self._file.schema_arrow, fields)
         columns = [metadata.schema.column(leaf).path for leaf in leaves]
@@ -274,7 +277,7 @@ class File:
     ) -> Iterator[pa.RecordBatch]:
         options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
         options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
-        # Column chunks of wide rows are not read as a whole either; others are, which is a little faster.
+        # Column chunks of wide rows are not read as a whole either; other chunks are, which is a little faster.
         how = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
         if not self._is_encrypted:  # Then it brings what decrypts.
             how["metadata"] = self._file.metadata
@@ -287,14 +290,14 @@ class File:
         if digits <= 6:
             yield from micros.iter_batches(**options)
             return
-        # Arrow does not say when nanoseconds overflow: microseconds show where they would.
+        # Arrow does not detect overflows of nanoseconds: microseconds show where they would be.
         for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
             found = [(nanos.column(each.name), wide.column(each.name), each) for each in fields]
             reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
             yield pa.RecordBatch.from_arrays(reaching, names=[each.name for each in fields])
 
     def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
-        """(row groups in a row that are read together, rows of a batch), both by the sizes in the footer."""
+        """(consecutive row groups that are read together, rows of a batch), both by the sizes in the footer."""
         run: list[int] = []
         stored, rows = 0, batch_rows
         for group in groups:
@@ -306,7 +309,7 @@ class File:
                 run, stored, rows = [], 0, batch_rows
             run.append(group)
             stored += own
-            # Encodings of repeated values make chunks smaller than what they are decoded to.
+            # Encodings of repeated values make chunks smaller than their decoded values.
             size = sum(
                 max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, 0))
                 for each in chunks
@@ -316,7 +319,7 @@ class File:
             yield run, rows
 
     def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
-        """A column in nanoseconds where it needs them, and then not beyond what they reach."""
+        """A column in nanoseconds if that is needed, with its range checked."""
         if max(_digits(each.type) for each in walk((field,))) <= 6:
             return wide
         reach = casts.REACH_MICROS
@@ -333,10 +336,10 @@ class File:
         return nanos
 
     def _surviving(self, pushed: pc.Expression) -> list[int]:
-        """Row groups whose statistics do not exclude `pushed`; all of them where that cannot be evaluated."""
+        """The row groups whose statistics do not exclude `pushed`; all if that cannot be evaluated."""
         try:
             self._source.seek(0)
-            import pyarrow.dataset as ds  # Imports pandas, where that is installed: a second that few reads need.
+            import pyarrow.dataset as ds  # It imports pandas if that is installed, which takes a second and is rarely needed.
 
             how = {"decryption_properties": self._options["decryption_properties"]} if self._is_encrypted else {}
             scanning = ds.ParquetFragmentScanOptions(**how)
@@ -358,16 +361,16 @@ def _decryption(key: FileKey) -> Any:
 
 
 class Output:
-    """A Parquet file being written to `sink`; each `add` ends a row group, and of rows in an order so do `GROUP_ROWS`."""
+    """A Parquet file being written to `sink`. Each `add` ends a row group; in sorted files so do `GROUP_ROWS` rows."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
-        # By the position of a column of variants: the parts that have columns.
+        # By the index of a variant column: its shredded parts.
         self._shredded: dict[int, pa.DataType] = {}
         self._extra: list[dict[int, ColumnStats]] = []
-        # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
+        # Java Paimon uses INT96 for more than 6 digits, and reads it as any TIMESTAMP; pyarrow's switch is per file.
         self._int96 = _writes_int96(task)
         self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
@@ -399,7 +402,7 @@ class Output:
         writer.write_table(table, row_group_size=rows)
 
     def copy(self, stored: Stored) -> None:
-        """A row group of another file, which is `copyable`, as it is."""
+        """Copy a `copyable` row group of another file unchanged."""
         if (prefetch := getattr(stored.source, "prefetch", None)) is not None:
             prefetch(stored.spans)
         starts = []
@@ -413,12 +416,12 @@ class Output:
         self._extra.append(stored.extra)
 
     def give_up(self) -> None:
-        """The file will not be; nothing is written for it any more."""
+        """Abandon the file; nothing more is written to it."""
         if self._writer is not None:
             self._writer.is_open = False
 
     def size(self) -> int:
-        """Bytes so far, without the footer."""
+        """Bytes written so far, without the footer."""
         return self._sink.tell()
 
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
@@ -447,7 +450,7 @@ class Output:
         return found, _split_offsets(metadata)
 
     def _shred(self, first: pa.Table) -> None:
-        """Choose the columns of variants by the first rows."""
+        """Choose the shredded columns of variants by the first rows."""
         given = variant_shredding.options(self._task.options[SHREDDING])
         for place, field in enumerate(self._fields):
             if field.type == scalar(Kind.VARIANT):
@@ -460,7 +463,8 @@ class Output:
                     self._schema = self._schema.set(place, self._schema.field(place).with_type(type))
 
     def _refuse_before_1970(self, table: pa.Table) -> None:
-        """Arrow before 23 writes such INT96 with a time of day below zero, which it alone reads back."""
+        """Raise for INT96 before 1970: Arrow before version 23 writes them with a negative time of day, which only
+        Arrow can read."""
         for name in table.column_names:
             for chunk in table.column(name).chunks:
                 if any((pc.min(leaf.view(pa.int64())).as_py() or 0) < 0 for leaf in _timestamps(chunk)):
@@ -482,13 +486,13 @@ class Output:
                 use_dictionary=_dictionaries(first, self._schema, task.options),
                 use_deprecated_int96_timestamps=self._int96,
                 data_page_size=page,
-                # Arrow looks at a page's size only after so many rows.
+                # Arrow checks a page's size only after so many rows.
                 write_batch_size=max(1, min(_PAGE_ROWS, page // row_bytes)),
                 dictionary_pagesize_limit=int(task.options.get("parquet.dictionary.page.size", 1 << 20)),
                 store_schema=False,
                 store_decimal_as_integer=True,
                 write_page_checksum=True,
-                # Geometries have no order: Parquet allows them no bounds.
+                # Geometries have no order, so Parquet allows no bounds for them.
                 write_statistics=_ordered(task.fields, self._schema),
             )
         except (ValueError, OSError) as error:
@@ -502,7 +506,7 @@ def _shreds(task: WriteTask) -> bool:
 
 
 def _ordered(fields: tuple[Field, ...], schema: pa.Schema) -> bool | list[str]:
-    """The leaves that have bounds in a footer, where not all have."""
+    """The leaves with bounds in a footer, if not all have them."""
     if not any(isinstance(each.type, Geo) for each in fields):
         return True
     return [
@@ -530,8 +534,8 @@ def _dotted(held: pa.Field, above: str = "") -> list[str]:
 
 
 class _Ended:
-    """A sink that keeps the end of a file back, for what Arrow does not write: the annotation of variants, without which others read
-    rows, row groups that were copied, and counts of NaN."""
+    """A sink that withholds the end of a file, to add what Arrow does not write: the annotation of variants, without
+    which other engines read rows; copied row groups; and counts of NaN."""
 
     closed = False
 
@@ -541,7 +545,7 @@ class _Ended:
         self.end: bytearray | None = None  # What is kept, from when on it is.
 
     def put(self, data: bytes) -> None:
-        """Write what Arrow does not know of, even before it has begun the file."""
+        """Write bytes that Arrow does not know about, even before it has begun the file."""
         if not self._sink.tell():
             self._sink.write(_MAGIC)
             self._skips = True
@@ -565,7 +569,7 @@ class _Ended:
 
 
 def _marks(type: Type, held: Any, variant: bytes) -> list[bytes]:
-    """Of each element that a type, stored as `held`, has in a Parquet schema, in order, the logical type that Arrow does not write;
+    """For each schema element of a type stored as `held`, in order, the logical type that Arrow does not write;
     `variant` is that of a variant."""
     match type:
         case Geo():
@@ -591,7 +595,7 @@ def _marks(type: Type, held: Any, variant: bytes) -> list[bytes]:
 
 
 def _elements(held: Any) -> int:
-    """How many elements a type of structs and lists has in a Parquet schema."""
+    """The number of schema elements of a type of structs and lists."""
     if isinstance(held, pa.StructType):
         return 1 + sum(_elements(each.type) for each in held)
     return 2 + _elements(held.value_type) if isinstance(held, pa.ListType) else 1
@@ -603,7 +607,7 @@ def _writes_int96(task: WriteTask) -> bool:
 
 @lru_cache(maxsize=64)
 def _empty_footer(fields: tuple[Field, ...], options: frozenset[tuple[str, str]]) -> parquet_footer.Footer:
-    """The footer of a file of these columns without rows, whatever its codec; `options` as in `WriteTask`."""
+    """The footer of a file without rows, whatever its codec; `options` as in `WriteTask`."""
     made = io.BytesIO()
     Output(made, WriteTask(fields, lambda *_: "", options=dict(options))).close()
     footer = made.getvalue()[len(_MAGIC) : -8]
@@ -611,7 +615,8 @@ def _empty_footer(fields: tuple[Field, ...], options: frozenset[tuple[str, str]]
 
 
 def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:
-    """Whether the columns `fields` (by name) hold timestamps as their types say: 64 bits, and zoned only if they are.
+    """Whether the timestamps in the columns `fields` (by name) are stored as their types say: 64 bits, with a zone only
+    if they have one.
 
     Older Paimon marked all timestamps as instants, and INT96 has no such mark.
     """
@@ -630,7 +635,7 @@ def _zones(type: pa.DataType) -> list[str | None]:
 
 
 def present(fields: tuple[Field, ...], held: Sequence[pa.Field]) -> tuple[Field, ...]:
-    """Those of `fields` that a file with the columns `held` has, parts included, matched by name."""
+    """Those of `fields`, with their parts, that a file with the columns `held` has, matched by name."""
     by_name = {each.name: each for each in held}
     return tuple(
         Field(each.id, each.name, _present_type(each.type, by_name[each.name].type), each.nullable)
@@ -678,7 +683,7 @@ def _own_type(held: pa.DataType) -> Type:
 
 
 def _leaves_below(held: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
-    """The places of the leaf columns below `fields`."""
+    """The indexes of the leaf columns below `fields`."""
     wanted = {each.name: each for each in fields}
     leaves: list[int] = []
     place = 0
@@ -706,7 +711,7 @@ def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> Non
 
 
 def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[int] | None:
-    """How many leaf columns each of `fields`, all of a file's, has, where that does not follow from their types."""
+    """The number of leaf columns of each of `fields`, all of a file's, if that does not follow from their types."""
     if all(each.type != scalar(Kind.VARIANT) for each in walk(fields)):
         return None
     return [_width(each.type) for each in metadata.schema.to_arrow_schema()]
@@ -776,7 +781,7 @@ def _file_type(type: Type) -> pa.DataType:
 
 
 def _marked(array: pa.Array, type: Type) -> pa.Array:
-    """UUIDs said to be such."""
+    """UUID columns marked as such."""
     return pa.ExtensionArray.from_storage(pa.uuid(), array) if type == Scalar(Kind.UUID) else array
 
 
@@ -798,7 +803,7 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
 def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]) -> list[str] | bool:
     """The leaf columns whose values repeat often enough for a dictionary, judged by some of the first rows.
 
-    Arrow gives a dictionary up only when it is full; one that repeats nothing makes files bigger and readers slower.
+    Arrow abandons a dictionary only when it is full; one without repetitions makes files larger and readers slower.
     """
     if not _flag(options, "parquet.enable.dictionary", True):
         return False
@@ -834,6 +839,6 @@ def _split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    """Where the bytes of a column chunk start and end."""
+    """The start and end of a column chunk's bytes."""
     start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
     return start, start + chunk.total_compressed_size

@@ -1,4 +1,4 @@
-"""Column bounds and counts of a data file: out of a Parquet footer, or out of the rows as they are written."""
+"""Column bounds and counts of a data file: from a Parquet footer, or from the rows as they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeformat.model.schema import Field, Geo, Kind, MultisetOf, Scalar, Type, 
 from lakeformat.model.work import ColumnStats, StatsMode
 
 EPOCH = dt.date(1970, 1, 1)
-FOOTER_LIMIT = 4096  # Arrow leaves bounds longer than this out of a footer.
+FOOTER_LIMIT = 4096  # Arrow writes no longer bounds into a footer.
 
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 _GEO = (Kind.GEOMETRY, Kind.GEOGRAPHY)
@@ -26,7 +26,8 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
 def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
-    """Statistics of `table`'s columns `fields`, by field id; no bounds for nested columns, or where there is a NaN."""
+    """Statistics of `table`'s columns `fields`, by field id; without bounds for nested columns and columns with a
+    NaN."""
     return {field.id: _of_column(table.column(i), field.type, field.name) for i, field in enumerate(fields)}
 
 
@@ -53,8 +54,8 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
 def nan_counts(
     fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]], widths: Sequence[int]
 ) -> list[dict[int, int]]:
-    """Of each row group, by the place of the leaf column, how many NaNs each of `fields` that is of floats holds. `widths`: how many
-    leaf columns each has."""
+    """Per row group, by leaf index, the number of NaNs in the float columns of `fields`. `widths`: the number of leaf
+    columns of each."""
     places, place = {}, 0
     for field, width in zip(fields, widths, strict=True):
         if isinstance(field.type, Scalar) and field.type.kind in _FLOATS:
@@ -65,7 +66,8 @@ def nan_counts(
 
 
 def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bool) -> tuple[Field, ...]:
-    """The columns `fields` (all of a file's, in order) for which `beside_footer` of a row group that is there may say something."""
+    """The columns of `fields` (all of a file's, in order) for which `beside_footer` of an existing row group may add
+    statistics."""
     found = []
     place = 0
     for field in fields:
@@ -75,7 +77,7 @@ def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bo
             case Scalar(kind) if kind in _GEO or kind in _FLOATS or (int96 and kind in _INSTANTS):
                 found.append(field)
             case Scalar(kind) if kind is not Kind.VARIANT:
-                # Of a text that is long the footer has no bounds, or only one.
+                # For a long text the footer has no bounds, or only one.
                 if stats is None or not (stats.has_min_max or stats.null_count == row_group.num_rows):
                     found.append(field)
             case _:
@@ -92,8 +94,8 @@ def from_footer(
 ) -> dict[int, ColumnStats]:
     """Statistics of the columns `fields` (all of a file's, in order), by field id.
 
-    `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None where a row group with values
-    has none. `widths`: how many leaf columns each has, where variants are shredded.
+    `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None if a row group with values
+    has none. `widths`: the number of leaf columns of each, if variants are shredded.
     """
     widths = widths or [_width(each.type) for each in fields]
     found: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
@@ -112,7 +114,7 @@ def from_footer(
 
 
 def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
-    """The statistics of all rows of `parts`; bounds only where every part with values has them."""
+    """The statistics of all rows of `parts`; with bounds only if every part with values has them."""
     minimum = maximum = None
     nulls: int | None = 0
     values = nans = size = 0
@@ -141,7 +143,7 @@ def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
 def trim(
     found: Mapping[int, ColumnStats], fields: tuple[Field, ...], modes: Sequence[tuple[StatsMode, int]]
 ) -> dict[int, ColumnStats]:
-    """Statistics as a table's modes want them: no entry, counts alone, or bounds too (shortened by the dialect)."""
+    """Statistics in the table's modes: none, counts only, or bounds too (truncated by the dialect)."""
     kept = {}
     for field, (mode, _) in zip(fields, modes or [(StatsMode.FULL, 0)] * len(fields), strict=True):
         if mode is StatsMode.NONE or field.id not in found:
@@ -157,7 +159,7 @@ def _of_column(column: pa.ChunkedArray | pa.Array, type: Type, name: str = "") -
     size = column.nbytes
     if isinstance(type, Geo):
         box = wkb.box(column, name) or (None, None)
-        # Edges of a geography are curves: they reach beyond their ends, and around the earth.
+        # Edges of a geography are curves, which extend beyond their ends and around the earth.
         low, high = box if type.kind is Kind.GEOMETRY else (None, None)
         return ColumnStats(low, high, column.null_count, len(column), 0, size)
     if not isinstance(type, Scalar) or type.kind is Kind.VARIANT:
@@ -173,7 +175,7 @@ def _of_column(column: pa.ChunkedArray | pa.Array, type: Type, name: str = "") -
 
 
 def _python(value: pa.Scalar, type: Scalar) -> Any:
-    """The Python value; None for a date that Python has no name for."""
+    """The Python value; None for a date that Python cannot represent."""
     try:
         return value.value if type.kind in _INSTANTS else value.as_py()
     except (OverflowError, ValueError):
@@ -182,7 +184,7 @@ def _python(value: pa.Scalar, type: Scalar) -> Any:
 
 def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, size: int) -> ColumnStats:
     if not isinstance(type, Scalar) or type.kind is Kind.VARIANT:
-        # The definition levels of a leaf do not distinguish a null list from an empty one; only rows do.
+        # A leaf's definition levels do not distinguish a null list from an empty one; only rows do.
         return ColumnStats(None, None, None, rows, 0, size)
     stats = chunks[0].statistics
     if stats is None:

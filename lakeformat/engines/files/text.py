@@ -1,4 +1,4 @@
-"""Files of text: CSV and JSON, a row a line, as Paimon's format tables have them (CsvFileReader, JsonFileReader)."""
+"""Text files: CSV and JSON, one row per line, as in Paimon's format tables (CsvFileReader, JsonFileReader)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, Scalar, Type, walk
 
-# Of these, writers disagree on the text.
+# Writers disagree on the text of these types.
 _AS_TEXT = (Kind.TIMESTAMP_TZ, Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.VARIANT)
 _SPELLED = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)  # In JSON as strings.
-_DOUBLE_DIGITS = 15  # Which a number of 64 bits has without fault.
+_DOUBLE_DIGITS = 15  # Digits that a 64-bit float holds exactly.
 
 
 class Csv:
-    """A CSV file. It has the table's columns in order, whatever a header calls them."""
+    """A CSV file with the table's columns in order, whatever its header says."""
 
     row_count: int | None = None
 
@@ -84,7 +84,7 @@ class Csv:
 
 
 class Json:
-    """A file of JSON objects, one a line."""
+    """A file of JSON objects, one per line."""
 
     row_count: int | None = None
 
@@ -134,7 +134,7 @@ class Json:
 
 
 def _json_type(type: Type) -> pa.DataType:
-    """As what Arrow reads values of the type."""
+    """The type with which Arrow reads values of this type."""
     match type:
         case Scalar(Kind.DECIMAL):
             return pa.float64()

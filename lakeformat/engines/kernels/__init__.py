@@ -1,1 +1,1 @@
-"""Kernels over Arrow columns and rows, whatever asks for them: casts, order, equality, splitting by keys."""
+"""Kernels over Arrow columns and rows: casts, order, equality, splitting by keys."""

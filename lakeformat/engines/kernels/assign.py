@@ -1,4 +1,4 @@
-"""Users' columns as the table declares them: names, types, nulls and lengths, with every misfit named."""
+"""Users' columns converted to the table's: names, types, nulls and lengths, with an error for every misfit."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID, Kind.G
 
 
 def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...] = ()) -> None:
-    """Raise `InvalidInput` if columns of `schema` cannot go into `fields`: extra, missing, twice or of another type. Those that
-    `partition_by` is made of must be there, or have a default: a row without one would go to the partition of null."""
+    """Raise `InvalidInput` if columns of `schema` cannot be assigned to `fields`: extra, missing, duplicate or of
+    another type. Columns in `partition_by` must be present or have a default: otherwise their rows would go to the
+    partition of null."""
     known = {field.name: field for field in fields}
     for name in schema.names:
         if name not in known:
@@ -47,8 +48,8 @@ def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[Part
 def require_placed(
     given: Collection[str], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...], what: str
 ) -> None:
-    """Raise `InvalidInput` if `what`, which gives these columns, does not say in which partitions its rows belong: without a
-    default they would all go to the partition of null."""
+    """Raise `InvalidInput` if `what`, which has these columns, does not say which partitions its rows belong to:
+    without a default they would all go to the partition of null."""
     defaults = {field.name for field in fields if field.default is not None}
     for each in partition_by:
         name, is_read = each.source, each.transform.kind is not TransformKind.VOID
@@ -60,10 +61,10 @@ def require_placed(
 
 
 def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """`batch` (checked by `check`) with exactly the columns `fields`, typed by `codec.arrow`.
+    """`batch` (checked by `check`) with exactly the columns `fields`, with the types of `codec.arrow`.
 
-    A missing column is its default or null. Raises `InvalidInput` for nulls in NOT NULL columns, numbers that
-    overflow, digits that would be lost, and texts or bytes that are too long.
+    A missing column gets its default or null. Raises `InvalidInput` for nulls in NOT NULL columns, overflows, lost
+    digits, and texts or bytes that are too long.
     """
     columns = []
     for field in fields:

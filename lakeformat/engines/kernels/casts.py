@@ -1,4 +1,4 @@
-"""Columns of one logical type as another: evolution's widening, SQL's casts, and files' own units and widths."""
+"""Casts of columns: schema evolution's widening, SQL's casts, and the units and widths of files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID, Kind.GEOMETRY, Kind.GEOGRAPHY)
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
-REACH_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
+REACH_MICROS = (2**63 - 1) // 1000  # The range of nanoseconds on either side of 1970.
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _SECONDS = (Kind.INT, Kind.BIGINT)  # The integers that are timestamps too: seconds since 1970.
 _MILLIS = pa.timestamp("ms")
@@ -29,7 +29,8 @@ _BIT_WIDTH = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 
 
 def constant(value: object, type: Type, length: int) -> pa.Array:
-    """`length` times `value`, in the form that `model.work` gives values: timestamps are integers in the Arrow unit."""
+    """An array of `length` times `value`, in the form of values in `model.work`: timestamps are integers in the Arrow
+    unit."""
     target = to_arrow(type)
     if value is None:
         return nulls(length, target)
@@ -39,7 +40,7 @@ def constant(value: object, type: Type, length: int) -> pa.Array:
 
 
 def nulls(length: int, type: pa.DataType) -> pa.Array:
-    """`length` nulls; `pa.nulls` would put nulls into a row's parts that may not be null."""
+    """`length` nulls; `pa.nulls` would put nulls into NOT NULL fields of a row."""
     if not pa.types.is_struct(type):
         return pa.nulls(length, type)
     return struct(pa.nulls(length), [nulls(length, part.type) for part in type], type)
@@ -49,8 +50,8 @@ _NOTHING: Mapping[int, Any] = {}
 
 
 def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) -> pa.Array:
-    """What rows of a file without the column have in it. `constants`: the values of parts (by field id) that are known; a row
-    with such a part is not null."""
+    """The column's value in rows of a file that lacks it. `constants`: known values of fields (by field id); a row with
+    such a field is not null."""
     if field.id in constants:
         return constant(constants[field.id], field.type, length)
     if isinstance(field.type, Row) and any(constants.get(part.id) is not None for part in walk(field.type.fields)):
@@ -69,11 +70,12 @@ def repeated(value: pa.Scalar, length: int) -> pa.Array:
 def project(
     array: pa.Array, source: Type, target: Type, name: str, constants: Mapping[int, Any] = _NOTHING
 ) -> pa.Array:
-    """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by position).
+    """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts by
+    position).
 
-    `array` may be any Arrow form of `source`. Widening, and casts as SQL has them; a value that does not fit raises
-    `InvalidInput` with the column's `name`. A part of a row that `source` lacks is what `constants` has for its field id, else
-    its initial default or null.
+    `array` may have any Arrow form of `source`. Widens, and casts as SQL does; a value that does not fit raises
+    `InvalidInput` with the column's `name`. A field of a row that `source` lacks has its value in `constants`, or its
+    initial default, or null.
     """
     array = flat(array)
     match source, target:
@@ -111,7 +113,7 @@ def project(
 
 
 def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
-    """A column as a file holds it, in the one Arrow form of its logical type: units, zones and widths of files go."""
+    """A column of a file in the one Arrow form of its logical type, without the file's units, zones and widths."""
     target, found = to_arrow(type), array.type
     if found == target:
         return array
@@ -132,7 +134,7 @@ def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
 
 
 def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without dictionaries, runs, views, extension types or other forms of a list."""
+    """The array without dictionaries, run-length encoding, views, extension types or other forms of a list."""
     one: Any = array
     if isinstance(array, pa.ChunkedArray):
         one = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
@@ -149,7 +151,7 @@ def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def flat_type(type: pa.DataType) -> pa.DataType:
-    """What `flat` makes of an array of `type`, at its top."""
+    """The type of `flat` of an array of `type`, at the top level."""
     if isinstance(type, pa.BaseExtensionType):
         return flat_type(type.storage_type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
@@ -191,7 +193,8 @@ def remap(array: pa.Array, type: pa.DataType, keys: pa.Array, values: pa.Array) 
 def rebuilt(
     array: pa.Array, type: Type, leaf: Callable[[pa.Array, Type], pa.Array], name: Callable[[str], str] = str
 ) -> pa.Array:
-    """The same values with `leaf` applied to what is neither row, list nor map, and the parts of rows called `name` of theirs."""
+    """The same values with `leaf` applied to everything that is no row, list or map, and fields of rows renamed by
+    `name`."""
     match type:
         case Row(parts):
             columns = [rebuilt(pc.struct_field(array, [i]), part.type, leaf, name) for i, part in enumerate(parts)]
@@ -208,15 +211,14 @@ def rebuilt(
 
 
 def innermost(array: pa.Array) -> pa.Array:
-    """The part of rows of one part, at any depth; null where a row is."""
+    """The field of rows with a single field, at any depth; null where a row is."""
     while pa.types.is_struct(array.type):
         array = pc.struct_field(array, [0])
     return array
 
 
 def near(array: pa.Array, micros: pa.Array) -> pa.Array:
-    """`array`, null where the timestamps `micros` are beyond the reach of nanoseconds; they are in microseconds or, where a file
-    has them so, nanoseconds."""
+    """`array`, null where the timestamps `micros` are outside the range of nanoseconds."""
     if micros.type.unit == "ns":
         return array
     values = micros.view(pa.int64())
@@ -225,7 +227,7 @@ def near(array: pa.Array, micros: pa.Array) -> pa.Array:
 
 
 def _filled(array: pa.Array) -> pa.Array:
-    """A part that is never null where its row is not: what stands below null rows must be something else than null."""
+    """A NOT NULL field: below null rows it must have a value other than null."""
     if not array.null_count:
         return array
     places = np.arange(len(array))
@@ -252,7 +254,7 @@ def _is_list_view(type: pa.DataType) -> bool:
 
 
 def _child(array: pa.Array, part: Field, place: int) -> pa.Array:
-    """A struct's part by its name in the file, or by its place where the file knows no names."""
+    """A struct's field by its name in the file, or by its index if the file has no names."""
     index = array.type.get_field_index(part.name)
     return pc.struct_field(array, [index if index >= 0 else place])
 
@@ -313,7 +315,7 @@ def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Arra
 
 
 def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
-    """What Java Paimon's `CastExecutors` do in a JVM whose zone is UTC, but that a number which does not fit is an error."""
+    """As Java Paimon's `CastExecutors` in a JVM with the zone UTC, except that a number out of range is an error."""
     have, want = source.kind, target.kind
     if want in _TEXTS:
         return _shorten(_text(array, source), target)

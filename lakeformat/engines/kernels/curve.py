@@ -49,7 +49,7 @@ def _in_turn(numbers: Sequence[np.ndarray]) -> pa.Array:
 
 
 def _ordered(values: pa.Array) -> np.ndarray:
-    """Numbers without sign that order the values: nulls 0, of text and binary the first bytes."""
+    """Unsigned numbers in the order of the values: nulls 0; for text and binary by the first bytes."""
     t, kind = pa.types, values.type
     if values.null_count == len(values):
         return np.zeros(len(values), np.uint64)

@@ -1,4 +1,4 @@
-"""Values as whole numbers that sort as both formats have it: floats as in Java, text and binary by unsigned bytes."""
+"""Values as integers with the sort order of both formats: floats as in Java, text and binary by unsigned bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _LIMIT = 1 << 62
 def ranks(
     columns: Sequence[pa.ChunkedArray], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
 ) -> np.ndarray:
-    """One int64 per row that orders rows by `columns`, the first counting most; equal where all values are.
+    """One int64 per row that orders rows by `columns`, the first counting most; equal if all values are.
 
-    `descending`: for each column whether large values come first. Nulls come first either way, but where `nulls_last`.
+    `descending`: for each column whether large values come first. Nulls come first either way, except with
+    `nulls_last`.
     """
     codes, size = np.zeros(len(columns[0]), np.int64), 1
     for place, column in enumerate(columns):
@@ -31,14 +32,14 @@ def ranks(
 
 
 def are_numbers(kind: pa.DataType) -> bool:
-    """Whether `ordinals` of values of this type are the same in whatever column they stand."""
+    """Whether `ordinals` of values of this type are the same in every column."""
     t = pa.types
     is_moment = t.is_date(kind) or t.is_time(kind) or t.is_timestamp(kind)
     return is_moment or t.is_boolean(kind) or t.is_signed_integer(kind) or t.is_floating(kind)
 
 
 def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """One int64 per row that orders the values; whatever is there where they are null."""
+    """One int64 per row that orders the values; undefined for nulls."""
     kind = column.type
     if pa.types.is_floating(kind):
         return _float_ordinals(column)

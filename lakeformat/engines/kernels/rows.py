@@ -1,4 +1,4 @@
-"""Row kernels over Arrow: split by keys, keep, apply deletes."""
+"""Row kernels over Arrow: split by keys, filter, apply deletes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeformat.model.schema import Field
 def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[pa.Scalar, ...], pa.RecordBatch]]:
     """The rows of each distinct combination of `keys` (one array per key, as long as the batch), in their order.
 
-    Groups come in the order of first appearance. Nulls are a value of their own.
+    Groups are in the order of first appearance. Null is a value.
     """
     if batch.num_rows == 0:
         return
@@ -34,7 +34,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
     firsts = starts if order is None else order[starts]
     for each in np.argsort(firsts, kind="stable"):
         start, stop = int(starts[each]), int(stops[each])
-        # A small part is copied: as a slice it would keep all of the batch in memory for as long as it waits.
+        # A small part is copied: as a slice it would keep the whole batch in memory.
         if order is not None:
             group = batch.take(pa.array(order[start:stop]))
         elif (stop - start) * 8 >= batch.num_rows:
@@ -62,7 +62,7 @@ def keep(batch: pa.RecordBatch, mask: pa.Array | pa.ChunkedArray) -> pa.RecordBa
 
 
 class KeySet:
-    """Keys of one or more columns, to ask which rows have one of them. Null equals null."""
+    """A set of keys of one or more columns. Null equals null."""
 
     def __init__(self, fields: tuple[Field, ...], columns: Sequence[pa.Array]) -> None:
         self.fields = fields
@@ -84,7 +84,7 @@ class KeySet:
         return self.codes(columns) >= 0
 
     def codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """For each row the number of its key, the same for the same key; -1 where it is not in the set."""
+        """For each row the number of its key, equal for equal keys; -1 if it is not in the set."""
         codes = _places(columns[0], self._values[0])
         found = codes >= 0
         for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
@@ -109,14 +109,14 @@ def apply_deletes(
     positions: np.ndarray,
     keys: Sequence[tuple[KeySet, Sequence[pa.Array]]] = (),
 ) -> pa.RecordBatch:
-    """The rows of `batch`, the first of which stands at `first_position` of its file, that are not deleted: neither at one
-    of `positions` (ascending) nor, by the columns given beside it, in a set of `keys`."""
+    """The rows of `batch`, whose first row is at `first_position` of its file, that are not deleted: neither at one of
+    `positions` (ascending) nor, by the given columns, in a set of `keys`."""
     gone = deleted(batch, first_position, positions, keys)
     return batch if gone is None else keep(batch, pa.array(~gone))
 
 
 def newly_deleted(batch: pa.RecordBatch, first_position: int, before: Deletes, now: Deletes) -> pa.RecordBatch:
-    """The rows that are deleted by `now` and not by `before`."""
+    """The rows that `now` deletes and `before` does not."""
     gone, earlier = deleted(batch, first_position, *now), deleted(batch, first_position, *before)
     if gone is None:
         return batch.slice(0, 0)
@@ -129,7 +129,7 @@ def deleted(
     positions: np.ndarray,
     keys: Sequence[tuple[KeySet, Sequence[pa.Array]]] = (),
 ) -> np.ndarray | None:
-    """For each row whether it is deleted, as `apply_deletes` has it; None where no delete can apply."""
+    """For each row whether `apply_deletes` would remove it; None if no delete can apply."""
     low, high = np.searchsorted(positions, (first_position, first_position + batch.num_rows))
     if low == high and not keys:
         return None
@@ -141,7 +141,7 @@ def deleted(
 
 
 def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
-    """Where in `values` each value stands, null as one of them; -1 where it does not."""
+    """The index of each value in `values`, null being one of them; -1 if it is missing."""
     if len(values) == 0:
         return np.full(len(column), -1)
     found = pc.index_in(column, value_set=values)

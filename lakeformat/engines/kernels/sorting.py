@@ -1,4 +1,4 @@
-"""Rows in one order, however many: what memory does not hold goes to local files by ranges of the key, and is sorted range by
+"""External sort: rows beyond the memory limit are written to local files by ranges of the key, and sorted range by
 range."""
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lakeformat.model.partition import Curve, Sort
 from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17
-_SAMPLED = 64  # One row of so many is sampled for the bounds of ranges.
+_SAMPLED = 64  # One row in so many is sampled for the bounds of ranges.
 _RANGES = 200  # Files that are open together.
 
 
 def in_order(
     batches: Iterable[pa.RecordBatch], order: Sequence[Sort], fields: tuple[Field, ...], memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, of columns `fields`, by `order`; about `memory_bytes` of them are in memory at a time, besides a sample of the
-    key. Equal rows stay in their order."""
+    """The rows, with columns `fields`, sorted by `order`; about `memory_bytes` of them are in memory at a time, plus a
+    sample of the key. Equal rows keep their order."""
     with tempfile.TemporaryDirectory(prefix="lakeformat-sort-") as folder:
         yield from _in_order(batches, (tuple(order), fields), memory_bytes, Path(folder) / "rows")
 
 
 def keys(batch: pa.RecordBatch, order: Sequence[Sort], fields: tuple[Field, ...]) -> list[pa.Array]:
-    """What each part of the order makes of the rows."""
+    """The sort keys of the rows."""
     found = []
     for each in order:
         if isinstance(each, Curve):
@@ -71,7 +71,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, pat
     for number, part in enumerate(_split(path, by, edges)):
         if part is None:
             continue
-        if number % 2:  # All rows have the key of one edge.
+        if number % 2:  # All rows have the same key.
             yield from _read(part)
         else:
             yield from _in_order(_read(part), by, memory_bytes, part.with_name(f"{part.name}-rows"))
@@ -84,7 +84,7 @@ def _keys(batch: pa.RecordBatch, by: _By) -> pa.Table:
 
 
 def _ranks(table: pa.Table, by: _By, *then: pa.ChunkedArray) -> np.ndarray:
-    """One number per row of keys, by which rows are in order; what `then` holds decides between equal ones."""
+    """One number per row of keys, in sort order; `then` decides between equal ones."""
     order = by[0]
     descending = [*(each.descending for each in order), *(False for _ in then)]
     nulls_last = [*(each.nulls_last for each in order), *(False for _ in then)]
@@ -92,7 +92,7 @@ def _ranks(table: pa.Table, by: _By, *then: pa.ChunkedArray) -> np.ndarray:
 
 
 def _spilled(held: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], by: _By, path: Path) -> tuple[pa.Table, int]:
-    """All rows in a file; a sample of their keys, and how many bytes they are. What was held is let go."""
+    """All rows in a file; a sample of their keys; and their size in bytes. The rows in memory are released."""
     sample, size = [], 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, held[0].schema) as sink:
         while True:
@@ -106,13 +106,13 @@ def _spilled(held: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], by: _By
 
 
 def _edges(sample: pa.Table, by: _By, ranges: int) -> pa.Table:
-    """Keys that cut the sample into ranges of about as many rows each; they may repeat."""
+    """Keys that split the sample into ranges of about equal numbers of rows; they may repeat."""
     places = np.argsort(_ranks(sample, by), kind="stable")
     return sample.take(pa.array(places[np.arange(1, max(ranges, 2)) * len(places) // max(ranges, 2)]))
 
 
 def _split(path: Path, by: _By, edges: pa.Table) -> list[Path | None]:
-    """The rows of a file by ranges: below the first edge, those that have its key, those between it and the next, ..."""
+    """The rows of a file by ranges: below the first edge, equal to it, between it and the next, ..."""
     parts: list[Path | None] = [None] * (2 * len(edges) + 1)
     with ExitStack() as stack:
         sinks: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
@@ -132,7 +132,8 @@ def _split(path: Path, by: _By, edges: pa.Table) -> list[Path | None]:
 
 
 def _ranges(own: pa.Table, by: _By, edges: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(rows in the order of their keys, the range of each): twice the edges below its key, and one more where it is at one."""
+    """(rows in the order of their keys, the range of each): twice the number of edges below its key, plus one if it
+    equals an edge."""
     count, marks = len(own), len(edges)
     flags = np.concatenate([np.zeros(marks, np.int8), np.ones(count, np.int8), np.full(marks, 2, np.int8)])
     both = pa.concat_tables([edges, own, edges])

@@ -1,1 +1,1 @@
-"""Tables with a primary key: merging the rows of a key, where keys have their rows, hash indexes, lookup compaction."""
+"""Tables with a primary key: merge engines, the places of keys, hash indexes, lookup compaction."""

@@ -1,4 +1,4 @@
-"""Aggregate functions over rows in merge order: the values that a column has in the rows of a key become one.
+"""Aggregate functions over rows in merge order: the values of a column in the rows of a key become one.
 
 Facts: Paimon's `mergetree/compact/aggregate/Field*Agg.java`.
 """
@@ -20,18 +20,18 @@ from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import Aggregation, NullKeys
 
-# What Java's Character.isWhitespace takes for a blank.
+# Blanks by Java's Character.isWhitespace.
 _BLANK = "^[\\t-\\r\\x1c-\\x1f \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{2028}\\x{2029}\\x{205f}\\x{3000}]*$"
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What each row does to a column. Rows stand in places, those of a key side by side, in the order they count in."""
+    """What each row does to a column. Rows of a key are adjacent, in merge order; a row's index is its place."""
 
     starts: np.ndarray  # The first place of each key.
-    adds: np.ndarray  # For each place: its value counts, as the newest so far.
-    older: np.ndarray  # Its value counts, as older than all before it.
-    retracts: np.ndarray  # Its value is taken back.
+    adds: np.ndarray  # For each place: its value is added, as the newest so far.
+    older: np.ndarray  # Its value is added, as older than all before it.
+    retracts: np.ndarray  # Its value is retracted.
 
     @property
     def keys(self) -> np.ndarray:
@@ -53,7 +53,7 @@ class Events:
         return np.logical_or.reduceat(mask, self.starts)
 
     def after(self, mask: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """`mask` where it lies behind the place given for the key."""
+        """`mask` where it is after the key's given place."""
         return mask & (np.arange(len(mask)) > places[self.keys])
 
 
@@ -62,7 +62,7 @@ Result = Any  # np.ndarray or pa.Array
 
 
 def aggregate(how: Aggregation, values: pa.ChunkedArray, events: Events) -> Result:
-    """One value per key, of `values` by position. Raises `UnsupportedFeature` for what cannot be taken back."""
+    """One value per key, of `values` by place. Raises `UnsupportedFeature` for values that cannot be retracted."""
     function, can_retract = FUNCTIONS[how.function]
     if events.retracts.any():
         if how.ignore_retract:
@@ -76,14 +76,15 @@ def aggregate(how: Aggregation, values: pa.ChunkedArray, events: Events) -> Resu
 
 
 def last_non_null(valid: np.ndarray, events: Events) -> np.ndarray:
-    """The newest of the places where `valid`; a valid value taken back leaves nothing, until an older one comes."""
+    """The newest of the places where `valid`; a retraction of a valid value leaves nothing until an older one is
+    added."""
     decisive = events.last((events.adds | events.retracts) & valid)
     is_add = (decisive >= 0) & events.adds[decisive]
     return np.where(is_add, decisive, events.first(events.after(events.older & valid, decisive)))
 
 
 def last(events: Events) -> np.ndarray:
-    """The newest of all places, null or not; a row taken back leaves nothing."""
+    """The newest of all places, null or not; a retraction leaves nothing."""
     decisive = events.last(events.adds | events.retracts)
     return np.where((decisive >= 0) & events.adds[decisive], decisive, -1)
 
@@ -108,7 +109,7 @@ def _first(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
 
 def _first_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
     valid = _valid(values)
-    lone = events.first(events.older & valid)  # An older row settles nothing alone, only together with a further one.
+    lone = events.first(events.older & valid)  # An older row alone decides nothing, only together with another one.
     far = np.int64(len(valid))
     further = events.first(events.after(events.older, np.where(lone < 0, far, lone)))
     added = events.first(events.adds & valid)
@@ -136,7 +137,7 @@ def _extreme(ordinals: np.ndarray, values: pa.ChunkedArray, events: Events) -> n
 
 
 def _sum(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """Whole numbers wrap; a decimal that gets too large becomes null, and the next one begins anew."""
+    """Integers wrap; a decimal that gets too large becomes null, and the next one starts a new sum."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     known = events.any(counts)
     kind = values.type
@@ -145,7 +146,7 @@ def _sum(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
     numbers = _numpy(values)
     signed = np.where(events.retracts, -numbers, numbers)[counts]
     result = np.full(len(events.starts), -0.0 if pa.types.is_floating(kind) else 0, numbers.dtype)
-    np.add.at(result, events.keys[counts], signed)  # One after the other, as floating point needs it.
+    np.add.at(result, events.keys[counts], signed)  # In order, since floating point addition is not associative.
     return pa.array(result, kind, mask=~known)
 
 
@@ -202,7 +203,7 @@ def _decimal_sum(values: pa.ChunkedArray, events: Events, counts: np.ndarray) ->
 
 
 def _decimals(values: pa.ChunkedArray, events: Events, counts: np.ndarray, step: Callable[..., Any]) -> pa.Array:
-    """One value after the other, of all keys at once; what no longer fits is null."""
+    """Decimals added one after the other, for all keys at once; a result that does not fit is null."""
     kind, keys = values.type, events.keys
     wide, most = pa.decimal256(kind.precision, kind.scale), pa.decimal256(76, kind.scale)
     bound = _bound(kind, most)
@@ -244,7 +245,7 @@ def _rounds(events: Events, counts: np.ndarray) -> list[np.ndarray]:
 
 
 def _listagg(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """Texts that are not blank, one behind the other; `distinct` leaves out parts that are there already."""
+    """Texts that are not blank, concatenated; `distinct` leaves out duplicate parts."""
     counts = (events.adds | events.older) & _valid(values)
     counts[counts] = ~np.asarray(pc.match_substring_regex(values.filter(pa.array(counts)), _BLANK))
     places, keys = _in_final_order(events, counts)
@@ -277,7 +278,7 @@ def _without_repeats(texts: pa.Array, keys: np.ndarray, delimiter: str) -> tuple
 
 
 def _collect(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """All elements in one list; each that is taken back removes its like, the first there is."""
+    """All elements in one list; each retraction removes the first equal element."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     adds = (events.adds | events.older) & counts
     elements = _elements(values, events, counts)
@@ -295,7 +296,7 @@ def _collect(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Resul
 
 
 def _left(alike: Events) -> np.ndarray:
-    """How many of each kind are left, where none can be taken back that is not there."""
+    """The number of each kind that is left, if nothing can be retracted that does not exist."""
     steps = np.where(alike.retracts, -1, 1)
     heights = np.cumsum(steps)
     heights -= (heights[alike.starts] - steps[alike.starts])[alike.keys]
@@ -305,14 +306,14 @@ def _left(alike: Events) -> np.ndarray:
 
 
 def _from_last(alike: Events) -> np.ndarray:
-    """For each addition, the how manieth it is of its kind, counted from the last one, from 1."""
+    """For each addition, its index among those of its kind, counted from the last one, from 1."""
     counted = np.cumsum(alike.adds)
     ends = np.append(alike.starts[1:], len(counted)) - 1
     return counted[ends][alike.keys] - counted + 1
 
 
 def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """All entries in one map, the newest of each map key; keys that are taken back leave it."""
+    """All entries in one map, the newest of each map key; retracted keys are removed."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     elements = _elements(values, events, counts)
     elements = elements.at(_newest(elements, events, _codes(pc.struct_field(elements.values, 0), how)))
@@ -321,10 +322,10 @@ def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Res
 
 
 def _merge_map_by_time(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """As `_merge_map`, but of each map key the entry whose row has the greatest time; of equal ones the first.
+    """As `_merge_map`, but for each map key the entry whose row has the greatest time; of equal ones the first.
 
-    Rows without a time change nothing, and a null in place of a row takes the entry away; both stay in a map that is the
-    first. One row of the table after the other, of all keys at once: an older one stands before the map as a whole.
+    Rows without a time change nothing, and a null instead of a row removes the entry; both stay in the first map. One
+    table row after the other, for all keys at once: an older row comes before the whole map.
     """
     assert how.time is not None, how
     counts = (events.adds | events.older) & _valid(values)
@@ -361,7 +362,7 @@ class _Entries:
     times: np.ndarray  # Of the row, by rank; -1 for none.
 
     def merged(self, base: np.ndarray, more: np.ndarray) -> np.ndarray:
-        """The entries of maps `base` once the entries `more` came, one after the other."""
+        """The entries of the maps `base` with the entries `more` applied in order."""
         entries = np.append(base, more)
         if len(entries) == 0:
             return entries
@@ -392,7 +393,7 @@ def _times_of(texts: pa.Array) -> np.ndarray:
 
 
 def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """All rows in one list; with a nested key one of each. Rows taken back leave it, with all their like."""
+    """All rows in one list; with a nested key one of each. Retracted rows are removed, together with all equal ones."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     elements = _nested(values, events, counts, how)
     added = elements.keys[~events.retracts[elements.places]]
@@ -415,7 +416,7 @@ def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) ->
 
 
 def _nested_partial_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """One row of each nested key: of each of its columns the newest value that is not null."""
+    """One row per nested key: for each of its columns the newest value that is not null."""
     counts = (events.adds | events.older) & _valid(values)
     elements = _nested(values, events, counts, how)
     elements = elements.at(_final_order(elements, events))
@@ -436,7 +437,7 @@ def _nested_partial_update(values: pa.ChunkedArray, events: Events, how: Aggrega
 
 
 def _nested(values: pa.ChunkedArray, events: Events, counts: np.ndarray, how: Aggregation) -> _Elements:
-    """The rows inside, without those that are null, or whose nested key has a null and is to be left out."""
+    """The nested rows, without nulls and without rows whose nested key has a null that is to be left out."""
     elements = _elements(values, events, counts)
     known = np.asarray(elements.values.is_valid())
     if how.nested_key and how.null_keys is not NullKeys.MERGE:
@@ -456,7 +457,7 @@ def _nested_codes(values: pa.Array, how: Aggregation) -> np.ndarray:
 
 
 def _of_nested_keys(elements: _Elements, events: Events, how: Aggregation) -> np.ndarray:
-    """Of the rows of each nested key that are there at the end the one of the highest sequence, of these the newest."""
+    """For each nested key the remaining row with the highest sequence, of these the newest."""
     codes = _nested_codes(elements.values, how)
     if not how.nested_sequence:
         return _newest(elements, events, codes)
@@ -477,16 +478,16 @@ def _sequence(values: pa.Array, how: Aggregation) -> np.ndarray:
 
 
 def _winners(keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """Of the same key and code the place of the highest sequence, of equal ones the last; by key and code."""
+    """For each key and code the place with the highest sequence, of equal ones the last; by key and code."""
     order = np.lexsort((sequence, codes, keys))
     is_last = np.append((np.diff(keys[order]) != 0) | (np.diff(codes[order]) != 0), True)[: len(order)]
     return order[is_last]
 
 
 def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggregation) -> np.ndarray:
-    """What is left where lists are full: one row of the table after the other, of all keys at once.
+    """The rows that remain in lists with a limit: one table row after the other, for all keys at once.
 
-    As Java: an older row stands before the list as a whole, and what of the list goes beyond the limit then goes.
+    As in Java: an older row comes before the whole list, and elements beyond the limit are then dropped.
     """
     alike = _nested_codes(elements.values, how) if how.nested_key else _codes(elements.values, how)
     codes = alike if how.nested_key else np.arange(len(alike))
@@ -527,7 +528,7 @@ def _among(some: np.ndarray, others: np.ndarray, keys: np.ndarray, codes: np.nda
 def _joined(
     base: np.ndarray, more: np.ndarray, keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray, limit: int
 ) -> np.ndarray:
-    """`base`, and of `more` what has a code of these or fits below `limit`; one of each code, by key."""
+    """`base`, and those of `more` that have a code of these or fit below `limit`; one per code, by key."""
     rows = np.append(base, more)
     order = np.argsort(keys[rows], kind="stable")
     rows, is_base = rows[order], (np.arange(len(rows)) < len(base))[order]
@@ -544,13 +545,13 @@ def _joined(
 
 
 def _final_order(elements: _Elements, events: Events) -> np.ndarray:
-    """The places of `elements` by key, those of older rows before all that came before them."""
+    """The places of `elements` by key; elements of older rows come before all earlier ones."""
     at = np.where(events.older[elements.places], -elements.places, elements.places)
     return np.lexsort((at, elements.keys))
 
 
 def _united(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """The union of sketches, or of roaring bitmaps: of 32 bits in their portable form, of 64 bits in Java's."""
+    """The union of sketches or roaring bitmaps: 32-bit ones in their portable form, 64-bit ones in Java's."""
     places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
     held = values.take(pa.array(places)).to_pylist()
     edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
@@ -577,7 +578,7 @@ def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Elements of lists, or entries of maps, and whence they come."""
+    """Elements of lists, or entries of maps, and the rows they come from."""
 
     values: Any
     keys: np.ndarray
@@ -605,14 +606,14 @@ def _elements(values: pa.ChunkedArray, events: Events, counts: np.ndarray) -> _E
 
 
 def _alike(keys: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Elements of the same key and code side by side, in their order: (order, starts)."""
+    """Elements with the same key and code, adjacent and in order: (order, starts)."""
     order = np.lexsort((codes, keys))
     new = (keys[order][1:] != keys[order][:-1]) | (codes[order][1:] != codes[order][:-1])
     return order, np.concatenate(([0], np.flatnonzero(new) + 1))
 
 
 def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarray:
-    """Of the elements of the same key and code the newest, if it is there at the end; in the order of the elements."""
+    """For each key and code the newest element, if it remains at the end; in the order of the elements."""
     if len(codes) == 0:
         return np.zeros(0, np.int64)
     order, _ = _alike(elements.keys, codes)

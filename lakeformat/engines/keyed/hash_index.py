@@ -1,4 +1,4 @@
-"""Buckets that grow with their keys: a key stays in the bucket that its hash was given first (Paimon's HASH index)."""
+"""Dynamic buckets: a key stays in the bucket first assigned to its hash (Paimon's HASH index)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BUCKETS_MAX = 1 << 15
 
 @dataclass(slots=True)
 class _Partition:
-    """The hashes of each bucket of a partition, ascending; how many each was given; the buckets that got a new one."""
+    """The hashes of each bucket of a partition, ascending; the number assigned to each; the buckets with new hashes."""
 
     hashes: dict[int, np.ndarray]
     counts: dict[int, int]
@@ -31,7 +31,7 @@ class _Partition:
 
 
 class Assigner:
-    """Gives rows their buckets over one write, and then writes the index files that changed."""
+    """Assigns buckets to rows during one write, and then writes the changed index files."""
 
     def __init__(self, store: Store, task: WriteTask, index: HashIndex) -> None:
         self._store, self._index = store, index
@@ -55,7 +55,7 @@ class Assigner:
             yield bucket.as_py(), group
 
     def finish(self) -> list[WrittenFile]:
-        """A file for each bucket that got a new hash, with all of its hashes."""
+        """A file for each bucket with new hashes, with all of its hashes."""
         name = formats.fresh_name()
         written: list[WrittenFile] = []
         for partition, found in self._partitions.items():
@@ -92,8 +92,8 @@ class Assigner:
         return _Partition(hashes, {bucket: len(own) for bucket, own in hashes.items()})
 
     def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> np.ndarray:
-        """The bucket of each of these distinct, ascending hashes. Those that have none get one: where there is room, else a new
-        one."""
+        """The bucket of each of these distinct, ascending hashes. New hashes are assigned to a bucket with room, or to
+        a new one."""
         buckets, left = np.zeros(len(hashes), np.int32), np.arange(len(hashes))
         for bucket, own in found.hashes.items():
             is_own = numbers.among(hashes[left], own)
@@ -113,8 +113,8 @@ class Assigner:
 def with_room(
     counts: dict[int, int], wanted: int, target: int, most: int | None, partition: tuple[Any, ...]
 ) -> np.ndarray:
-    """Buckets for `wanted` keys: the first ones with fewer than `target` (`counts`, which they are added to), then new ones;
-    where there may be no more, all share what is left."""
+    """Buckets for `wanted` keys: first those with fewer than `target` keys (`counts`, which is updated), then new ones;
+    if there may be no more, all share the rest."""
     given, start, bucket = np.zeros(wanted, np.int32), 0, 0
     limit = min(most or _BUCKETS_MAX, _BUCKETS_MAX)
     while start < wanted and bucket < limit:

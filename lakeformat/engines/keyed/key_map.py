@@ -1,4 +1,4 @@
-"""The keys that one commit has dealt with, each with the place of its row: grows by batches, and is looked up by batches."""
+"""The keys of one commit with the positions of their rows; it grows and is looked up by batches."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pyarrow as pa
 from lakeformat.engines.kernels.rows import KeySet
 from lakeformat.model.schema import Field
 
-GONE = -1  # The position of a row that is deleted again, or never was.
+GONE = -1  # The position of a row that was deleted again, or never written.
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Distinct keys, and for the code of each its slot."""
+    """Distinct keys, and the slot of each code."""
 
     columns: tuple[pa.Array, ...]
     keys: KeySet
@@ -25,11 +25,11 @@ class _Part:
 
 
 class KeyMap:
-    """Each key has a slot, for good. Null is a value of its own."""
+    """Each key has a permanent slot. Null is a value."""
 
     def __init__(self, fields: tuple[Field, ...]) -> None:
         self._fields = fields
-        self._parts: list[_Part] = []  # Each more than twice as long as the next: few to look into, seldom joined.
+        self._parts: list[_Part] = []  # Each more than twice as long as the next: few to search, rarely merged.
         self.files = np.zeros(0, np.int32)  # By slot: the number of the file that the row is in,
         self.positions = np.zeros(0, np.int64)  # and where in it.
         self.deleted = np.zeros(0, bool)  # Whether older rows of the key are deleted already.
@@ -39,14 +39,14 @@ class KeyMap:
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes, in bytes."""
+        """Its memory in bytes."""
         own = self.files.nbytes + self.positions.nbytes + self.deleted.nbytes
         return own + sum(
             p.keys.nbytes + p.slots.nbytes + p.by_code.nbytes + sum(c.nbytes for c in p.columns) for p in self._parts
         )
 
     def find(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """The slot of each key; -1 where it has none."""
+        """The slot of each key; -1 for an unknown key."""
         slots = np.full(len(columns[0]), -1)
         for part in self._parts:
             codes = part.keys.codes(columns)
@@ -55,7 +55,7 @@ class KeyMap:
         return slots
 
     def add(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Slots for keys that have none, each of which stands once."""
+        """Assign slots to unknown keys, each given once."""
         count = len(columns[0])
         slots = np.arange(len(self), len(self) + count)
         self.files = np.concatenate([self.files, np.zeros(count, np.int32)])

@@ -1,4 +1,5 @@
-"""Keys that change partitions: where each has its row, and what becomes of that when the key comes again elsewhere."""
+"""Keys that may change partitions: where each has its row, and what happens to it when the key is written to another
+partition."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from lakeformat.model.work import (
     WrittenFile,
 )
 
-LOOKED_UP_BYTES = 256 << 20  # Rows whose keys are looked for together, by one reading of the table's keys.
+LOOKED_UP_BYTES = 256 << 20  # Rows whose keys are looked up together, by one read of the table's keys.
 NOWHERE = -1
 
 Read = Callable[[ReadTask], Iterator[pa.RecordBatch]]
@@ -40,7 +41,7 @@ Read = Callable[[ReadTask], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Was:
-    """For each row, where the row of its key is by then. Columns are those of the partition."""
+    """For each row, where its key's existing row is. Columns are those of the partition."""
 
     known: np.ndarray  # Whether there is one.
     columns: Sequence[pa.Array]
@@ -49,8 +50,8 @@ class Was:
 
 
 def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) -> pa.RecordBatch:
-    """Rows (with `VALUE_KIND`) that know their partition and, if it has to be one, their `BUCKET`; each after the one that
-    takes another away for it."""
+    """Rows (with `VALUE_KIND`) with their final partition and, if it is fixed, their `BUCKET`; each after the delete
+    row of its key's old row."""
     own = [batch.column(name) for name in places.partition]
     moves = was.known & ~_same(own, was.columns)
     removes = spec.engine is MergeEngine.DEDUPLICATE or (places.only_removes and spec.remove_on_delete)
@@ -88,7 +89,7 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
 
 
 def moved(before: pa.RecordBatch, after: pa.RecordBatch, places: KeyPlaces, keyed: KeyValues) -> pa.RecordBatch:
-    """Rows that were `before` where their `BUCKET` says, as rows to be written."""
+    """Rows that were `before` at their `BUCKET`, as rows to be written."""
     was = [before.column(name) for name in places.partition]
     known = Was(np.ones(before.num_rows, bool), was, was, before.column(BUCKET.name))
     kinds = pa.array(np.full(after.num_rows, int(keyed.kind), np.int8))
@@ -97,14 +98,14 @@ def moved(before: pa.RecordBatch, after: pa.RecordBatch, places: KeyPlaces, keye
 
 
 class Placer:
-    """Gives rows their partitions and buckets over one write. The keys of its rows are in memory."""
+    """Assigns partitions and buckets to rows during one write. The keys of its rows are in memory."""
 
     def __init__(self, task: WriteTask, places: KeyPlaces, read: Read, threads: int = 1) -> None:
         assert task.keyed is not None, task
         self._places, self._read, self._threads, self._spec = places, read, threads, task.keyed.merge
         self._fields = tuple(find_field(task.fields, name) for name in places.key)
         self._keys = KeyMap(self._fields)
-        # By the slot of a key: the numbers of the partitions where its row was and is, and the bucket where it was.
+        # By slot of a key: the numbers of its row's old and new partition, and its old bucket.
         self._home = self._current = self._bucket = np.zeros(0, np.int64)
         parts = tuple(find_field(task.fields, name) for name in places.partition)
         self._partitions = KeyMap(parts)
@@ -115,7 +116,7 @@ class Placer:
         ] = {}  # New keys of a partition, and their buckets.
 
     def settled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows that are written for these, with their `BUCKET` where it has to be one."""
+        """The rows to write for these, with their `BUCKET` if it is fixed."""
         if self._places.is_settled:
             yield from batches
             return
@@ -123,7 +124,7 @@ class Placer:
             yield self._settle(batch)
 
     def split(self, partition: tuple[Any, ...], batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows of each bucket; those that may go to any get one with room, all of a key the same."""
+        """The rows of each bucket; rows without a fixed one get one with room, all rows of a key the same."""
         column = batch.column(BUCKET.name)
         batch = batch.drop_columns([BUCKET.name])
         buckets = column.fill_null(NOWHERE).to_numpy(zero_copy_only=False).copy()
@@ -156,11 +157,11 @@ class Placer:
         order = np.argsort(slots, kind="stable")
         begins = np.append(True, slots[order][1:] != slots[order][:-1])
         was = np.empty(len(own), np.int64)
-        if self._spec.engine is MergeEngine.DEDUPLICATE:  # The row of a key is where the last one went.
+        if self._spec.engine is MergeEngine.DEDUPLICATE:  # A key's row is where its last one was written.
             was[order] = np.where(begins, self._current[slots[order]], np.roll(own[order], 1))
             ends = np.append(begins[1:], True)
             self._current[slots[order[ends]]] = own[order[ends]]
-        else:  # It stays where the first one went.
+        else:  # It stays where the first one was written.
             first = order[begins]
             new = self._current[slots[first]] == NOWHERE
             self._current[slots[first[new]]] = own[first[new]]
@@ -189,7 +190,7 @@ class Placer:
         return [column.take(chosen) for column in self._values]
 
     def _look_up(self, keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """(the number of the partition, the bucket) where each of these distinct keys has its row; or NOWHERE."""
+        """(partition number, bucket) of the existing row of each of these distinct keys; or NOWHERE."""
         home, bucket = np.full(len(keys[0]), NOWHERE), np.full(len(keys[0]), NOWHERE)
         if not self._places.tasks:
             return home, bucket
@@ -230,7 +231,7 @@ def _same(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _at_home(columns: Sequence[pa.Array], was: Was) -> pa.Array:
-    """The bucket that a key must have in these partitions; null: any."""
+    """The fixed bucket of a key in these partitions; null: any."""
     return pc.if_else(pa.array(_same(columns, was.home)), was.bucket, pa.scalar(None, pa.int32()))
 
 
@@ -247,7 +248,7 @@ def _in_bucket(batch: pa.RecordBatch, buckets: pa.Array) -> pa.RecordBatch:
 
 
 def _admit(known: KeyMap, columns: Sequence[pa.Array]) -> tuple[np.ndarray, list[pa.Array]]:
-    """(the slot of each row's key, the keys that have theirs from now on, in the order of their slots)."""
+    """(the slot of each row's key, the new keys in the order of their slots)."""
     slots = known.find(columns)
     new = np.flatnonzero(slots < 0)
     chosen = [column.take(pa.array(new)) for column in columns]
@@ -260,7 +261,7 @@ def _admit(known: KeyMap, columns: Sequence[pa.Array]) -> tuple[np.ndarray, list
 
 
 def _range(fields: Sequence[Field], keys: Sequence[pa.Array]) -> Expression:
-    """A condition that holds for all of these keys: the least and the greatest of the first column."""
+    """A condition that is true for all of these keys: the smallest and largest value of the first column."""
     kind = keys[0].type
     if not (
         pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
@@ -275,7 +276,7 @@ def _range(fields: Sequence[Field], keys: Sequence[pa.Array]) -> Expression:
 
 
 def _narrowed(task: ReadTask, condition: Expression) -> ReadTask:
-    """The rows with such keys; all versions of one, where rows are merged."""
+    """The rows with such keys; all versions of a row, if rows are merged."""
     parts = tuple(replace(part, predicate=and_(part.predicate, condition)) for part in task.parts)
     return replace(task, predicate=and_(task.predicate, condition), parts=parts)
 

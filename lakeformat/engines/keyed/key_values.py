@@ -1,4 +1,4 @@
-"""Rows of keyed tables as their files hold them: numbered, merged and sorted by key, and what a file's keys are."""
+"""Rows as key-value files have them: numbered, merged and sorted by key; and the key ranges of files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def given(task: WriteTask) -> tuple[Field, ...]:
 
 
 def waiting(task: WriteTask) -> tuple[Field, ...]:
-    """The columns of rows that wait to be written: `with_kinds` gives them."""
+    """The columns of rows that wait to be written, as `with_kinds` returns them."""
     if task.keyed is None or task.keyed.is_numbered:
         return given(task)
     return (*task.fields, VALUE_KIND)
 
 
 def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
-    """The kind of each row as a number. Raises `InvalidInput` for one that is none."""
+    """The kind of each row as a number. Raises `InvalidInput` for an invalid kind."""
     if task.keyed is None or task.keyed.is_numbered:
         return batch
     names = batch.column(ROW_KIND.name)
@@ -59,21 +59,21 @@ def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
 
 
 def without_ignored(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
-    """The rows, as `with_kinds` gives them, that the table takes in (RowKindFilter)."""
+    """The rows, as `with_kinds` returns them, that the table does not ignore (RowKindFilter)."""
     if task.keyed is None or task.keyed.is_numbered or not task.keyed.ignores_update_before:
         return batch
     return batch.filter(pc.not_equal(batch.column(VALUE_KIND.name), int(RowKind.UPDATE_BEFORE)))
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the number of each row's kind by its name, as rows to be written have it."""
+    """Replace each row's kind number by its name."""
     names = row_kinds().take(batch.column(VALUE_KIND.name))
     return batch.drop_columns([VALUE_KIND.name]).append_column(ROW_KIND.name, names)
 
 
 def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
-    """Rows (as `waiting` has them) -> the columns of a file. Those to be numbered get `first` and what follows, in the
-    order in which they come."""
+    """Rows (as in `waiting`) -> the columns of a file. Rows to be numbered get consecutive numbers from `first` on, in
+    their order."""
     if keyed.waits:
         merge.require_acceptable(table, keyed.merge)
         return changelog(table, keyed, first)
@@ -85,7 +85,7 @@ def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
 
 
 def changelog(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
-    """All rows to be numbered, as a changelog has them: those of a key in the order in which they came."""
+    """All rows to be numbered, as a changelog has them: those of a key in their order."""
     table = _numbered(table, first)
     if keyed.merge.ignore_delete:
         table = table.filter(pa.array(~merge.retracts(table)))
@@ -105,7 +105,7 @@ def _columns(table: pa.Table, keyed: KeyValues) -> pa.Table:
 
 
 def key_range(table: pa.Table, keyed: KeyValues) -> KeyRange:
-    """What rows as a file holds them, which are at least one, say of its keys."""
+    """The key range of the rows of a file, at least one."""
     ends = [0, table.num_rows - 1]
     least, greatest = zip(
         *([_value(table.column(f.name)[end], f) for end in ends] for f in keyed.key_fields), strict=True
@@ -116,7 +116,7 @@ def key_range(table: pa.Table, keyed: KeyValues) -> KeyRange:
 
 
 def joined(before: KeyRange | None, after: KeyRange) -> KeyRange:
-    """The range of two pieces of one file, in their order."""
+    """The key range of two consecutive parts of one file."""
     if before is None:
         return after
     return replace(

@@ -1,5 +1,5 @@
-"""Compaction that looks into files before it writes: whether one may stay as it is; and what there is on higher levels of keys that
-come again, for a changelog or to be marked by deletion vectors: it stays where it is."""
+"""Lookup compaction: it checks whether a file can be upgraded, and looks up the rows that new keys have on higher
+levels, for a changelog or for deletion vectors; those rows stay where they are."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from lakeformat.model.schema import Field, Kind, Scalar, find_field
 from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
-_FEW = 1000  # Keys that files are asked for one by one.
+_FEW = 1000  # Up to so many keys are looked up one by one.
 _PRUNABLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change, write again; what the new rows replace on higher levels (`task.older`) is merged in, written to
-    the changelog and marked. Nothing is written where `task.upgrades` and the keys rise."""
+    """Read, change and rewrite; rows on higher levels that the new rows replace (`task.older`) are merged in, written
+    to the changelog and deleted by position. Nothing is written for `task.upgrades` if the file's rows are sorted by
+    unique keys."""
     if task.upgrades and all(_rises(store, each) for each in task.read):
         return []
     if not task.older:
@@ -50,7 +51,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
 
 
 def _rises(store: Store, task: ReadTask) -> bool:
-    """Whether each row's key is greater than that of the row before: then no key is there twice."""
+    """Whether each row's key is greater than the one before: then no key is duplicated."""
     assert task.merge is not None, task
     (part,) = task.parts
     fields = tuple(find_field(part.fields, name) for name in task.merge.key)
@@ -66,8 +67,8 @@ def _rises(store: Store, task: ReadTask) -> bool:
 
 
 def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of each section, those of new keys merged with what the levels above have of them; `changelog` gets the
-    rows that changed."""
+    """The rows of each section; those of new keys are merged with the rows of the levels above. `changelog` gets the
+    changed rows."""
     for each, earlier, older in zip(task.read, task.before, task.older, strict=True):
         assert each.merge is not None, each
         schema = arrow_schema(each.fields)
@@ -76,7 +77,7 @@ def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -
             for one in (each, earlier)
         )
         if older and (found := _under(store, older, new, before, each.merge)).num_rows:
-            if each.merge.engine is MergeEngine.FIRST_ROW:  # Which are there already, and stay where they are.
+            if each.merge.engine is MergeEngine.FIRST_ROW:  # Existing rows, which stay where they are.
                 key = tuple(find_field(older[0].fields, name) for name in each.merge.key)
                 new = new.filter(pa.array(~_key_set(key, found).contains(_key_columns(key, new))))
             else:
@@ -88,7 +89,7 @@ def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -
 
 
 def _under(store: Store, older: tuple[ReadTask, ...], new: pa.Table, before: pa.Table, spec: MergeSpec) -> pa.Table:
-    """The rows that the levels above have of the keys that come `new`, and have none `before`: the lowest level's."""
+    """The rows on the levels above of the `new` keys that have none in `before`: those of the lowest level."""
     fields = tuple(find_field(older[0].fields, name) for name in spec.key)
     if before.num_rows:
         known = _key_set(fields, before)
@@ -113,7 +114,7 @@ def _key_set(fields: tuple[Field, ...], table: pa.Table) -> rows.KeySet:
 
 
 def _near(field: Field, table: pa.Table) -> Expression:
-    """What holds of a key column in all rows of `table`, for files to leave out what is far from them."""
+    """A condition on a key column that is true for all rows of `table`, by which files are skipped."""
     if not isinstance(field.type, Scalar) or field.type.kind not in _PRUNABLE:
         return ALWAYS
     values = pc.unique(table.column(field.name))
@@ -131,7 +132,7 @@ def _kept(task: RewriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of each section; `replaced` gets the places of those on higher levels that have their keys."""
+    """The rows of each section; `replaced` gets the positions of the rows on higher levels with their keys."""
     for each, older in zip(task.read, task.older, strict=True):
         assert each.merge is not None, each
         found: Iterator[pa.RecordBatch] = worker.read(store, each)

@@ -1,6 +1,6 @@
-"""merge(rows, spec): the rows of each key become one, as the table's merge engine says.
+"""merge(rows, spec): merge the rows of each key into one, as the table's merge engine defines.
 
-Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row keeps it as it is.
+Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row keeps it unchanged.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from lakeformat.model.work import (
 
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
-    """One row per key, in order of the keys; same columns.
+    """One row per key, in key order; same columns.
 
-    `rows` hold the key's columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND` and values, those of older files first. Survivors
-    that are -D (or -U) stay, with their kind. Raises `UnsupportedFeature` for rows that the engine cannot take back.
+    `rows` have the key columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND` and values, those of older files first. Results of
+    kind -D (or -U) are kept, with their kind. Raises `UnsupportedFeature` for rows that the engine cannot retract.
     """
     if spec.ignore_delete:
         taken_back = retracts(rows)
@@ -46,9 +46,9 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
 
 
 def merge_in_batches(rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retracts: bool) -> Iterator[pa.RecordBatch]:
-    """As `merge`, `batch_rows` at a time; `with_retracts`, or else without survivors that take back.
+    """As `merge`, `batch_rows` at a time; without retractions unless `with_retracts`.
 
-    Where survivors are rows as they were, they are gathered as they are asked for: no second copy of all is made.
+    If results are unchanged rows, they are gathered batch by batch: no second copy of all rows is made.
     """
     if spec.engine not in _CHOICES or spec.ignore_delete or rows.num_rows == 0:
         merged = merge(rows, spec)
@@ -67,7 +67,8 @@ def merge_in_batches(rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retr
 
 
 def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
-    """Raise `InvalidInput` for rows that, once written, nobody could merge: such as take back what the engine cannot."""
+    """Raise `InvalidInput` for rows that could not be merged once written, such as retractions that the engine cannot
+    apply."""
     kinds = set(pc.unique(rows.column(VALUE_KIND.name)).to_pylist()) & set(RETRACTS)
     if spec.remove_on_delete:
         kinds -= {RowKind.DELETE, *([RowKind.UPDATE_BEFORE] if spec.engine is MergeEngine.PARTIAL_UPDATE else [])}
@@ -84,17 +85,18 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
 
 
 def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Sequence[str] = ()) -> pa.Table:
-    """The rows that lead from merged rows to those that came of them, by key: +I, -D, or -U and +U.
+    """The changes from the merged rows `before` to those after, by key: +I, -D, or -U and +U.
 
-    Both have one row per key at most; those that take back count as none. A row is the same that has the number that it had and
-    is equal (an older row may change one without a newer number); or, where there are columns `compared`, is equal in these.
+    Both have at most one row per key; retractions count as none. A row is unchanged if it has the same sequence number
+    and is equal (an older row may change one without a newer number); or, with columns `compared`, if it is equal in
+    these.
     """
     before, after = (rows.filter(pa.array(~retracts(rows))) for rows in (before, after))
     rows = pa.concat_tables([before, after])
     if rows.num_rows == 0:
         return rows
     is_after = np.arange(rows.num_rows) >= before.num_rows
-    # Rows of a key stand in the order of their tables, not of their numbers.
+    # Rows of a key are in the order of their tables, not of their numbers.
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     order = np.argsort(keys, kind="stable")
     pairs = np.append(keys[order][1:] == keys[order][:-1], False)
@@ -121,7 +123,7 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
 
 
 def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
-    """Of each key the row that stands last, whatever it says of its age; in the order in which they stand."""
+    """For each key its last row, whatever its sequence number; in the given order."""
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     order = np.argsort(keys, kind="stable")
     is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
@@ -130,7 +132,7 @@ def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Rows in the order of their keys, and those of a key the oldest first: as places 0, 1, ..."""
+    """Rows sorted by key, those of a key the oldest first, at places 0, 1, ..."""
 
     order: np.ndarray  # The row at each place.
     starts: np.ndarray  # The place of each key's first row.
@@ -144,7 +146,7 @@ class Keyed:
 def keyed(rows: pa.Table, spec: MergeSpec) -> Keyed:
     """The order in which `rows` are merged."""
     keys = ranks.ranks([rows.column(name) for name in spec.key])
-    order = np.argsort(keys, kind="stable")  # A merge of the runs that files are: close to linear.
+    order = np.argsort(keys, kind="stable")  # Files are sorted runs, so merging them is close to linear.
     keys = keys[order]
     same = keys[1:] == keys[:-1]
     if same.any():
@@ -158,7 +160,7 @@ def keyed(rows: pa.Table, spec: MergeSpec) -> Keyed:
 
 
 def retracts(rows: pa.Table) -> np.ndarray:
-    """For each row, whether it takes back: -U or -D."""
+    """For each row, whether it is a retraction: -U or -D."""
     return np.isin(rows.column(VALUE_KIND.name).to_numpy(), RETRACTS)
 
 
@@ -192,7 +194,7 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     removed = (
         several.last(kinds == RowKind.DELETE) if spec.remove_on_delete else several.last(np.zeros_like(taken_back))
     )
-    # Of a group that no column asked for is in, the sequence is not read (`MergeSpec.needed`).
+    # The sequence of a group without a requested column is not read (`MergeSpec.needed`).
     held = set(rows.column_names)
     groups = [_Group.of(group, rows, several) for group in spec.groups if held.issuperset(group.sequence)]
     removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
@@ -235,14 +237,16 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
 
     def reduce(name: str) -> Result:
         adds = living & ~taken_back
-        if not rows.schema.field(name).nullable:  # A removed row keeps what cannot be null, and counts on from there.
+        if not rows.schema.field(
+            name
+        ).nullable:  # A removed row keeps its NOT NULL values, from which aggregation continues.
             adds[removed[removed >= 0]] = True
         how = rules.get(name, Aggregation(name, "last_non_null_value"))
         values = rows.column(name).take(pa.array(several.rows))
         found = aggregate(how, values, several.events(adds, retracts=living & taken_back))
         if rows.schema.field(name).nullable:
             return found
-        newest = several.ends - 1  # Of what cannot be null nothing can be taken back that would leave nothing.
+        newest = several.ends - 1  # A NOT NULL value cannot be retracted if nothing would be left.
         if isinstance(found, np.ndarray):
             return np.where(found < 0, newest, found)
         return pc.coalesce(found, values.take(pa.array(newest)).combine_chunks()) if found.null_count else found
@@ -252,7 +256,7 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Several:
-    """The rows of those keys that have more than one; all else of a merge is to take rows as they are."""
+    """The rows of keys with more than one row; all other rows are unchanged."""
 
     table: pa.Table
     single: np.ndarray  # For each key its only row, or -1.
@@ -282,7 +286,7 @@ class _Several:
         return Events(self.starts, adds, nothing if older is None else older, nothing if retracts is None else retracts)
 
     def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_gone: np.ndarray) -> pa.Table:
-        """One row per key: a single one as it is, else by `reduce`; those of `is_gone` are -D."""
+        """One row per key: single rows unchanged, others by `reduce`; those of `is_gone` are -D."""
         newest = self.ends - 1
         from_newest = {SEQUENCE.name, BUCKET.name, *spec.key, *spec.partition}  # Whatever its kind is.
         kinds = pa.array(np.where(is_gone, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
@@ -323,7 +327,7 @@ class _Group:
     group: SequenceGroup
     is_given: np.ndarray  # For each place, whether any of its sequence fields is not null.
     ranks: np.ndarray
-    keeps: bool  # A removed row keeps its sequence: the fields cannot be null.
+    keeps: bool  # A removed row keeps its sequence, since the fields are NOT NULL.
 
     @classmethod
     def of(cls, group: SequenceGroup, rows: pa.Table, several: _Several) -> _Group:
@@ -349,7 +353,7 @@ class _Group:
 def _removed_by_groups(groups: list[_Group], several: _Several, removed: np.ndarray) -> np.ndarray:
     """The place of the last -D by which one of `groups` removes the row, for each key."""
     deletes = several.kinds == RowKind.DELETE
-    while True:  # Once per removal of one key: each begins the group's sequence anew.
+    while True:  # Once per removal of a key: each restarts the group's sequence.
         hits = np.zeros_like(deletes)
         for group in groups:
             hits |= deletes & group.is_given & group.in_order(several, removed)
@@ -361,7 +365,7 @@ def _removed_by_groups(groups: list[_Group], several: _Several, removed: np.ndar
 
 
 def _filled(found: np.ndarray, several: _Several, removed: np.ndarray, nullable: bool) -> np.ndarray:
-    """What cannot be null is that of the removed row, or of the first."""
+    """NOT NULL values are taken from the removed row, or from the first."""
     return found if nullable else np.where(found >= 0, found, np.where(removed >= 0, removed, several.starts))
 
 
@@ -376,7 +380,7 @@ def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
 
 
 def _unchunked(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray | pa.Array]:
-    """Each column in one piece; its pieces are let go of before the next one's are put together."""
+    """Each column in one chunk; its old chunks are released before the next column is combined."""
     found = []
     while columns:
         found.append(columns.pop(0).combine_chunks())
@@ -385,7 +389,7 @@ def _unchunked(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray | pa.Arra
     return found
 
 
-# Engines for which one of a key's rows survives as it is: which ones.
+# Engines that keep one of a key's rows unchanged: which one.
 _CHOICES: dict[MergeEngine, Callable[[pa.Table, Keyed], np.ndarray]] = {
     MergeEngine.DEDUPLICATE: _deduplicate,
     MergeEngine.FIRST_ROW: _first_row,

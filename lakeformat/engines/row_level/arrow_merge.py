@@ -1,4 +1,4 @@
-"""Merging in this process: the source in memory, the table's files one after the other on each thread."""
+"""MERGE in this process: the source in memory, the table's files one after the other on each thread."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from lakeformat.model.work import POSITION, Content, DeleteTask, ReadTask, RowKi
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
-_DECIDE_ROWS = 1 << 20  # Rows of the table that are decided together: there are few columns of them.
+_DECIDE_ROWS = 1 << 20  # Rows of the table that are decided together; they have few columns.
 _KEPT_BYTES = (
     64 << 20
-)  # Columns of rows that change that are kept, over all files, so that they need not be read again.
+)  # Bytes of changed rows' columns that are kept, over all files, so that they need not be read again.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a merge does with the rows of one file."""
+    """The decisions of a merge for the rows of one file."""
 
-    clauses: np.ndarray  # By position: the clause that decides, `outcomes.NONE` for a row that stays.
+    clauses: np.ndarray  # By position: the clause that applies, `outcomes.NONE` for an unchanged row.
     updated: np.ndarray  # The positions of rows that are updated with values of the source, ascending.
     source: np.ndarray  # For each of those, the row of the source.
-    rows: pa.Table | None = None  # And the columns that were looked at, where there are few rows.
+    rows: pa.Table | None = None  # And the columns that were read, if there are few rows.
 
     def keeps(self, names: set[str]) -> bool:
-        """Whether these columns of the rows that are updated are kept."""
+        """Whether these columns of the updated rows are kept."""
         return self.rows is not None and names.issubset(self.rows.column_names)
 
 
 class ArrowSource:
-    """A source in memory. `run` is the engine's way to do work on each of many things."""
+    """A source in memory. `run` is the engine's way to run work on many items."""
 
     def __init__(self, store: Store, table: pa.Table, run: Any, threads: int = 1) -> None:
         self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
@@ -74,7 +74,7 @@ class ArrowSource:
     ) -> list[WrittenFile]:
         choices, unmatched = decided.choices
         layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True)) if beside else {}
-        # Rows that need not be read again go to the same files as those that are inserted.
+        # Rows that need not be read again are written to the same files as inserted rows.
         needed = {flat_name(TARGET, f.name) for f in merge.surviving}
         kept: list[Choice] = []
         if not whole and not beside:
@@ -144,27 +144,27 @@ def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
 
 
 def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Of rows that are equal in these columns of the source, the last one; those that are left in their order."""
+    """The last of rows that are equal in these columns; the result keeps the order."""
     codes = rows.key_codes([casts.flat(source[flat_name(SOURCE, name)]) for name in key])
     _, last = np.unique(codes[::-1], return_index=True)
     return source if len(last) == len(codes) else source.take(pa.array(np.sort(len(codes) - 1 - last)))
 
 
 def rest(source: pa.Table, matched: np.ndarray) -> np.ndarray:
-    """The rows of the source that are not among `matched`."""
+    """The rows of the source that are not in `matched`."""
     alone = np.ones(source.num_rows, bool)
     alone[matched] = False
     return np.flatnonzero(alone)
 
 
 def inserted(merge: Merge, source: pa.Table, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The rows that come of these rows of the source."""
+    """The rows to insert for these rows of the source."""
     for start in range(0, len(unmatched), _WRITE_ROWS):
         yield from outcomes.inserted(merge, source.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
 
 
 class _Room:
-    """How many more bytes are kept; threads that ask at the same time may get a little more."""
+    """How many more bytes are kept; threads that ask at the same time may exceed it a little."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -175,7 +175,8 @@ class _Room:
 
 
 def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | None = None) -> Choice | None:
-    """What becomes of the rows of one file; None where nothing does. Columns of rows that change are kept as far as there is `room`."""
+    """The decisions for the rows of one file; None if nothing changes. Columns of changed rows are kept as far as there
+    is `room`."""
     merge = index.merge
     clauses = np.full(task.row_count, outcomes.NONE, np.int8)
     updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
@@ -208,7 +209,7 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
 
 
 def updated(merge: Merge, table: pa.Table, choice: Choice) -> Iterator[pa.RecordBatch]:
-    """The rows of one file that are updated, as they are then: those that `choice` keeps."""
+    """The updated rows of one file: those that `choice` keeps."""
     if not len(choice.updated):
         return
     assert choice.rows is not None, choice
@@ -228,8 +229,8 @@ def updated(merge: Merge, table: pa.Table, choice: Choice) -> Iterator[pa.Record
 def changed(
     store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, whole: bool, into: WriteTask
 ) -> Iterator[pa.RecordBatch | Copied]:
-    """The rows of one file after the merge, for files of `into`: all that are left, or (unless `whole`) those updated. `table` is the
-    source: the columns that matched rows are given values from."""
+    """The rows of one file after the merge, for files of `into`: all remaining rows, or (unless `whole`) the updated
+    ones. `table` has the source columns whose values are assigned."""
     updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
     if not whole and not np.isin(choice.clauses, updates).any():
         return
@@ -254,7 +255,8 @@ def changed(
 def write_columns(
     store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, into: WriteTask
 ) -> list[WrittenFile]:
-    """The columns of `into` of all rows of one file after the merge, also of those that go; nothing where none is updated."""
+    """The columns of `into` for all rows of one file after the merge, including deleted rows; nothing if no row is
+    updated."""
     choice = _of(choice, merge, Act.UPDATE)
     if (choice.clauses == outcomes.NONE).all():
         return []
@@ -264,7 +266,7 @@ def write_columns(
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
-    """`table` in plain types that have a logical one: columns of nulls as in `hints`, or else as text."""
+    """`table` in plain types that have a logical type: columns of nulls as in `hints`, or else as text."""
     wanted = {each.name.casefold(): to_arrow(each.type) for each in hints}
     columns: list[pa.Array | pa.ChunkedArray] = []
     for name, column in zip(table.column_names, table.columns, strict=True):

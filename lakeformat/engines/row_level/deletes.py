@@ -1,4 +1,4 @@
-"""Delete files -> the deleted rows of a data file. Each is read once, and kept by name while there is room."""
+"""Delete files -> the deleted rows of a data file. Each is read once, and cached by name within a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakeformat.model.schema import Field, walk
 from lakeformat.model.work import Content, DeleteFile
 from lakeformat.storage.store import Reader
 
-# The columns of a position-delete file, by their reserved ids (Iceberg).
+# The columns of a position delete file, by their reserved ids (Iceberg).
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 
 _NONE = np.array([], np.int64)
@@ -31,13 +31,13 @@ _BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Rows of one data file that are deleted: at `positions`, ascending and once each, or equal to one of `keys`."""
+    """The deleted rows of one data file: at `positions`, ascending and unique, or equal to one of `keys`."""
 
     positions: np.ndarray
     keys: tuple[KeySet, ...] = ()
 
 
-NOTHING = Gone(_NONE)  # Of a file that no delete file is about.
+NOTHING = Gone(_NONE)  # For a file without delete files.
 
 
 def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
@@ -46,8 +46,8 @@ def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
 
 
 def listed(store: Reader, file: DeleteFile) -> pa.Table:
-    """The deleted rows that a position delete file or deletion vector names: `file_path` (null in a vector, which is of one data file)
-    and `pos`, ascending in each file."""
+    """The deleted rows in a position delete file or deletion vector: `file_path` (null in a vector, which is of one
+    data file) and `pos`, ascending per file."""
     found = _loaded(store, file)
     if isinstance(found, _Vector):
         paths = pa.nulls(len(found.values), pa.string())
@@ -58,7 +58,7 @@ def listed(store: Reader, file: DeleteFile) -> pa.Table:
 
 
 def load(store: Reader, files: Collection[DeleteFile]) -> None:
-    """Read delete files together, for those who ask for them one after the other."""
+    """Read delete files together, before they are used one after the other."""
     if len(files) > 1:
         for _ in store.several(partial(_loaded, store), files):
             pass
@@ -69,7 +69,7 @@ def _loaded(store: Reader, file: DeleteFile) -> Any:
 
 
 def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
-    """The positions in the data file `path` that `deletes` name, ascending and once each."""
+    """The positions in the data file `path` that `deletes` contain, ascending and unique."""
     found = []
     for each in deletes:
         if each.content is not Content.EQUALITY_DELETES:
@@ -148,7 +148,7 @@ def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
 
 
 def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
-    """The columns that are compared, as the table types them now."""
+    """The compared columns, with the table's current types."""
     with_ids = formats.opened(store, file.path, file.file_format, key=file.key)
     held = {each.id: each for each in with_ids.fields(None)}
     there = {each.id for each in walk(tuple(held.values()))}
@@ -182,7 +182,7 @@ def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> p
 
 
 class _Cache:
-    """What delete files hold, the least recently used dropped beyond `limit_bytes`."""
+    """The content of delete files; beyond `limit_bytes` the least recently used are dropped."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()

@@ -1,4 +1,5 @@
-"""A changelog -> data files, equality deletes of older rows, and position deletes of rows that the same commit wrote."""
+"""A changelog -> data files, equality deletes of older rows, and position deletes of rows written by the same
+commit."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ BUFFER_BYTES = 128 << 20
 
 
 class DeltaFiles:
-    """The files of one commit in the making.
+    """The files of one commit.
 
-    Of a key that comes again, the earlier row is not written where both wait together; else it is deleted by its place. A
-    key that no row of this commit has is deleted by its value: always when `upsert`, else where the changelog takes it away.
-    At most `max_keys` keys are known at a time; beyond, `InvalidInput`.
+    If a key comes again, its earlier row is not written if it still waits, and otherwise deleted by position. A key
+    without a row in this commit is deleted by value: always with `upsert`, otherwise if the changelog deletes it. At
+    most `max_keys` keys are known at a time; more raise `InvalidInput`.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class DeltaFiles:
         self._gone: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
 
     def write(self, data: Any) -> None:
-        """Rows with a column `rowkind` ("+I", "-U", "+U", "-D"; null and no column: "+I"), in the order they happened."""
+        """Rows with a column `rowkind` ("+I", "-U", "+U", "-D"; null or no column: "+I"), in the order in which they
+        happened."""
         for batch in arrow.batches(data, (*self._layout.data.fields, ROW_KIND), self._layout.data.partition_by):
             kinds = pa.nulls(batch.num_rows, pa.string())
             if ROW_KIND.name in batch.schema.names:
@@ -67,17 +69,17 @@ class DeltaFiles:
                     self._flush()
 
     def finish(self) -> list[WrittenFile]:
-        """All files: nothing more is taken."""
+        """All files; no more rows are accepted."""
         self._flush()
         return [*self._data, *self._by_key, *self._by_place()]
 
     def abandon(self) -> None:
-        """Delete what was written, as far as storage lets."""
+        """Delete the files written so far, as far as possible."""
         with suppress(LakeError):
             self._store.delete([each.path for each in (*self._data, *self._by_key)])
 
     def write_all(self, changes: Iterable[Any]) -> list[WrittenFile]:
-        """The files of all these rows; none is left where that fails."""
+        """The files of all these rows; none is left after an error."""
         try:
             for each in changes:
                 self.write(each)
@@ -87,7 +89,7 @@ class DeltaFiles:
             raise
 
     def _flush(self) -> None:
-        """Deal with what waits."""
+        """Process the waiting rows."""
         if not self._waiting:
             return
         table = pa.Table.from_batches([batch for batch, _ in self._waiting]).combine_chunks().to_batches()
@@ -97,7 +99,7 @@ class DeltaFiles:
         if unit is None:
             return
         takes = np.isin(kinds, RETRACTS)
-        if self._upsert:  # What comes next replaces the row.
+        if self._upsert:  # The next row replaces this one.
             effective = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
             unit, takes = unit.take(pa.array(effective)), takes[effective]
         if unit.num_rows:
@@ -147,7 +149,7 @@ class DeltaFiles:
         self._by_key += [replace(each, compared=ids) for each in made]
 
     def _write(self, unit: pa.RecordBatch, chosen: np.ndarray, slots: np.ndarray) -> None:
-        """The rows `chosen` to files, in their order; `slots` then know where each of them is."""
+        """Write the rows `chosen` to files, in order; `slots` then have their positions."""
         if not len(chosen):
             return
         order = np.argsort(chosen)
@@ -182,7 +184,7 @@ class DeltaFiles:
 
 
 def given(layout: DeltaLayout) -> tuple[Field, ...]:
-    """The columns that rows may have: one that takes a key away may lack all other values."""
+    """The columns that rows may have: a row that deletes a key may lack all other values."""
     key = {each.name for each in layout.by_key.fields}
     return tuple(each if each.name in key else replace(each, nullable=True) for each in layout.data.fields)
 

@@ -1,4 +1,4 @@
-"""Rows that go, named by file and position -> delete files."""
+"""Deleted rows, given by file and position -> delete files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Store
 
-_POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, which a deletion vector is about.
+_POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, the field of a deletion vector.
 
 
 def mark(store: Store, task: MarkTask) -> list[WrittenFile]:
@@ -41,20 +41,21 @@ def mark(store: Store, task: MarkTask) -> list[WrittenFile]:
 
 
 def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> list[WrittenFile]:
-    """Rows with the columns `FILE` and `POSITION`, in any order, -> delete files; none for a file without new ones.
+    """Rows with the columns `FILE` and `POSITION`, in any order, -> delete files; none for a file without new
+    positions.
 
-    Files of a write that fails are deleted as far as storage lets. Raises `InvalidInput` for a file that is no target.
+    After an error the files are deleted as far as possible. Raises `InvalidInput` for a file that is no target.
     """
     return _write(store, _gathered(batches), task)
 
 
 def at(store: Store, positions: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
-    """As `write`, of rows that are given as positions by file, ascending and once each."""
+    """As `write`, for positions by file, ascending and unique."""
     return _write(store, positions, task)
 
 
 def rewrite(store: Store, task: DeleteTask) -> list[WrittenFile]:
-    """The earlier deletes of all targets, in new files."""
+    """The existing deletes of all targets, in new files."""
     return _write(store, {each.path: np.array([], np.int64) for each in task.targets}, task)
 
 
@@ -85,7 +86,7 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> dict[str, np.ndarray]:
-    """Positions by file, ascending and once each."""
+    """Positions by file, ascending and unique."""
     found: dict[str, list[np.ndarray]] = {}
     for batch in batches:
         paths = batch.column(FILE.name).dictionary_encode()
@@ -161,7 +162,7 @@ def _between(paths: list[str], file: WrittenFile, column: int) -> tuple[str, ...
 
 
 def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: DeleteTask) -> list[WrittenFile]:
-    """One file with a vector for each data file; it lies in the folder of the first."""
+    """One file with a vector for each data file, in the folder of the first."""
     if not chosen:
         return []
     blobs = [
@@ -199,7 +200,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
 def _index_parts(
     chosen: list[tuple[Target, np.ndarray]], task: DeleteTask
 ) -> Iterator[list[tuple[Target, bytes, int]]]:
-    """(data file, vector, rows) of what goes into one index file: of one bucket, up to the target size."""
+    """(data file, vector, rows) of each index file: of one bucket, up to the target size."""
 
     def place(each: tuple[Target, np.ndarray]) -> tuple[str, int]:
         return str(each[0].partition), each[0].bucket

@@ -1,5 +1,5 @@
-"""Merging part by part: each part of a table's files is read, decided and written by one worker, which reads the whole source
-from files. No row of the table goes elsewhere, but those whose new place others have rows for too."""
+"""MERGE part by part: each part of a table's files is read, decided and written by one worker, which reads the whole
+source from files. Only rows that move to a partition and bucket that other parts write to are sent elsewhere."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
-PART_BYTES = 256 << 20  # Of files of the table, up to which one worker merges them.
-LOOSE_BYTES = 64 << 20  # Of rows in files, up to which one worker writes them to where they belong.
-_OPENING = 4 << 20  # What a file costs beside its own size.
+PART_BYTES = 256 << 20  # Bytes of the table's files that one worker merges.
+LOOSE_BYTES = 64 << 20  # Bytes of rows in files that one worker distributes.
+_OPENING = 4 << 20  # The cost of a file beside its size.
 _ASIDE_BYTES = 64 << 20  # Of rows in memory that are put aside together.
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A merge's source in files, with columns `c0`, `c1`, ... for `fields`, and `ROW`, which orders its rows. With `key`, of
-    rows that are equal in these columns only the last one counts. A row is known by its place among those that count."""
+    """A merge's source in files, with columns `c0`, `c1`, ... for `fields`, and `ROW`, which orders its rows. With
+    `key`, only the last of rows that are equal in these columns counts. A row's index among those that count identifies
+    it."""
 
     fields: tuple[Field, ...]
     tasks: tuple[ReadTask, ...]
     key: tuple[str, ...] = ()
 
     def load(self, store: Store, fields: tuple[Field, ...]) -> pa.Table:
-        """These columns (and those of the key), called as expressions of a merge call them."""
+        """These columns (and those of the key), with the names that a merge's expressions use."""
         wanted = {*(each.name for each in fields), *self.key}
         kept = [(f"c{place}", each) for place, each in enumerate(self.fields) if each.name in wanted]
         held = (
@@ -65,8 +66,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files of the table that one worker merges, one a task; and of those with rows that change, in the same order, the files
-    of decisions."""
+    """Files of the table that one worker merges, one per task; and for those with rows that change, in the same order,
+    the files of decisions."""
 
     tasks: tuple[ReadTask, ...]
     decisions: tuple[ReadTask, ...] = ()
@@ -75,10 +76,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a worker made of a part."""
+    """A worker's result for a part."""
 
     files: list[WrittenFile]  # Of the table.
-    beside: list[WrittenFile]  # That are gone when the merge is over.
+    beside: list[WrittenFile]  # Temporary files of the merge.
     touched: tuple[str, ...] = ()  # As in `ReadTask.paths`: files with rows that change.
     matched: bytes = b""  # The rows of the source that were matched, as a bitmap,
     row_count: int = 0  # of so many.
@@ -86,32 +87,32 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """Rows to be written to where they belong: those in files, and those that are inserted, unless `matched` is None."""
+    """Rows that must be distributed: those in files, and inserted rows, unless `matched` is None."""
 
     tasks: tuple[ReadTask, ...]
     matched: bytes | None
 
 
 class Workers(Protocol):
-    """What an engine does for a merge by parts."""
+    """What an engine provides for a merge by parts."""
 
     @property
     def count(self) -> int:
-        """How many work at the same time, as far as that is known."""
+        """The number of concurrent workers, as far as known."""
         ...
 
     def each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
-        """What `work` makes of each, in order; when one fails, the files that others answered with are deleted."""
+        """The results of `work`, in order. If one fails, the files of the others are deleted."""
         ...
 
     def spread(self, store: Store, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile] | None:
-        """The rows of these, written by as many workers as they are worth; None where they cannot go from one to another."""
+        """Write these rows with as many workers as they are worth; None if rows cannot be sent between workers."""
         ...
 
 
 class MergeByParts:
-    """`decide`, `write` and `mark` of a merge's source that each worker can hold. `beside` is how files are written that are gone
-    when the merge is over; `paths` lists them."""
+    """`decide`, `write` and `mark` for a source that fits into each worker. `beside` says how temporary files of the
+    merge are written; `paths` lists them."""
 
     def __init__(self, store: Store, staged: Staged, beside: WriteTask, workers: Workers) -> None:
         self._store, self._staged, self._beside, self._workers = store, staged, beside, workers
@@ -180,7 +181,7 @@ class MergeByParts:
     def _settled(
         self, merge: Merge, loose: list[ReadTask], matched: bytes | None, layout: WriteTask
     ) -> list[WrittenFile]:
-        """The rows that are not written yet: by one worker, unless they are many."""
+        """Write the remaining rows: with one worker, unless they are many."""
         written: list[WrittenFile] | None = None
         if sum(each.size_bytes for each in loose) > LOOSE_BYTES:
             written = self._workers.spread(self._store, loose, layout)
@@ -201,7 +202,7 @@ class MergeByParts:
 
 
 def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
-    """The task that reads a file which a worker wrote with these columns."""
+    """The task that reads a file that a worker wrote with these columns."""
     return ReadTask(
         (file.path,),
         (file.row_count,),
@@ -215,7 +216,7 @@ def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
 
 
 def divided(tasks: Sequence[ReadTask], workers: int) -> list[Part]:
-    """Tasks by partition, in as many parts of about the same size as there are workers; in more where they would be large."""
+    """Tasks by partition, in as many parts of about equal size as there are workers; in more if they would be large."""
     if not tasks:
         return []
     ordered = sorted(tasks, key=lambda task: (repr(task.partition), task.bucket or 0))
@@ -248,8 +249,8 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
 def _write(
     merge: Merge, staged: Staged, layout: WriteTask, beside: WriteTask, whole: bool, store: Store, part: Part
 ) -> Made:
-    """Rows that stay in the part's partitions to files of the table, all others beside; so too, unless files are written as a
-    whole, all rows: there are few of them in each."""
+    """Write rows that stay in the part's partitions to files of the table, all others to temporary files; unless whole
+    files are rewritten, all rows are written there, since there are few in each file."""
     source = staged.load(store, merge.assigning(SOURCE))
     tasks = {task.paths[0]: task for task in part.tasks}
 
@@ -288,7 +289,7 @@ def _write_columns(
 
 
 def _mark(layout: DeleteTask, clauses: list[int], store: Store, part: Part) -> list[WrittenFile]:
-    """Delete files for the rows that one of these clauses decides about."""
+    """Delete files for the rows to which one of these clauses applies."""
     placed = _read(store, part.decisions)
     chosen = (
         rows.keep(each, pc.is_in(each.column(outcomes.DECISIONS[3].name), pa.array(clauses, pa.int32())))
@@ -314,7 +315,7 @@ def _read(store: Store, tasks: Iterable[ReadTask]) -> Iterator[pa.RecordBatch]:
 
 
 def _decisions(path: str, choice: Choice) -> pa.RecordBatch:
-    """What becomes of a file's rows, as `outcomes.DECISIONS`; rows that stay as they are have none."""
+    """The decisions for a file's rows, as `outcomes.DECISIONS`; unchanged rows have none."""
     positions = np.flatnonzero(choice.clauses != outcomes.NONE)
     source = np.full(len(positions), outcomes.NONE, np.int64)
     source[np.searchsorted(positions, choice.updated)] = choice.source
@@ -324,7 +325,7 @@ def _decisions(path: str, choice: Choice) -> pa.RecordBatch:
 
 
 def _choices(store: Store, decisions: Sequence[ReadTask], counts: dict[str, int]) -> Iterator[tuple[str, Choice]]:
-    """The choices that `_decisions` wrote down, a file at a time."""
+    """The choices that `_decisions` recorded, file by file."""
     for path, table in _by_file(_read(store, decisions)):
         positions, source, clause = (casts.flat(table[f.name]).to_numpy() for f in outcomes.DECISIONS[1:])
         clauses = np.full(counts[path], outcomes.NONE, np.int8)
@@ -334,7 +335,7 @@ def _choices(store: Store, decisions: Sequence[ReadTask], counts: dict[str, int]
 
 
 def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each file, which stand together."""
+    """The rows of each file, which are adjacent."""
     path = ""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
@@ -354,7 +355,7 @@ def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]
 def _staying(
     batches: Iterable[pa.RecordBatch | Copied], layout: WriteTask, homes: set[tuple[Any, ...]], aside: _Aside
 ) -> Iterator[pa.RecordBatch | Copied]:
-    """The rows whose partition and bucket is one of `homes`; the others are put aside, but for row groups that are copied."""
+    """The rows whose partition and bucket is one of `homes`; the others are set aside, except copied row groups."""
     for batch in batches:
         if isinstance(batch, Copied):
             yield batch
@@ -368,7 +369,7 @@ def _staying(
 
 
 class _Aside:
-    """Rows that are written to files of their own as they become many."""
+    """Rows that are set aside and written to temporary files as they become many."""
 
     def __init__(self, store: Store, layout: WriteTask) -> None:
         self._store, self._layout = store, layout
@@ -388,7 +389,7 @@ class _Aside:
 
 
 def _matched(made: Sequence[Made]) -> bytes | None:
-    """The rows of the source that anybody matched; None where these are all."""
+    """The rows of the source that any worker matched; None if that is all of them."""
     rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(each.matched) for each in made)]))
     return None if made and len(rows) == made[0].row_count else bitmap.encode(rows)
 
@@ -398,7 +399,7 @@ def _rows(matched: bytes) -> np.ndarray:
 
 
 def _cut(tasks: Sequence[ReadTask]) -> list[Loose]:
-    """Files of rows for one worker each."""
+    """Files of rows, for one worker each."""
     numbers = np.cumsum([each.size_bytes for each in tasks]) // LOOSE_BYTES
     groups = (np.flatnonzero(numbers == number).tolist() for number in np.unique(numbers))
     return [Loose(tuple(tasks[place] for place in group), None) for group in groups]

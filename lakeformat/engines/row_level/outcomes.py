@@ -1,4 +1,4 @@
-"""Merge kernels over Arrow: which rows match, which clause decides, and what the rows become."""
+"""MERGE kernels over Arrow: which rows match, which clause applies, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lakeformat.model.predicate import ALWAYS, Column, Expression, and_, columns
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 from lakeformat.model.work import ROW_KIND, RowKind
 
-NONE = -1  # No clause holds for the row.
-_PAIRS = 1 << 19  # Matches that are looked at together.
+NONE = -1  # No clause applies to the row.
+_PAIRS = 1 << 19  # Matches that are evaluated together.
 # Keys that are numbers are looked up in a table where there is one in so many numbers, and the table is no longer than this.
 _SPREAD, _SPAN = 64, 1 << 25
 # Else, where there are no more than this, a filter of so many bits (bytes of memory) for each of them says which cannot be there.
@@ -38,7 +38,7 @@ Numbered = tuple[np.ndarray, np.ndarray]  # For each row whether the source has 
 
 
 def check(merge: Merge) -> None:
-    """Raise `InvalidInput` where a condition is none, or values do not fit their columns; no row is looked at."""
+    """Raise `InvalidInput` for an invalid condition, or values that do not fit their columns. No row is read."""
     sides = {TARGET: merge.target, SOURCE: merge.source}
     both = beside(*(named(side, arrow_schema(fields).empty_table()) for side, fields in sides.items()))
     expression.mask(merge.condition, both)
@@ -49,17 +49,17 @@ def check(merge: Merge) -> None:
 
 
 def named(side: str, table: pa.Table) -> pa.Table:
-    """The columns as expressions of a merge call them."""
+    """The columns with the names that a merge's expressions use."""
     return table.rename_columns([flat_name(side, name) for name in table.column_names])
 
 
 def beside(left: pa.Table, right: pa.Table) -> pa.Table:
-    """The columns of two tables of the same length."""
+    """The columns of two tables of equal length."""
     return pa.Table.from_arrays([*left.columns, *right.columns], [*left.column_names, *right.column_names])
 
 
 def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
-    """The values of each key in `source`; only the least and the greatest where there are more than `limit`."""
+    """The values of each key in `source`; only the smallest and largest if there are more than `limit`."""
     found = []
     for key in merge.keys:
         values = casts.flat(expression.evaluate(key.source, source))
@@ -70,7 +70,7 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
         if len(distinct) <= limit:
             found.append(Spread(distinct, True, has_null))
         elif pa.types.is_boolean(values.type) or pa.types.is_floating(values.type):
-            found.append(Spread(None))  # NaN is above all, and in no bounds.
+            found.append(Spread(None))  # NaN is above all values, and not in bounds.
         else:
             ends = pc.min_max(values)
             found.append(Spread(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type), False, has_null))
@@ -78,7 +78,7 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
 
 
 class Index:
-    """The rows of a source by key. Looking up rows of the table also notes which rows of the source were matched."""
+    """The rows of a source by key. Looking up rows of the table also records which rows of the source were matched."""
 
     def __init__(self, merge: Merge, source: pa.Table) -> None:
         self.merge, self.source = merge, source
@@ -94,7 +94,7 @@ class Index:
         alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
         steps = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
-        self._compared: list[tuple[Key, bool]] = []  # And whether it is compared as a value of its own type.
+        self._compared: list[tuple[Key, bool]] = []  # And whether it is compared in its own type.
         for key in merge.keys:
             values, held = expression.evaluate(key.source, source), expression.evaluate(key.target, empty).type
             type = expression.common_type(held, values.type)
@@ -102,7 +102,7 @@ class Index:
             values = casts.flat(_looked_up(key, key.target, values, type))
             distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
-        # The key of most values first: it leaves out most rows of the table, which the others need not look up.
+        # The key with most values first: it excludes most rows of the table from the other look-ups.
         steps.sort(key=lambda step: -len(step[2]))
         self._steps: list[tuple[Key, pa.DataType, _Values, Callable[[np.ndarray, np.ndarray], Numbered] | None]] = []
         codes = np.zeros(count, np.int64)
@@ -131,13 +131,14 @@ class Index:
 
     @property
     def tests_rows_freely(self) -> bool:
-        """Whether rows that are not there may be looked up among others: nothing is evaluated over them that could fail."""
+        """Whether deleted rows may be looked up with the others: no expression over them could fail."""
         by_column = all(isinstance(key.target, Column) and same for key, same in self._compared)
         return by_column and self._of_target == ALWAYS and not self.merge.of(Group.NOT_MATCHED_BY_SOURCE)
 
     def match(self, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of `target` that match, ascending; a row of the source for each). A row that matches several stands once, unless the
-        merge wants one match: then `InvalidInput` shows one such row. Rows `gone` (ascending) match nothing."""
+        """(rows of `target` that match, ascending; a row of the source for each). A row with several matches appears
+        once, unless the merge wants one match: then `InvalidInput` shows one such row. Rows `gone` (ascending) match
+        nothing."""
         rows, codes = self._look_up(target)
         if gone is not None and len(gone):
             there = ~numbers.among(rows, gone)
@@ -166,14 +167,14 @@ class Index:
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
     def matched(self) -> np.ndarray:
-        """The rows of the source that a row looked up so far has matched."""
+        """The rows of the source matched so far."""
         matched = self._matched_rows.copy()
         alive = self._codes >= 0
         matched[alive] |= self._matched_codes[self._codes[alive]]
         return np.flatnonzero(matched)
 
     def _look_up(self, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """(the rows of the table whose key a row of the source has, ascending; its code among the source's keys)."""
+        """(the rows of the table whose key the source has, ascending; the code of each key in the source)."""
         rows = None if self._of_target == ALWAYS else np.flatnonzero(_numpy(expression.mask(self._of_target, target)))
         codes = np.zeros(0, np.int64)
         for key, type, distinct, together in self._steps:
@@ -197,7 +198,7 @@ class Index:
 
 
 def _looked_up(key: Key, other: Expression, values: Any, type: pa.DataType) -> Any:
-    """One side of a key as the type in which it is compared with the other."""
+    """One side of a key in the type in which both are compared."""
     try:
         return expression.lookup(values, type)
     except InvalidInput as error:
@@ -217,7 +218,7 @@ def several(merge: Merge, example: Mapping[str, Any]) -> InvalidInput:
 
 
 def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
-    """For each row, the place of the first clause whose condition is true; NONE where none is."""
+    """For each row, the index of the first clause whose condition is true; NONE if there is none."""
     choice = np.full(rows.num_rows, NONE, np.int8)
     left = np.arange(rows.num_rows)
     for place, clause in clauses:
@@ -235,8 +236,8 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
 
 
 def decide(index: Index, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(the rows of `target`, ascending, about which a clause decides; which clause; the row of the source, or NONE). None decides
-    about those `gone`, which `Index.tests_rows_freely` asks about."""
+    """(the rows of `target`, ascending, to which a clause applies; the clause; the row of the source, or NONE). No
+    clause applies to rows `gone`; see `Index.tests_rows_freely`."""
     merge = index.merge
     rows, beside_it = index.match(target, gone)
     choice = np.full(len(rows), NONE, np.int8)
@@ -268,9 +269,9 @@ def changed(
     source: Callable[[np.ndarray], pa.Table],
     whole: bool,
 ) -> pa.RecordBatch:
-    """The rows of `target` after the clauses chosen for them: all that are left, or (unless `whole`) those updated.
+    """The rows of `target` after their clauses: all remaining rows, or (unless `whole`) the updated ones.
 
-    `source(rows)` gives what stands beside these rows. `target` may lack columns that every update assigns.
+    `source(rows)` returns the source's columns for these rows. `target` may lack columns that every update assigns.
     """
     columns = {f.name: _held(target, f) for f in merge.target}
     pieces: dict[str, list[pa.Array]] = {}
@@ -306,7 +307,7 @@ def changed(
 def by_key(
     merge: Merge, target: pa.Table, choice: np.ndarray, source: Callable[[np.ndarray], pa.Table]
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """(the rows that are deleted and those that are updated, each with its kind; which rows of `target` they are)."""
+    """(the deleted and updated rows, each with its kind; their rows in `target`)."""
     gone = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
     deleted = np.flatnonzero(np.isin(choice, gone))
     updated = np.flatnonzero((choice != NONE) & ~np.isin(choice, gone))
@@ -322,7 +323,7 @@ def of_kind(rows: pa.RecordBatch, kind: RowKind) -> pa.RecordBatch:
 
 
 def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows that come of rows of the source without a match."""
+    """The rows to insert for rows of the source without a match."""
     clauses = merge.of(Group.NOT_MATCHED)
     choice = choose(clauses, source)
     for place, clause in clauses:
@@ -333,7 +334,7 @@ def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """The columns that the clause assigns, as the table types them; for an insert, all columns."""
+    """The columns that the clause assigns, with the table's types; for an insert, all columns."""
     if clause.act is Act.UPDATE:
         fields = tuple(find_field(fields, name) for name, _ in clause.assignments)
     elif clause.act is Act.DELETE:
@@ -361,7 +362,7 @@ DECISIONS = (
 
 
 def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Joined rows -> DECISIONS: one for each match, and for each row without one that a clause decides about."""
+    """Joined rows -> DECISIONS: one for each match, and one for each row without a match to which a clause applies."""
     matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
     for batch in batches:
         table = pa.Table.from_batches([batch])
@@ -376,8 +377,8 @@ def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Joined rows -> what becomes of the table's, by position the table's columns, then the row's kind (null: nothing) and
-    ROW; each match is there, whether a clause decides about it or not."""
+    """Joined rows -> the results for the table's rows: the table's columns, the row's kind (null: unchanged) and ROW;
+    every match is included, whether a clause applies or not."""
     matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
     names = [f"c{place}" for place in range(len(merge.target) + 1)]
     for batch in batches:
@@ -398,7 +399,7 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of the table beside their decisions and the source's columns -> the rows that come of them; see `changed`."""
+    """Rows of the table with their decisions and the source's columns -> the resulting rows; see `changed`."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         target, source = _sides(merge, table)
@@ -407,7 +408,7 @@ def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Ite
 
 
 def _sides(merge: Merge, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The columns of both sides; those of the table as it types them."""
+    """The columns of both sides; the table's with its types."""
     held = tuple(f for f in merge.target if flat_name(TARGET, f.name) in table.column_names)
     columns = [casts.flat(table[flat_name(TARGET, f.name)]) for f in held]
     given = assign.assign(pa.RecordBatch.from_arrays(columns, [f.name for f in held]), held)
@@ -434,10 +435,10 @@ def _numpy(mask: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 class _Values:
-    """Distinct values of a key, each with its place; null is among them only where it equals null."""
+    """Distinct values of a key, each with its index; null is included only if it equals null."""
 
     def __init__(self, values: pa.Array, null_safe: bool) -> None:
-        # Numbers are sorted once; others are hashed anew for each look-up.
+        # Numbers are sorted once; other values are hashed for each look-up.
         self._known: pa.Array | None = None
         self._numbers: np.ndarray | None = None
         self._table: np.ndarray | None = None
@@ -462,14 +463,14 @@ class _Values:
         return self._count + (self._null != NONE)
 
     def places(self, values: pa.Array) -> np.ndarray:
-        """For each value its place; NONE where it is not there."""
+        """For each value its index; NONE if it is missing."""
         places = np.full(len(values), NONE, np.int64)
         rows, found = self.hits(values)
         places[rows] = found
         return places
 
     def hits(self, values: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """(the rows, ascending, whose value is there; its place)."""
+        """(the rows, ascending, whose value exists; its index)."""
         if self._numbers is not None:
             rows, places = self._number_hits(ranks.ordinals(casts.flat(values)))
         else:
@@ -524,7 +525,7 @@ class _Values:
 
 
 def _joined(values: pa.Array | pa.ChunkedArray | np.ndarray, distinct: pa.Array | np.ndarray) -> np.ndarray:
-    """The position of each value among `distinct`; NONE where it is not there. Arrow's join hashes three times as fast as its
+    """The index of each value in `distinct`; NONE if it is missing. Arrow's join hashes three times as fast as its
     `index_in`."""
     left = pa.table({"value": values, "row": np.arange(len(values))})
     right = pa.table({"value": distinct, "position": np.arange(len(distinct))})
@@ -535,7 +536,8 @@ def _joined(values: pa.Array | pa.ChunkedArray | np.ndarray, distinct: pa.Array 
 
 
 def _table(known: np.ndarray) -> np.ndarray | None:
-    """By number, from the least on, its place among these ascending ones, and NONE at the end; None where they lie too far apart."""
+    """Index by number, from the smallest on, of these ascending numbers, with NONE at the end; None if they are too far
+    apart."""
     if not len(known):
         return None
     span = int(known[-1]) - int(known[0]) + 1
@@ -554,12 +556,12 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _same(known: np.ndarray, codes: np.ndarray, places: np.ndarray) -> Numbered:
-    """Codes of keys that only one row has, whose next key is at the place `known`."""
+    """Codes of keys that only one row has, whose next key has the index `known`."""
     return known[codes] == places, codes
 
 
 def _joint(known: np.ndarray, size: int, codes: np.ndarray, places: np.ndarray) -> Numbered:
-    """Codes of keys and the place of the next key, of `size` values, as the code of both."""
+    """Codes of keys combined with the index of the next key, of `size` values."""
     wanted = codes * (size + 1) + places + 1
     codes = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
     return known[codes] == wanted if len(known) else np.zeros(len(codes), bool), codes

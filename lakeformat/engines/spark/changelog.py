@@ -1,4 +1,4 @@
-"""A changelog out of Spark: each key's rows go to one task, which writes the files of all that became of it."""
+"""A changelog from Spark: the rows of each key go to one task, which writes all of their files."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def check(frame: DataFrame, layout: DeltaLayout) -> None:
 def write(
     frames: Sequence[DataFrame], store: Store, layout: DeltaLayout, upsert: bool, max_keys: int, buffer_bytes: int
 ) -> list[WrittenFile]:
-    """The files of one commit. Rows count in the order of the frames, and within one in the order of its partitions. At most
-    `max_keys` keys are known to one task. Few rows come to the driver, which writes them: that costs less than a shuffle."""
+    """The files of one commit. Rows count in the order of the frames, and within one in the order of its partitions.
+    One task knows at most `max_keys` keys. Few rows are collected and written by the driver, which is cheaper than a
+    shuffle."""
     for frame in frames:
         check(frame, layout)
     make = partial(DeltaFiles, upsert=upsert, max_keys=max_keys, buffer_bytes=buffer_bytes)
@@ -44,7 +45,7 @@ def write(
         log.info("%s: a changelog of few rows, %d frames: written by the driver", store.root, len(frames))
         return make(store, layout).write_all(local)
     keys = [each.name for each in layout.by_key.fields]
-    # What one frame lacks would be null, and not the default.
+    # A column that one frame lacks would be null, not its default.
     if len({_columns(frame) for frame in frames}) > 1 or not set(keys) <= set(frames[0].columns):
         log.info("%s: a changelog of %d frames with different columns: written by the driver", store.root, len(frames))
         return make(store, layout).write_all(frames)
@@ -69,5 +70,5 @@ def write(
 
 
 def _columns(frame: DataFrame) -> frozenset[tuple[str, str]]:
-    """The columns that rows have, but for their kinds, which need not be there."""
+    """The columns of the rows, except their kinds, which are optional."""
     return frozenset((each.name, each.dataType.json()) for each in frame.schema if each.name != ROW_KIND.name)

@@ -26,9 +26,9 @@ from lakeformat.model.predicate import Expression, call, column, is_in, is_null,
 from lakeformat.storage.catalogued import files_of
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-ROW_KINDS = "_row_kind"  # The column of a change's kind.
+ROW_KINDS = "_row_kind"  # The column with a change's kind.
 _FEW, _LEAST_BYTES = 16, 16 << 20  # More tasks than these have so many bytes each.
-_PARTITIONS = 256  # At most so many tasks of Spark read a table that is attached.
+_PARTITIONS = 256  # The most Spark tasks for a read of an attached table.
 _NO_TABLE = (
     "a data source of Spark, of which load('namespace.table') or option('table', ...) names a table, and CREATE TABLE ... USING lakeformat in Spark's own SQL makes no table: say "
     "lake.sql('CREATE TABLE ... USING paimon'), or iceberg; to read one, lake.attach(spark), or table.scan().to_spark(spark)"
@@ -40,8 +40,9 @@ _StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasour
 
 
 def register(spark: SparkSession, name: str, tables: Any) -> None:
-    """Make `tables` known to `spark` as its data source `name`: what options name there is to read (`reading`), to follow
-    (`following`) and to write to (`sink`). Spark asks in processes of its own, for each batch anew, so it can be pickled."""
+    """Register `tables` with `spark` as the data source `name`: its options select what to read (`reading`), stream
+    (`following`) or write to (`sink`). Spark uses it in separate processes, for each batch again, so it must be
+    picklable."""
 
     session.run_here_as_here(spark)
 
@@ -57,22 +58,23 @@ def register(spark: SparkSession, name: str, tables: Any) -> None:
 
 
 def push_filters(spark: SparkSession) -> None:
-    """Have Spark hand filters to Python, where it can (4.1): the session's other sources in Python are asked too."""
+    """Have Spark push filters to Python, if it can (4.1); this also affects the session's other Python data sources."""
     if spark.conf.get(PUSHDOWN, None) is not None:
         spark.conf.set(PUSHDOWN, "true")
 
 
 def pushes(spark: SparkSession) -> bool:
-    """Whether the session hands filters to Python. One that does not refuses readers that would take them."""
+    """Whether the session pushes filters to Python. If it does not, it refuses readers that accept them."""
     return str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
 
 
 def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]) -> None:
-    """Make a table of `lake`, a URI, readable as `name` ("namespace.table") in Spark's own catalog. Spark asks for `reading()` in
-    processes of its own, anew for each query, so it can be pickled.
+    """Make a table of `lake`, a URI, readable as `name` ("namespace.table") in Spark's own catalog. Spark calls
+    `reading()` in separate processes, for each query again, so it must be picklable.
 
-    Each table has a data source of its own: Spark forgets the options of a table whose source is in Python. Raises
-    `UnsupportedFeature` for a name that Spark refuses, `AlreadyExists` where Spark's catalog has another table of that name.
+    Each table has a data source of its own: Spark drops the options of tables with Python data sources. Raises
+    `UnsupportedFeature` for a name that Spark refuses, `AlreadyExists` if Spark's catalog has another table of that
+    name.
     """
     if not re.fullmatch(r"\w+\.\w+", name, re.ASCII):
         raise UnsupportedFeature(
@@ -134,7 +136,7 @@ class _Attached(datasource.DataSource):
 
 
 def _checked(source: Any, schema: T.StructType, verb: str = "named", again: str = "read it") -> Any:
-    """A source of rows, which has these columns. Raises `InvalidInput` for one that is gone or of another type."""
+    """A source of rows with these columns. Raises `InvalidInput` for a dropped column or one of another type."""
     types = {each.name: each.dataType for each in _nullable(spark_schema(source.fields))}
     for each in schema:
         if types.get(each.name) != _nullable(each.dataType):
@@ -145,14 +147,14 @@ def _checked(source: Any, schema: T.StructType, verb: str = "named", again: str 
 
 
 class _Rows:
-    """What reads tasks: in this shape readers go to executors, without what they were planned from."""
+    """Reads tasks. In this form readers are sent to executors, without the data they were planned from."""
 
     def __init__(self, source: Any, schema: T.StructType, is_stream: bool = False) -> None:
         self._store, self._names = files_of(source.store), tuple(schema.names)
         self._fields = tuple(each for each in source.fields if each.name in self._names and each.name != ROW_KINDS)
         self._kind = ROW_KINDS if source.has_kinds and ROW_KINDS in self._names else None
         self._only_inserts = is_stream and self._kind is None
-        if not self._fields:  # A task has to read something to know its rows.
+        if not self._fields:  # A task must read a column to count its rows.
             self._fields = source.fields[:1]
         self._arrow = to_arrow_schema(schema, **_IN_UTC)
 
@@ -163,7 +165,7 @@ class _Rows:
 
 
 class _Reader(datasource.DataSourceReader):
-    """Reads a batch. Pickled before it is asked for its partitions, which it plans then, once it knows all filters."""
+    """Reads a batch. It is pickled before its partitions are planned, once all filters are known."""
 
     def __init__(self, source: Any, schema: T.StructType) -> None:
         self._rows, self._source = _Rows(source, schema), source
@@ -179,7 +181,7 @@ class _Reader(datasource.DataSourceReader):
 
 
 class _PushingReader(_Reader):
-    """Leaves out files by Spark's filters, where the session lets Spark push them to Python (4.1)."""
+    """Skips files by Spark's filters, if the session pushes them to Python (4.1)."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         for each in filters:
@@ -190,7 +192,7 @@ class _PushingReader(_Reader):
 
 
 def _condition(filter: Any) -> Expression | None:
-    """A filter of Spark's as a condition; None for one that has none."""
+    """A Spark filter as a condition; None if it has no equivalent."""
     match type(filter).__name__:
         case "Not":
             inner = _condition(filter.child)
@@ -222,7 +224,7 @@ _CALLS = {
 
 
 def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasource.InputPartition]:
-    """The tasks of Spark that read these; `in_order`: those of one partition and bucket in one task, older ones first."""
+    """Spark's tasks for these; `in_order`: those of one partition and bucket in one task, older ones first."""
     if in_order and any(piece.kind != "+I" for piece in pieces):
         homes = {piece.home for piece in pieces}
         known = all(bucket is not None for _, bucket in homes) or all(partition for partition, _ in homes)
@@ -241,7 +243,7 @@ def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasourc
 
 
 class _StreamReader(datasource.DataSourceStreamReader):
-    """Reads a stream, in a process that lives as long as the query; `read` runs on executors."""
+    """Reads a stream in a process that lives as long as the query; `read` runs on executors."""
 
     def __init__(self, source: Any, schema: T.StructType) -> None:
         self._rows, self._source = _Rows(source, schema, is_stream=True), source
@@ -273,7 +275,8 @@ if hasattr(datasource.DataSourceStreamReader, "getDefaultReadLimit"):  # 4.2
     )
 
     class _AdmittingReader(_StreamReader, SupportsTriggerAvailableNow):
-        """As much at a time as the options say; all that is there now, where the trigger asks for that."""
+        """Reads as much at a time as the options allow, or everything that is available if the trigger asks for
+        that."""
 
         def getDefaultReadLimit(self) -> Any:
             files, rows = self._source.max_files, self._source.max_rows
@@ -344,7 +347,7 @@ class _Source(datasource.DataSource):
         return _StreamWriter(self._sink(schema, None, False))
 
     def _sink(self, schema: T.StructType, user: str | None, overwrite: bool) -> Any:
-        """Where rows go; raises for rows that could not be written."""
+        """The target of rows. Raises for rows that could not be written."""
         sink = self._tables.sink(self.options, user, overwrite)
         sink.require_writable(fields_from_spark(schema))
         return sink
@@ -352,13 +355,13 @@ class _Source(datasource.DataSource):
 
 @dataclass
 class _Part(datasource.WriterCommitMessage):
-    """What one task wrote."""
+    """The result of one task's write."""
 
     held: Any
 
 
 class _Writer(datasource.DataSourceArrowWriter):
-    """A batch is one commit, under a name of its own."""
+    """Writes a batch as one commit, under a name of its own."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -374,7 +377,7 @@ class _Writer(datasource.DataSourceArrowWriter):
 
 
 class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]
-    """Each batch is one commit, under its number."""
+    """Writes each batch of a stream as one commit, under its number."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink

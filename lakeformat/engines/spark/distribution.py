@@ -1,4 +1,4 @@
-"""Which rows go to which of Spark's tasks."""
+"""Distribution of rows over Spark's tasks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _WIDTHS = {
 
 
 def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
-    """Rows of one partition and bucket to few tasks, where that is worth a shuffle: for buckets, and where it is asked for.
+    """Rows of a partition and bucket in few tasks, where that is worth a shuffle: for buckets, and if the table asks
+    for it.
 
-    Without, a task writes a file for each partition that it has rows of, as Spark's own writer does.
+    Without it, a task writes a file for each partition that it has rows of, like Spark's own writer.
     """
     if task.keyed is not None and (task.keyed.index or task.keyed.places):  # One task knows all keys of a partition.
         partition = [F.col(quoted(each.source)) for each in task.partition_by]
         return frame.repartition(*partition) if partition else frame.repartition(1)
-    if task.keyed is not None and task.keyed.waits:  # Rows of a key stay in their order.
+    if task.keyed is not None and task.keyed.waits:  # Rows of a key keep their order.
         return frame.repartition(*(F.col(quoted(name)) for name in task.keyed.merge.key))
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
         return frame
@@ -62,7 +63,7 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
 
 
 def ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:
-    """Rows to `count` tasks by ranges of what the write sorts by: partitions, then its order."""
+    """Rows in `count` tasks by ranges of the write's sort key: partitions, then its order."""
     names = frame.columns
     order = [each for each in worker.ordering(task) if all(_reaches(frame.schema, path) for path in _paths(each))]
     if not order:
@@ -79,7 +80,7 @@ def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
 
 
 def _order_key(task: WriteTask, by: Sort) -> Column:
-    """What stands in the order asked for; where Spark cannot have it, what rows of like value are near by."""
+    """The sort key, if Spark can compute it; otherwise a key by which similar rows are near each other."""
     first, *inside = _paths(by)[0]
     column = reduce(lambda held, part: held.getField(part), inside, F.col(quoted(first)))
     if isinstance(by, Curve):
@@ -106,15 +107,15 @@ def _directed(column: Column, by: Sort) -> Column:
 
 
 def _partition_key(task: WriteTask, by: PartitionField) -> Column:
-    """What is the same for rows of the same partition."""
+    """A key that is equal for rows of the same partition."""
     if by.transform.kind is TransformKind.IDENTITY:
         return F.col(quoted(by.source))
     return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), scalar(Kind.BYTES))
 
 
 def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
-    """The bucket of each row: computed by Spark itself where it can hash the key as Paimon does, which spares each row a way to
-    Python and back."""
+    """The bucket of each row, computed by Spark itself if it can hash the key as Paimon does, which saves the rows a
+    way through Python."""
     fields = [find_field(task.fields, name) for name in rule.columns]
     found = [_words(frame.schema[each.name].dataType, F.col(quoted(each.name)), each.type) for each in fields]
     words = [each for each in found if each is not None]
@@ -125,8 +126,8 @@ def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
 
 
 def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
-    """The eight bytes of a BinaryRow that hold the column, lowest first, in hexadecimal digits; None for a type of which Spark
-    does not give them. A null, which keys do not have, counts as 0."""
+    """The eight bytes of a BinaryRow with the column, lowest first, in hexadecimal; None for a type that Spark cannot
+    convert. A null, which keys do not have, counts as 0."""
     kind = kind_of(type)
     if kind not in _WIDTHS or found != PLAIN[kind]:
         return None
@@ -140,8 +141,8 @@ def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
 
 
 def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: Type) -> Column:
-    """What `work` makes of these columns, where Spark can have it (4.1 and later); else a hash of them, which is the same
-    for the same values."""
+    """The results of `work` for these columns, if Spark has Arrow UDFs (4.1 and later); otherwise a hash, which is
+    equal for equal values."""
     columns = [F.col(quoted(name)) for name in names]
     if not hasattr(F, "arrow_udf"):
         return F.hash(*columns)
@@ -150,7 +151,7 @@ def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...],
     def worked(*found: pa.Array) -> pa.Array:
         try:
             return work(pa.RecordBatch.from_arrays(list(found), names=list(names)))
-        except InvalidInput:  # The writer says what is wrong with these rows.
+        except InvalidInput:  # The writer raises the error for these rows.
             return pa.nulls(len(found[0]), nothing)
 
     worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.

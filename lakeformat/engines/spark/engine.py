@@ -43,11 +43,11 @@ from lakeformat.model.work import (
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
 
-NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
+NATIVE_SCHEMES = ("file",)  # URI schemes that Spark reads itself; add e.g. "s3a" if the session has the file system.
 
 
 class SparkEngine:
-    """Runs on `spark`'s executors. Spark itself reads from `native_schemes`; from elsewhere the worker does."""
+    """Runs on the executors of `spark`. Spark itself reads from `native_schemes`; the worker reads from elsewhere."""
 
     def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
         session.require_running(spark)
@@ -58,7 +58,7 @@ class SparkEngine:
     def read(
         self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
     ) -> DataFrame:
-        """The rows of all tasks, lazily. Parquet and ORC files that need nothing but Spark are read by Spark."""
+        """The rows of all tasks, lazily. Parquet and ORC files that need nothing of ours are read by Spark."""
         names = [each.name for each in fields]
         groups, rest = native.parted(store, tasks, self.native_schemes)
         frames = [native.read(self.spark, store, group).select(*map(quoted, names)) for group in groups]
@@ -68,9 +68,10 @@ class SparkEngine:
         return frame if limit is None else frame.limit(limit)
 
     def write(self, store: Store, data: DataFrame, task: WriteTask) -> list[WrittenFile]:
-        """Rows to files, one job; `data` is evaluated once. Files of tasks that Spark repeated are orphans; a job that fails leaves none.
+        """Write rows to files in one job; `data` is evaluated once. Files of repeated tasks become orphans; a failed
+        job leaves none.
 
-        Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
+        Columns are checked before the job starts, values as they are written: both raise `InvalidInput`.
         """
         frame = assignable(data, task.fields)
         assign.check(arrow_of(frame.schema), key_values.given(task), task.partition_by)
@@ -91,11 +92,11 @@ class SparkEngine:
             return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
-        """For each task, how many rows satisfy its predicate; one Spark task for each."""
+        """For each task, the number of rows that satisfy its predicate; one Spark task each."""
         return jobs.each(self.spark, store, tasks, worker.count)
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
-        """What each task wrote; one Spark task for each, but of rows to be sorted, which are spread by ranges."""
+        """The files that each task wrote; one Spark task each, except that rows to be sorted are range-partitioned."""
         if not any(task.spreads for task in tasks):
             return jobs.each(self.spark, store, tasks, lookup.rewrite)
         written: list[list[WrittenFile]] = []
@@ -108,24 +109,25 @@ class SparkEngine:
         return written
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The delete files that each task wrote; one Spark task for each."""
+        """The delete files that each task wrote; one Spark task each."""
         return jobs.each(self.spark, store, tasks, marks.mark)
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
-        """The earlier deletes of all targets of each task, in new files; one Spark task for each."""
+        """The existing deletes of all targets of each task, in new files; one Spark task each."""
         return jobs.each(self.spark, store, tasks, marks.rewrite)
 
     def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
-        """What files of others are to the table; one Spark task for each."""
+        """Existing files as files of the table; one Spark task each."""
         return jobs.each(self.spark, store, tasks, adopt.adopt)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
-        """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""
+        """The source of a merge, evaluated once into temporary files beside the table's, which are deleted by
+        `close`."""
         return SparkSource(self.spark, self, store, data, layout, hints)
 
     def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:
-        """The rows that are written for these where keys may change partitions: with those that take others away, and their
-        `BUCKET` where it has to be one. A join with the keys that are there; the rows of a key in the order of the frame."""
+        """The rows to write for these if keys may change partitions: with delete rows, and with `BUCKET` if it is
+        fixed. It is a join with the existing keys; the rows of a key keep the frame's order."""
         assert task.keyed is not None, task
         places = task.keyed.places
         assert places is not None, task
@@ -167,7 +169,7 @@ class SparkEngine:
         return mapped(rows.select(*columns), partial(executors.settle, task, given), spark_schema(nullable(fields)))
 
     def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
-        """The rows in the order asked for, a range of about a file's size to each Spark task."""
+        """The rows in the requested order, a range of about a file's size per Spark task."""
         assert task.delete_where is None, task
         assert not task.assignments, task
         fields = task.write.fields

@@ -1,4 +1,4 @@
-"""What Spark's tasks run, on the executors: rows come and go in Arrow's batches, what else there is to say in a pickle."""
+"""The functions that Spark's tasks run on executors: rows are passed as Arrow batches, everything else pickled."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
 
-ROW = "_lakeformat_row"  # The column of rows that have none: Spark takes no such rows from Python.
+ROW = "_lakeformat_row"  # A column for rows without columns, which Spark does not accept from Python.
 
 DECODED = pa.schema([("place", pa.int64()), ("rows", pa.list_(pa.int64())), ("content", pa.binary())])
 
@@ -84,7 +84,8 @@ def write_delta(
 
 
 def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows, whether their key has a row by then, and where: its partition, and its partition and bucket before the write."""
+    """Rows, with whether their key has a row, and where: its partition, and its partition and bucket before the
+    write."""
     assert task.keyed is not None, task
     places, fields = task.keyed.places, (*task.fields, ROW_KIND, BUCKET)
     assert places is not None, task
@@ -105,8 +106,8 @@ def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBat
 
 
 def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the files of groups of paths hold: of each run of files with one schema the rows of each, and all of them as Arrow's bytes.
-    Files that are not there have -1 rows; an error is in a row of its own."""
+    """The decoded files of groups of paths: for each run of files with one schema the number of rows of each, and all
+    of them as Arrow's bytes. A file that does not exist has -1 rows; an error is in a row of its own."""
     for batch in ids:
         for place in batch.column(0).to_pylist():
             made: list[tuple[int, list[int] | None, bytes]]
@@ -178,7 +179,9 @@ def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch])
     try:
         yield from work(each.rename_columns(names) for each in batches)
     except (InvalidInput, UnsupportedFeature) as error:
-        raise type(error)(*error.args) from None  # A short trace: the driver sees only the beginning of a long one.
+        raise type(error)(
+            *error.args
+        ) from None  # A short trace, since the driver sees only the beginning of a long one.
 
 
 def read(
@@ -201,8 +204,8 @@ def pieces(
     kind_column: str | None,
     only_inserts: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of pickled tasks; with `kind_column`, each with its kind, which the task's own says, or a column. Raises
-    `InvalidInput` where there are to be `only_inserts` and a row is none."""
+    """The rows of pickled tasks; with `kind_column`, each with its kind, from its task or from a column. Raises
+    `InvalidInput` for a row that is no insert if there must be `only_inserts`."""
     for blob, kind in pieces:
         task = pickle.loads(blob)
         for found in worker.read(store, task):
@@ -221,13 +224,13 @@ def pieces(
 
 
 def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What `work` makes of rows; the files that it writes have names by which the driver knows them."""
+    """The results of `work` on rows; names of the files it writes contain the job."""
     with formats.of_task(job, *this_task()):
         yield from work(batches)
 
 
 def this_task() -> tuple[int, int]:
-    """Of the task that runs here: its partition, and the number of the attempt, which no other of the application has."""
+    """The running task: its partition, and its attempt number, which is unique in the application."""
     context = TaskContext.get()
     assert context is not None, "not in a task"
     return context.partitionId(), context.taskAttemptId()
@@ -238,7 +241,7 @@ def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob:
 
 
 def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
-    """What `work` returns, pickled in one row; so too an error that trying again would not mend."""
+    """The result of `work`, pickled in one row; also an error that a retry would not fix."""
     try:
         found = work()
     except (InvalidInput, UnsupportedFeature) as error:
@@ -247,7 +250,8 @@ def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
 
 
 def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """Timestamps in microseconds and times in nanoseconds, the only units that Spark takes, bytes of any length; at any depth."""
+    """Timestamps in microseconds and times in nanoseconds, the only units that Spark accepts, and bytes without a
+    length; at any depth."""
     columns = [_micros(batch.column(i), each.type) for i, each in enumerate(fields)]
     return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
 

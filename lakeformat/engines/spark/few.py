@@ -1,4 +1,4 @@
-"""Few rows of a keyed table's frame, which the driver writes: that costs less than a shuffle."""
+"""Frames of few rows, which the driver writes itself: cheaper than a shuffle."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BOUNDED = {  # Steps of a plan that make no more rows than they get.
 
 
 def rows(frame: DataFrame) -> pa.Table | None:
-    """The rows, where Spark takes them for few and they are; else None."""
+    """The rows if Spark estimates that they are few and they are; else None."""
     return collected(frame) if guessed_few(frame) else None
 
 
 def collected(frame: DataFrame) -> pa.Table | None:
-    """The rows where they are few, whatever Spark takes them for; else None."""
+    """The rows if they are few, whatever Spark estimates; else None."""
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
     try:
@@ -40,12 +40,12 @@ def collected(frame: DataFrame) -> pa.Table | None:
 
 
 def guessed_few(frame: DataFrame) -> bool:
-    """Whether Spark takes the rows for few."""
+    """Whether Spark estimates that the rows are few."""
     return guessed_bytes(frame) <= _FEW_BYTES
 
 
 def guessed_bytes(frame: DataFrame) -> float:
-    """How many bytes Spark's optimizer takes the rows for; infinite where it has no bound."""
+    """Spark's estimate of the rows' size in bytes; infinite without a bound."""
     found = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
     plan = found.partition("== Physical Plan ==")[0]
     size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)

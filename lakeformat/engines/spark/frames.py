@@ -1,4 +1,4 @@
-"""Frames, column by column: named, typed as a table's, sent through Python."""
+"""Spark frames column by column: renamed, given the table's types, sent through Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeformat.engines.spark import executors
 from lakeformat.engines.spark.types import spark_type, zoned
 from lakeformat.model.schema import Field, Kind, scalar
 
-OURS = "_lakeformat_"  # What columns begin with that are not the data's.
+OURS = "_lakeformat_"  # The prefix of columns that are not the data's.
 
 
 def quoted(name: str) -> str:
@@ -33,7 +33,8 @@ def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
 
 
 def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
-    """Columns of nothing, and timestamps with or without a zone, as the table's columns of the same names are."""
+    """Columns of nulls, and timestamps with or without a zone, with the types of the table's columns of the same
+    names."""
     wanted = {each.name.casefold(): each.type for each in hints}
     columns = []
     for each in frame.schema:
@@ -47,6 +48,6 @@ def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
 
 
 def mapped(frame: DataFrame, work: executors.Work, schema: T.StructType | str) -> DataFrame:
-    """`mapInArrow` also where names have dots in them, which it does not take."""
+    """`mapInArrow` for columns with dots in their names, which it does not accept."""
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
     return numbered.mapInArrow(partial(executors.renamed, tuple(frame.columns), work), schema)

@@ -1,4 +1,4 @@
-"""Work of Spark's tasks, and what they answered."""
+"""Spark jobs that run our work in tasks, and the results of the tasks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-_PAUSES = (0.0, 1.0, 2.0)  # Seconds before each look at what the tasks of a job that failed have written.
+_PAUSES = (0.0, 1.0, 2.0)  # Seconds before each listing of what the tasks of a failed job have written.
 
 
 def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
-    """What `work` makes of each task, in the order of the tasks."""
+    """The results of `work` for each task, in order."""
     if not tasks:
         return []
     blobs = tuple(pickle.dumps(each) for each in tasks)
@@ -40,9 +40,9 @@ def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable
 
 
 def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executors.Work) -> list[Any]:
-    """What `work` answers of the frame's rows, one answer for each task. An error that a task answered is raised.
+    """The results of `work` on the frame's rows, one per task. An error that a task returned is raised.
 
-    Whatever ends the job before all tasks have answered, the files that tasks wrote are deleted: nobody but the driver could have
+    If the job ends before all tasks have returned, the files that tasks wrote are deleted: only the driver could have
     committed them.
     """
     job = formats.new_job()
@@ -62,7 +62,7 @@ def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executo
 
 
 def _delete(store: Store, job: str) -> None:
-    """Delete the files that a job's tasks wrote, and those of tasks that take a moment to stop."""
+    """Delete the files that a job's tasks wrote, including tasks that take a moment to stop."""
     count, folders = 0, set[str]()
     try:
         for pause in _PAUSES:
@@ -89,7 +89,7 @@ def _delete(store: Store, job: str) -> None:
 
 
 def _named(collect: Callable[[], Any]) -> Any:
-    """What `collect` gives. An error of ours from a stage before the last is raised as itself, not as Spark's error."""
+    """The result of `collect`. An error of ours from an earlier stage is raised as itself, not as Spark's error."""
     try:
         return collect()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A merge's source in files of its own; joins are Spark's."""
+"""A merge's source in files of its own; Spark does the joins."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
 
 
 class SparkSource:
-    """A merge's source in files of its own, so that each look at it gives the same rows; joins are Spark's."""
+    """A merge's source in files of its own, so that every read returns the same rows. Spark does the joins."""
 
     def __init__(
         self, spark: SparkSession, engine: Engine, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]
@@ -85,7 +85,7 @@ class SparkSource:
         self._key = key
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
-        """As the footers say where there are many rows, so that the driver does not read them."""
+        """From the footers if there are many rows, so that the driver does not read them."""
         needed = sorted({name for key in merge.keys for name in columns_of(key.source)})
         if self._row_count > _FEW_ROWS:
             return [Spread(None) for _ in merge.keys]
@@ -233,8 +233,8 @@ class SparkSource:
             self._store.remove_empty_folders([self._folder])
 
     def _units(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[executors.Unit] | None:
-        """Parts of the source and of the table by partition and bucket, or by bucket alone, each with all rows that match one of
-        it; None where rows that match, or that come of a row, may be elsewhere, or a part may not fit in memory."""
+        """Parts of the source and the table by partition and bucket, or by bucket alone, each with all rows that match
+        each other; None if matching or resulting rows may be elsewhere, or if a part may not fit in memory."""
         assert layout.keyed is not None, layout
         in_one = layout.bucket is None  # A partition's keys are known together, or wait for a bucket.
         by_partition = merge.keeps(each.source for each in layout.partition_by)
@@ -264,7 +264,7 @@ class SparkSource:
         return sum(task.row_count for task in self._files)
 
     def _small(self, source: DataFrame) -> DataFrame:
-        """The source, sent to every task where its files are small."""
+        """The source, broadcast if its files are small."""
         return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
 
     def _source(self, fields: tuple[Field, ...]) -> DataFrame:
@@ -328,7 +328,7 @@ class _Workers:
         try:
             require_whole(layout.fields)
             frame = self.engine.read(store, tasks, tasks[0].fields)
-        except UnsupportedFeature:  # Values that Spark has no form for.
+        except UnsupportedFeature:  # Values that Spark cannot represent.
             return None
         if layout.partition_by and layout.distribution in ("auto", "range"):
             layout = replace(layout, distribution="hash")
@@ -336,13 +336,14 @@ class _Workers:
 
 
 def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
-    """`task`, with rows spread as those of a table that merges rows by key; None where the source lacks what that takes."""
+    """`task`, with rows distributed as in a table that merges rows by key; None if the source lacks the columns for
+    that."""
     if layout.keyed is None:
         return None
     wanted = (*(each.source for each in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
     for name in wanted:
         type = find_field(layout.fields, name).type
-        # Values that are equal lie in the same bucket: not so -0.0 and 0.0, nor numbers of other widths.
+        # Equal values must have the same bucket, which -0.0 and 0.0, and numbers of other widths, do not.
         if name not in held or held[name].type != type or kind_of(type) in (Kind.FLOAT, Kind.DOUBLE):
             return None
     bucket = layout.bucket and replace(layout.bucket, columns=tuple(held[name].name for name in layout.bucket.columns))

@@ -1,4 +1,4 @@
-"""Files that Spark reads itself: those that need nothing that only the worker does."""
+"""Files that Spark reads itself, since they need nothing that only the worker does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 def parted(
     store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]
 ) -> tuple[list[list[ReadTask]], list[ReadTask]]:
-    """(groups of tasks that Spark reads in one go, tasks for the worker)."""
+    """(groups of tasks that Spark reads together, tasks for the worker)."""
     groups: dict[Any, list[ReadTask]] = {}
     rest = []
     for each in tasks:
@@ -55,7 +55,7 @@ def parted(
 
 
 def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataFrame:
-    """The rows of tasks that differ in their files only."""
+    """The rows of tasks that differ only in their files."""
     task = group[0]
     assert task.file_fields is not None, task
     held = {each.id: each for each in task.file_fields}
@@ -63,7 +63,7 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     wanted = [held[each.id] for each in task.fields if each.id in held and each.id not in constants]
     reader = (
         spark.read.schema(T.StructType([spark_field(each) for each in wanted]))
-        .option("recursiveFileLookup", "true")  # No columns out of folder names.
+        .option("recursiveFileLookup", "true")  # No columns from folder names.
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
         .option("mergeSchema", "false")
@@ -91,7 +91,7 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
 def _constant(value: Any, type: Type) -> Column:
     array = casts.constant(value, type, 1)
     if kind_of(type) in _INSTANTS:
-        # As text: a Python datetime would go through the driver's own zone.
+        # As text: a Python datetime would be converted by the driver's zone.
         array = casts.normal(array, scalar(Kind.TIMESTAMP, 6), "").cast(pa.string())
         text = array[0].as_py()
         zone = "Z" if text is not None and kind_of(type) is Kind.TIMESTAMP_TZ else ""
@@ -100,7 +100,7 @@ def _constant(value: Any, type: Type) -> Column:
 
 
 def _unglobbed(location: str) -> str:
-    """A location in which nothing is a pattern to Spark."""
+    """A location in which Spark finds no pattern."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", location)
 
 
@@ -109,7 +109,7 @@ def _scheme(location: str) -> str:
 
 
 def _clean(task: ReadTask) -> bool:
-    """Whether Spark's own reader gives the rows that the worker would."""
+    """Whether Spark's own reader returns the same rows as the worker."""
     if (
         task.merge
         or any(task.keys)
@@ -140,7 +140,7 @@ def _clean(task: ReadTask) -> bool:
 
 
 def _widens(held: Type, wanted: Type) -> bool:
-    """Whether Spark's cast from `held` is exact; nested columns only where nothing changed."""
+    """Whether Spark's cast from `held` is exact; nested columns must be unchanged."""
     if held == wanted:
         return True
     match held, wanted:
@@ -159,5 +159,5 @@ def _plain_timestamps(store: Reader, fields: tuple[Field, ...], path: str) -> bo
     try:
         with store.open(path) as source:
             return parquet.plain_timestamps(source, fields)
-    except Exception:  # The worker says what is wrong with the file.
+    except Exception:  # The worker raises the error for the file.
         return False

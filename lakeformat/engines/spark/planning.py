@@ -1,4 +1,4 @@
-"""Manifests read and decoded by Spark's tasks, where they are very many: what they hold comes back as Arrow's bytes."""
+"""Very many manifests are read and decoded by Spark's tasks, and returned as Arrow's bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OnExecutors:
 
 
 def _unpacked(rows: list[int], content: pa.Buffer) -> list[pa.Table | None]:
-    """The tables that were packed together, each of so many rows; of none there is no batch."""
+    """The tables that were packed together, by their row counts."""
     if rows[0] < 0:
         return [None] * len(rows)
     stream = pa.ipc.open_stream(content)

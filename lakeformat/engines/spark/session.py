@@ -1,4 +1,4 @@
-"""The session: the library on its executors, and settings for a while."""
+"""The Spark session: shipping the library to executors, and temporary settings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lakeformat.errors import InvalidInput
 
 
 def require_running(spark: SparkSession) -> None:
-    """Raise `InvalidInput` for a session that was stopped."""
-    stopped = getattr(spark, "is_stopped", None)  # Of Connect; the classic one forgets its Java context.
+    """Raise `InvalidInput` for a stopped session."""
+    stopped = getattr(spark, "is_stopped", None)  # In Connect; a stopped classic session has no Java context.
     if stopped is True or (stopped is None and getattr(spark.sparkContext, "_jsc", None) is None):
         raise InvalidInput(
             "the Spark session was stopped; start another one (SparkSession.builder.getOrCreate()) and pass that"
@@ -28,16 +28,16 @@ def require_running(spark: SparkSession) -> None:
 
 
 def run_here_as_here(spark: SparkSession) -> None:
-    """Tasks of a session on this machine alone run this process's Python, unless PYSPARK_PYTHON says another one: Spark would
-    start `python3`, which is the system's, and not that of a virtual environment."""
+    """Tasks of a local session run this process's Python, unless PYSPARK_PYTHON names another one: Spark would start
+    `python3`, which is the system's and not the virtual environment's."""
     context = _context(spark)
     if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
 
 def plan_here(spark: SparkSession) -> None:
-    """What Spark asks Python on the driver's machine, such as a data source for its tasks, this process's Python answers. Of a
-    server of Spark Connect it is the server's own."""
+    """Python code that Spark runs on the driver's machine, such as a data source's planning, runs in this process's
+    Python. On a server of Spark Connect it is the server's."""
     if (context := _context(spark)) is not None:
         context.pythonExec = sys.executable
 
@@ -48,9 +48,9 @@ def _context(spark: SparkSession) -> Any:
 
 
 def add_to_session(spark: SparkSession) -> None:
-    """Send lakeformat's own modules to the executors of `spark`, where it is not installed.
+    """Send lakeformat's modules to the executors of `spark` if it is not installed there.
 
-    What lakeformat needs (pyarrow, numpy, cramjam, obstore, sqlglot) must be there.
+    The packages that lakeformat needs (pyarrow, numpy, cramjam, obstore, sqlglot) must be installed.
     """
     package = Path(errors.__file__).parent
     packed = Path(tempfile.mkdtemp(prefix="lakeformat-")) / "lakeformat.zip"
@@ -62,7 +62,7 @@ def add_to_session(spark: SparkSession) -> None:
 
 @contextmanager
 def cancelled_with_caller(spark: SparkSession) -> Iterator[None]:
-    """When the caller is stopped, so are the jobs that it started inside."""
+    """If the caller is stopped, the jobs started inside are cancelled."""
     tag = f"lakeformat-{uuid.uuid4()}"
     spark.addTag(tag)
     try:
@@ -78,7 +78,7 @@ def cancelled_with_caller(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
-    """Local files are looked at one by one, where Spark would start a job with a task for each."""
+    """Local files are listed one by one by the driver, where Spark would start a job with a task for each."""
     if not all(path.startswith("file:") for path in paths):
         yield
         return
@@ -89,8 +89,8 @@ def listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None
 
 @contextmanager
 def in_large_batches(spark: SparkSession) -> Iterator[None]:
-    """Rows go to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session has a
-    number of its own, or is too old to bound their bytes."""
+    """Rows are sent to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session
+    sets a number of rows or is too old to limit bytes."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     if spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None) is None or spark.conf.get(name) != "10000":
         yield
@@ -101,8 +101,8 @@ def in_large_batches(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def unbroadcast(spark: SparkSession) -> Iterator[None]:
-    """Spark broadcasts nothing by its own guess: rows that come out of Python have no size that it knows, so that it would
-    take the largest table for a small one."""
+    """Spark does not broadcast by its own estimate: rows that come from Python have no known size, so it would take the
+    largest table for a small one."""
     with _configured(spark, "spark.sql.autoBroadcastJoinThreshold", "-1"):
         yield
 
@@ -127,7 +127,7 @@ _EVALUATION = {
 
 @contextmanager
 def _configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """The session with another setting for a while."""
+    """The session with another setting, temporarily."""
     before = spark.conf.get(name)
     spark.conf.set(name, value)
     try:

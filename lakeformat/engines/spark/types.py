@@ -1,4 +1,4 @@
-"""Spark's types and the table's."""
+"""Spark's types <-> logical types."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _LOGICAL: dict[type[T.DataType], Scalar] = {
 
 
 def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
-    """Columns of a Spark schema, with no ids yet; raises `UnsupportedFeature` for a type that tables do not have."""
+    """The columns of a Spark schema, without ids. Raises `UnsupportedFeature` for a type that tables do not have."""
     return tuple(_field_of(each) for each in schema)
 
 
 def spark_schema(fields: tuple[Field, ...]) -> T.StructType:
-    """Columns as Spark shows them: timestamps in microseconds, CHAR and VARCHAR as strings, multisets as maps."""
+    """Columns as Spark's schema: timestamps in microseconds, CHAR and VARCHAR as strings, multisets as maps."""
     return T.StructType([spark_field(each) for each in fields])
 
 
@@ -89,12 +89,12 @@ def spark_field(each: Field) -> T.StructField:
 
 
 def arrow_of(schema: T.StructType) -> pa.Schema:
-    """A Spark schema as the Arrow schema that `mapInArrow` hands over, but for units and zones."""
+    """The Arrow schema that `mapInArrow` passes for a Spark schema, apart from units and zones."""
     return pa.schema([pa.field(each.name, to_arrow(_logical(each.dataType))) for each in schema])
 
 
 def zoned(found: T.DataType, wanted: Type) -> T.DataType:
-    """`found` with timestamps zoned or not as in `wanted`, at any depth."""
+    """`found` with timestamps with or without zone as in `wanted`, at any depth."""
     match found, wanted:
         case ((T.TimestampType() | T.TimestampNTZType()), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind)):
             return PLAIN[kind]
@@ -118,7 +118,7 @@ def zoned(found: T.DataType, wanted: Type) -> T.DataType:
 
 
 def require_whole(fields: tuple[Field, ...]) -> None:
-    """Refuse a table whose values Spark would cut short on their way through it."""
+    """Refuse a table whose values Spark would truncate."""
     for each in walk(fields):
         if digits_of(each.type) > 6:
             raise UnsupportedFeature(

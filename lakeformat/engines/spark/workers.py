@@ -1,4 +1,4 @@
-"""Spark's workers: whether they can run the library, and sending them what they lack."""
+"""Spark's workers: whether they can run the library, and how they get what they lack."""
 
 from __future__ import annotations
 
@@ -24,19 +24,28 @@ from lakeformat import errors
 from lakeformat.engines.spark import session
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 
-MODULES = ("pyarrow", "numpy", "cramjam", "fastavro", "sqlglot", "obstore", "tqdm", "pyroaring")  # What workers import.
+MODULES = (
+    "pyarrow",
+    "numpy",
+    "cramjam",
+    "fastavro",
+    "sqlglot",
+    "obstore",
+    "tqdm",
+    "pyroaring",
+)  # The packages that workers import.
 _DISTRIBUTIONS = (*MODULES, "pandas")  # What is packed for them, with what these need.
 _NAME = "lakeformat-packages"  # Of the folder that Spark unpacks the archive to, in a task's working folder.
-_PYTHON = "spark.sql.execution.pyspark.python"  # What Spark starts for Arrow's functions, if not its own choice.
+_PYTHON = "spark.sql.execution.pyspark.python"  # The Python that Spark starts for Arrow functions.
 _LEFT_OUT = re.compile(r"(^|/)(tests?|include|__pycache__)/|\.(pyc|pxd|pyx|h|hpp)$")
 
 
 def ready(spark: SparkSession, pack: str | None = None) -> None:
-    """Let `spark`'s workers run the library: one task says what they have, and what they lack is sent.
+    """Make the workers of `spark` able to run the library: one task reports what they have, and what they lack is sent.
 
-    Our own code is sent where it is not installed, or another version. With `pack="auto"`, so are the packages that it needs,
-    those of this process; a path is that of an archive that `pack_packages` made. Raises `UnsupportedFeature` that names what
-    is missing without, and for workers of another minor version of Python, or of another platform.
+    Our own code is sent if it is not installed, or another version. With `pack="auto"` so are the packages that it
+    needs, those of this process; a path is an archive made by `pack_packages`. Raises `UnsupportedFeature` that names
+    what is missing otherwise, and for workers with another minor version of Python or another platform.
     """
     session.require_running(spark)
     session.run_here_as_here(spark)
@@ -56,8 +65,8 @@ def ready(spark: SparkSession, pack: str | None = None) -> None:
 
 
 def pack_packages(python: str = "python3") -> Path:
-    """An archive of the packages that workers need, as this process has them, and of a script that runs the workers' own
-    `python` with them. Made once for these versions, and then found in the user's cache (`XDG_CACHE_HOME`)."""
+    """An archive of the packages that workers need, as this process has them, with a script that runs the workers' own
+    `python` with them. It is made once for these versions and cached (`XDG_CACHE_HOME`)."""
     distributions = _needed()
     versions = sorted(f"{name}={each.version}" for name, each in distributions.items())
     key = hashlib.sha256("\n".join([sysconfig.get_platform(), sys.version, python, *versions]).encode()).hexdigest()[
@@ -88,7 +97,7 @@ def _add(archive: tarfile.TarFile, distribution: metadata.Distribution) -> None:
 
 
 def _needed() -> dict[str, metadata.Distribution]:
-    """The packages, and those that they need in turn, by name."""
+    """The packages and their dependencies, by name."""
     found: dict[str, metadata.Distribution] = {}
     waiting = list(_DISTRIBUTIONS)
     while waiting:
@@ -98,7 +107,7 @@ def _needed() -> dict[str, metadata.Distribution]:
         try:
             found[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # For another version of Python, or not needed by what runs here.
+            continue  # For another version of Python, or an extra that is not used.
         for text in found[name].requires or ():
             wanted, _, marker = text.partition(";")
             if "extra" not in marker:
@@ -128,8 +137,8 @@ def _version() -> str:
 
 
 def _probe(spark: SparkSession) -> dict[str, Any]:
-    """What one task finds on its worker."""
-    probe = F.udf(_probing(MODULES), "string", useArrow=False)  # Without Arrow, which may be what is missing.
+    """What one task reports about its worker."""
+    probe = F.udf(_probing(MODULES), "string", useArrow=False)  # Without Arrow, which may be missing.
     try:
         (row,) = spark.range(0, 1, 1, 1).select(probe("id")).collect()
     except Exception as error:
@@ -145,8 +154,8 @@ def _probe(spark: SparkSession) -> dict[str, Any]:
 
 
 def _probing(modules: tuple[str, ...]) -> Callable[[int], str]:
-    """What the task runs. It is a function inside another one, so that it goes to the worker as code, and not as the name of
-    a module that is not there."""
+    """The function that the task runs. It is nested, so that it is pickled as code, not as a name in a module that may
+    not exist there."""
 
     def probe(place: int) -> str:
         import importlib
@@ -160,7 +169,7 @@ def _probing(modules: tuple[str, ...]) -> Callable[[int], str]:
         if importlib.util.find_spec("lakeformat") is not None:
             try:
                 version = importlib.import_module("lakeformat").__version__
-            except ImportError:  # It is there, and what it needs is not.
+            except ImportError:  # It is installed, but a dependency is not.
                 version = ""
         return json.dumps(
             {
