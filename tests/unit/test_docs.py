@@ -118,3 +118,10 @@ def test_the_list_of_decisions_has_each_note_with_its_title_and_subtitle():
     rows = [f"| [{lines[0].removeprefix('# ')}]({note.name}) | {lines[2]} |" for note, lines in heads]
     written = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
     assert [line for line in written if line.startswith("| [")] == rows
+
+
+def test_the_asset_of_the_readme_is_the_one_that_is_run():
+    """tests/dagster/test_your_repository.py runs it; README is also run where Dagster is not installed."""
+    shown = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(shown) == 1
+    assert blocks(ROOT / "docs" / IN_A_REPOSITORY).startswith(shown[0])
