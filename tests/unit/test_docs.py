@@ -61,9 +61,7 @@ def test_pages_say_what_the_glossary_says(page):
     unwanted = {word.strip(): row[1].strip() for row in rows[1:] for word in row[5].split(",") if word.strip(" -")}
     assert len(unwanted) > 5
     text = (
-        page.read_text().partition("\n| term |")[0].lower()
-        if page.name == "glossary.md"
-        else page.read_text().lower()
+        page.read_text().partition("\n| term |")[0].lower() if page.name == "glossary.md" else page.read_text().lower()
     )
     text = re.sub(r"\s+", " ", text)
     assert {word: ours for word, ours in unwanted.items() if re.search(rf"\b{word}\b", text)} == {}
