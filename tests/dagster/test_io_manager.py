@@ -1,6 +1,9 @@
 """LakeIOManager without Spark: every kind of partitions and frame, one commit a run, and what goes wrong."""
 
+import inspect
+import os
 import re
+import zlib
 from datetime import date, datetime
 
 import dagster as dg
@@ -55,9 +58,23 @@ def run(lake, io, instance):
     return run
 
 
-@pytest.fixture(params=["paimon", "iceberg"], autouse=True)
+FORMATS = ["paimon", "iceberg"]
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "50")) > 1000  # `make test-long`.
+
+
+def pytest_generate_tests(metafunc):
+    """Tests that name `format` run on both. The others take one by their name, and both in `make test-long`: the manager calls the same
+    verbs of a table, whatever its format."""
+    if any(each.args[0] == "format" for each in metafunc.definition.iter_markers("parametrize")):
+        return
+    both = IS_LONG or "format" in inspect.signature(metafunc.function).parameters
+    turn = zlib.crc32(metafunc.function.__name__.encode()) % 2
+    metafunc.parametrize("format", FORMATS if both else [FORMATS[turn]], indirect=True)
+
+
+@pytest.fixture(autouse=True)
 def format(request, monkeypatch):
-    """Every test, in both formats; a test says nothing of it."""
+    """The format of all tables that a test declares."""
     monkeypatch.setitem(DECLARED, "format", request.param)
     return request.param
 
