@@ -79,8 +79,8 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
             version = head.version()
             view = format.load(store, version, known)
             # The answer to an attempt was lost, or the caller repeated the call.
-            if found := settle(store, operation, view, doubts) or view.find(operation):
-                return landed(found, attempt)
+            if landed_snapshot := settle(store, operation, view, doubts) or view.find(operation):
+                return landed(landed_snapshot, attempt)
             try:
                 view.check(operation)
             except (Conflict, InvalidInput) as error:
@@ -117,13 +117,13 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
                 doubts.append(_Doubt(view.version, plan, may_land=False))
     try:
         view = load_newest(head, partial(format.load, store))
-        found = settle(store, operation, view, doubts) or view.find(operation)
+        landed_snapshot = settle(store, operation, view, doubts) or view.find(operation)
     except StoreError as error:
         if doubts:
             raise unknown(store, id, error) from error
         raise
-    if found:
-        return landed(found, attempts - 1)  # The race was lost to an earlier attempt of our own.
+    if landed_snapshot:
+        return landed(landed_snapshot, attempts - 1)  # The race was lost to an earlier attempt of our own.
     if doubts:
         raise unknown(store, id, failure or "storage did not answer") from failure
     discard(store, new_files(operation))

@@ -277,8 +277,8 @@ class Lake:
 
     def table(self, name: str) -> Table:
         """Open an existing table. Raises `NotFound`, which suggests similar names."""
-        found = self._find(name)
-        if found is None:
+        table = self._find(name)
+        if table is None:
             self._require_warehouse()
             if self.views.is_there(name):
                 raise NotFound(f"no table {name!r} in {self.uri}: {name} is a view, which sql() reads")
@@ -291,7 +291,7 @@ class Lake:
             near = difflib.get_close_matches(name, there, 3) or there[:10]
             shown = f"; there are: {', '.join(near)}" if near else "; nothing lies below it: it is new, or misspelt"
             raise NotFound(f"no table {name!r} in {self.uri}{shown}")
-        return found
+        return table
 
     def exists(self, name: str) -> bool:
         """Whether the table exists."""
@@ -315,16 +315,16 @@ class Lake:
         known = self.namespaces()
         if namespace is not None and namespace not in known:
             raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
-        found, unnamed = set(), []
+        names, unnamed = set(), []
         for each in known if namespace is None else [namespace]:
             if self._catalog:
-                found |= set(self._catalog.tables(each))
+                names |= set(self._catalog.tables(each))
             for folder in () if "." in each else self._store.folders(f"{each}{_DATABASE}"):
                 if not _NAME.fullmatch(folder):
                     continue
                 store = self._table_store(f"{each}.{folder}")
                 if self._format_of_folder(store) is not None:
-                    found.add(f"{each}.{folder}")
+                    names.add(f"{each}.{folder}")
                 elif self._catalog is None and refers_to_catalog(store):
                     unnamed.append(store.root)
         if unnamed:
@@ -334,7 +334,7 @@ class Lake:
                 len(unnamed),
                 unnamed[0],
             )
-        return sorted(found)
+        return sorted(names)
 
     @property
     def views(self) -> Views:

@@ -267,20 +267,20 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
 
 def _versioned(base: Mapping[str, Any], made: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
     versions = list(base["versions"])
-    there = next((each for each in versions if all(each.get(key) == value for key, value in made.items())), None)
-    if there is None:
-        there = {"version-id": 1 + max((each["version-id"] for each in versions), default=0), **made}
-        there["timestamp-ms"] = stamp.now_ms
-        versions.append(there)
-    entry = {"timestamp-ms": stamp.now_ms, "version-id": there["version-id"]}
+    version = next((each for each in versions if all(each.get(key) == value for key, value in made.items())), None)
+    if version is None:
+        version = {"version-id": 1 + max((each["version-id"] for each in versions), default=0), **made}
+        version["timestamp-ms"] = stamp.now_ms
+        versions.append(version)
+    entry = {"timestamp-ms": stamp.now_ms, "version-id": version["version-id"]}
     kept = max(int(base["properties"].get(_KEPT_VERSIONS, _DEFAULT_KEPT_VERSIONS)), 1)
-    newest = sorted(versions, key=lambda each: (each is there, each["version-id"]))[-kept:]
+    newest = sorted(versions, key=lambda each: (each is version, each["version-id"]))[-kept:]
     known = {each["version-id"] for each in newest}
     log = [*base["version-log"], entry]
     first = next((i for i in reversed(range(len(log))) if log[i]["version-id"] not in known), -1) + 1
     return {
         **base,
         "versions": sorted(newest, key=lambda each: each["version-id"]),
-        "current-version-id": there["version-id"],
+        "current-version-id": version["version-id"],
         "version-log": log[first:],
     }

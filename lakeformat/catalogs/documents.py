@@ -30,9 +30,9 @@ def requirements(base: Document, new: Document) -> list[dict[str, Any]]:
 
 def updates(base: Document, new: Document) -> list[dict[str, Any]]:
     """The updates, ordered so that each is valid when it is applied."""
-    found: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     if new["format-version"] != base["format-version"]:
-        found.append({"action": "upgrade-format-version", "format-version": new["format-version"]})
+        changes.append({"action": "upgrade-format-version", "format-version": new["format-version"]})
     for one, many, id, default, current in (
         ("schema", "schemas", "schema-id", "current-schema-id", "set-current-schema"),
         ("spec", "partition-specs", "spec-id", "default-spec-id", "set-default-spec"),
@@ -42,29 +42,31 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
         for each in new[many]:
             if each[id] not in known:
                 last = {"last-column-id": new["last-column-id"]} if one == "schema" else {}
-                found.append({"action": f"add-{one}", one: each, **last})
+                changes.append({"action": f"add-{one}", one: each, **last})
         if new[default] != base[default]:
-            found.append({"action": current, "sort-order-id" if one == "sort-order" else id: new[default]})
-    found += _properties(base, new)
+            changes.append({"action": current, "sort-order-id" if one == "sort-order" else id: new[default]})
+    changes += _properties(base, new)
     before, after = _refs(base), _refs(new)
-    found += [{"action": "remove-snapshot-ref", "ref-name": name} for name in before if name not in after]
-    old, there = _snapshots(base), _snapshots(new)
+    changes += [{"action": "remove-snapshot-ref", "ref-name": name} for name in before if name not in after]
+    old, new_snapshots = _snapshots(base), _snapshots(new)
     for key, action in (("statistics", "remove-statistics"), ("partition-statistics", "remove-partition-statistics")):
         removed = {s["snapshot-id"] for s in base.get(key) or ()} - {s["snapshot-id"] for s in new.get(key) or ()}
-        found += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(removed)]
-    if gone := [snapshot_id for snapshot_id in old if snapshot_id not in there]:
-        found.append({"action": "remove-snapshots", "snapshot-ids": gone})
+        changes += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(removed)]
+    if gone := [snapshot_id for snapshot_id in old if snapshot_id not in new_snapshots]:
+        changes.append({"action": "remove-snapshots", "snapshot-ids": gone})
     for key, action in (("statistics", "set-statistics"), ("partition-statistics", "set-partition-statistics")):
         noted = {s["snapshot-id"]: s for s in base.get(key) or ()}
         fresh = [s for s in new.get(key) or () if s != noted.get(s["snapshot-id"])]
-        found += [{"action": action, "snapshot-id": s["snapshot-id"], key: s} for s in fresh]
-    found += [{"action": "add-snapshot", "snapshot": s} for snapshot_id, s in there.items() if snapshot_id not in old]
-    found += [
+        changes += [{"action": action, "snapshot-id": s["snapshot-id"], key: s} for s in fresh]
+    changes += [
+        {"action": "add-snapshot", "snapshot": s} for snapshot_id, s in new_snapshots.items() if snapshot_id not in old
+    ]
+    changes += [
         {"action": "set-snapshot-ref", "ref-name": name, **ref}
         for name, ref in after.items()
         if ref != before.get(name)
     ]
-    return found
+    return changes
 
 
 def goes_on(base: Document, new: Document) -> bool:
@@ -110,16 +112,16 @@ def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
     """The updates of a view. The server numbers new versions and schemas: -1 is the one added last."""
     known = {each["schema-id"] for each in base["schemas"]}
     added = [each for each in new["schemas"] if each["schema-id"] not in known]
-    found: list[dict[str, Any]] = [{"action": "add-schema", "schema": each} for each in added]
+    changes: list[dict[str, Any]] = [{"action": "add-schema", "schema": each} for each in added]
     version_id = new["current-version-id"]
     if version_id not in {each["version-id"] for each in base["versions"]}:
         version = next(each for each in new["versions"] if each["version-id"] == version_id)
         schema_id = version["schema-id"] if version["schema-id"] in known else -1
-        found.append({"action": "add-view-version", "view-version": {**version, "schema-id": schema_id}})
+        changes.append({"action": "add-view-version", "view-version": {**version, "schema-id": schema_id}})
         version_id = -1
     if version_id != base["current-version-id"]:
-        found.append({"action": "set-current-view-version", "view-version-id": version_id})
-    return [*found, *_property_updates(base.get("properties") or {}, new.get("properties") or {})]
+        changes.append({"action": "set-current-view-version", "view-version-id": version_id})
+    return [*changes, *_property_updates(base.get("properties") or {}, new.get("properties") or {})]
 
 
 def holds(returned: Any, base: Document, new: Document) -> bool:

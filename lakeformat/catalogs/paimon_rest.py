@@ -204,7 +204,7 @@ class PaimonRestCatalog:
             raise self._server.refused(response, name)
 
     def _listed(self, path: str, key: str) -> list[str]:
-        found: list[str] = []
+        entries: list[str] = []
         token, seen = "", {""}
         while True:
             response = self._get(path, path, (_DATABASE,), {"pageToken": token} if token else None)
@@ -214,9 +214,9 @@ class PaimonRestCatalog:
                 page, following = response.body.get(key) or [], response.body.get("nextPageToken") or ""
                 if not all(isinstance(each, str) for each in (*page, following)):
                     raise TypeError("a name that is no text")
-            found += page
+            entries += page
             if not following or not page:
-                return found
+                return entries
             if following in seen:
                 raise StoreError(
                     f"{self.uri}: {path}: page {following!r} of the listing refers to itself: it has no end"

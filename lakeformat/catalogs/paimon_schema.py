@@ -65,17 +65,17 @@ def _of_columns(
         yield _change("addColumn", fieldNames=path, dataType=each["type"], comment=comment, move=None)
         if each.get("defaultValue") is not None:
             yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=each["defaultValue"])
-    for place, wanted in enumerate([each["name"] for each in new]):
-        if order[place] == wanted:
+    for index, wanted in enumerate([each["name"] for each in new]):
+        if order[index] == wanted:
             continue
         if above:
             raise UnsupportedFeature(
                 f"{where}: the order of the parts of {'.'.join(above)}: Paimon's REST protocol moves columns alone; add parts last"
             )
         order.remove(wanted)
-        order.insert(place, wanted)
-        behind = order[place - 1] if place else None
-        move = {"fieldName": wanted, "referenceFieldName": behind, "type": "AFTER" if place else "FIRST"}
+        order.insert(index, wanted)
+        behind = order[index - 1] if index else None
+        move = {"fieldName": wanted, "referenceFieldName": behind, "type": "AFTER" if index else "FIRST"}
         yield _change("updateColumnPosition", move=move)
 
 

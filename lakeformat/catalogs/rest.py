@@ -284,19 +284,19 @@ class RestCatalog:
 
     def _listed(self, path: str, key: str, query: Mapping[str, str], read: Callable[[Any], str]) -> list[str]:
         """The entries of all pages of a listing, passed through `read`; empty if the namespace does not exist."""
-        found: list[str] = []
+        entries: list[str] = []
         token, seen = "", {""}
         while True:
             response = self.ask("GET", path, query={**query, **({"pageToken": token} if token else {})})
             if response.status == 404:
-                return found
+                return entries
             if not response.is_good:
                 raise self.refused(response, path)
             with specified(f"{self.uri}: {path}"):
-                found += map(read, _list(response.body[key]))
+                entries += map(read, _list(response.body[key]))
                 token = _text(response.body.get("next-page-token") or "")
             if not token:
-                return found
+                return entries
             if token in seen:
                 raise StoreError(f"{self.uri}: {path}: page {token!r} of the listing refers to itself: it has no end")
             seen.add(token)
@@ -319,7 +319,7 @@ class RestEntry:
 
     def sharers(self, reader: Reader) -> list[str]:
         """Loads each of the server's tables: no other request lists locations."""
-        catalog, found = self.catalog, []
+        catalog, names = self.catalog, []
         for name in (name for namespace in catalog.namespaces() for name in catalog.tables(namespace)):
             entry = catalog.place(name)
             loaded = None if entry == self else entry.load({"snapshots": "refs"})
@@ -328,8 +328,8 @@ class RestEntry:
             with specified(f"{catalog.uri}: {name}"):
                 places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
                 if any(place and is_within(reader.root, place) for place in places):
-                    found.append(name)
-        return sorted(found)
+                    names.append(name)
+        return sorted(names)
 
     def load(self, query: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
         """The server's `LoadTableResult`; None if the table does not exist."""

@@ -225,7 +225,7 @@ class SqlEntry:
         with _connected(self.catalog.uri) as (connection, typed):
             columns = (_LINES.c.catalog_name, _LINES.c.table_namespace, _LINES.c.table_name, _LINES.c.metadata_location)
             lines = connection.execute(sa.select(*columns).where(*_is(_TABLE, typed))).all()
-        found = []
+        names = []
         for catalog, namespace, table, location in lines:
             if location is None or (catalog, namespace, table) == (self.catalog.name, self.namespace, self.table):
                 continue
@@ -235,8 +235,8 @@ class SqlEntry:
                     place = table_root(reader.read(location), location)
             if is_within(reader.root, place):
                 shown = f"{namespace}.{table}"
-                found.append(shown if catalog == self.catalog.name else f"{shown} (catalog {catalog!r})")
-        return sorted(found)
+                names.append(shown if catalog == self.catalog.name else f"{shown} (catalog {catalog!r})")
+        return sorted(names)
 
     def swap(self, old: str | None, new: str) -> bool:
         try:

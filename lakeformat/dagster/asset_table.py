@@ -293,34 +293,34 @@ def commit_metadata(
     table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
 ) -> dict[str, Any]:
     """The metadata of a whole commit; `specs` are the replaced partitions."""
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "lake/snapshot_id": snapshot.id,
         **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
         "lake/commit_milliseconds": snapshot.milliseconds,
         "lake/commit_attempts": snapshot.attempts,
     }
     if specs:
-        found["lake/partitions_in_commit"] = len(specs)
+        metadata["lake/partitions_in_commit"] = len(specs)
     elif to.write == "replace":
-        found["dagster/row_count"] = snapshot.rows_added
+        metadata["dagster/row_count"] = snapshot.rows_added
     if snapshot.rows_added:
         where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None
         columns = list(table.schema.names[:PREVIEW_COLUMNS])
         rows = table.scan(columns=columns, where=where, snapshot_id=snapshot.id, limit=PREVIEW_ROWS).to_arrow()
-        found["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
-    return found
+        metadata["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
+    return metadata
 
 
 @contextmanager
 def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[None]:
     """Turn lake errors into Dagster's: an error that a retry cannot fix fails at once, a lost race is retried."""
-    what = asset.to_user_string()
+    name = asset.to_user_string()
     details: dict[str, Any] = {"lake/partitions_asked_for": _shown(keys)} if keys else {}
     try:
         yield
     except OutsideScope as error:
         raise dg.Failure(
-            f"{what}: rows outside the partitions of this run ({_shown(keys)}); nothing was committed. {error}",
+            f"{name}: rows outside the partitions of this run ({_shown(keys)}); nothing was committed. {error}",
             metadata=details,
             allow_retries=False,
         ) from error
@@ -329,12 +329,12 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
     except LakeError as error:
         may_pass = not isinstance(error, InvalidInput | NotFound | UnsupportedFeature)
         said = str(error)
-        text = said if said.startswith(f"{what}: ") else f"{what}: {said}"
+        text = said if said.startswith(f"{name}: ") else f"{name}: {said}"
         raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
         # With a retry policy, Dagster retries every interrupted step, a terminated one like a lost pod.
         if _is_terminated():
-            raise dg.Failure(f"{what}: the run was terminated", metadata=details, allow_retries=False) from error
+            raise dg.Failure(f"{name}: the run was terminated", metadata=details, allow_retries=False) from error
         raise
 
 

@@ -129,24 +129,27 @@ def declared(
     description: str | None = None,
 ) -> AssetTable:
     """The table that an asset declares by its metadata and description. Raises `InvalidInput`."""
-    what = asset.to_user_string()
-    refuse_near(f"{what}: metadata", metadata, OF_ASSETS)
+    asset_name = asset.to_user_string()
+    refuse_near(f"{asset_name}: metadata", metadata, OF_ASSETS)
     if theirs := next((each for each in metadata if each in OF_OTHERS), None):
-        raise InvalidInput(f"{what}: metadata {theirs!r} is another IO manager's; here it is {OF_OTHERS[theirs]}")
-    partition_by, write = metadata.get("partition_by"), _one_of(what, "write", _write_of(what, metadata), WRITES)
+        raise InvalidInput(f"{asset_name}: metadata {theirs!r} is another IO manager's; here it is {OF_OTHERS[theirs]}")
+    partition_by, write = (
+        metadata.get("partition_by"),
+        _one_of(asset_name, "write", _write_of(asset_name, metadata), WRITES),
+    )
     expression = metadata.get("partition_expr") if partitions is not None and partition_by is None else None
-    evolution = _one_of(what, "schema_evolution", str(metadata.get("schema_evolution", "refuse")), EVOLUTIONS)
+    evolution = _one_of(asset_name, "schema_evolution", str(metadata.get("schema_evolution", "refuse")), EVOLUTIONS)
     merge = metadata.get("merge")
     if (write == "merge") != (merge is not None):
-        raise InvalidInput(f"{what}: 'merge' says how to merge where write is 'merge', and only there")
+        raise InvalidInput(f"{asset_name}: 'merge' says how to merge where write is 'merge', and only there")
     if merge is not None:
-        _check_merge(what, merge)
+        _check_merge(asset_name, merge)
     if partitions is not None and partition_by is None and expression is None and write == "replace":
         raise InvalidInput(
-            f"{what} has partitions, but its metadata has no 'partition_by' that says which columns "
+            f"{asset_name} has partitions, but its metadata has no 'partition_by' that says which columns "
             f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
         )
-    names_of(what, metadata, "unique_key")
+    names_of(asset_name, metadata, "unique_key")
     comment, described = described_by(description or "")
     return AssetTable(
         asset=asset,
@@ -154,16 +157,19 @@ def declared(
         partitions=partitions,
         partition_by=partition_by if expression is None else expression,
         is_expression=expression is not None,
-        layout=names_of(what, metadata, "layout") or (columns_of(partition_by, windows=False) if partition_by else ()),
+        layout=names_of(asset_name, metadata, "layout")
+        or (columns_of(partition_by, windows=False) if partition_by else ()),
         format=str(metadata.get("format", "paimon")),
-        primary_key=names_of(what, metadata, "primary_key"),
-        properties=tuple(sorted((k, option_text(v)) for k, v in _mapping(what, metadata, "table_properties").items())),
+        primary_key=names_of(asset_name, metadata, "primary_key"),
+        properties=tuple(
+            sorted((k, option_text(v)) for k, v in _mapping(asset_name, metadata, "table_properties").items())
+        ),
         write=write,
         evolution=evolution,
-        audit=_flag(what, metadata, "audit"),
+        audit=_flag(asset_name, metadata, "audit"),
         descriptions=tuple({**dict(described), **_schema_descriptions(metadata)}.items()),
         merge=merge,
-        lineage=_mapping(what, metadata, "lineage") or None,
+        lineage=_mapping(asset_name, metadata, "lineage") or None,
         comment=None if "publishes" in metadata else comment or None,
     )
 
@@ -218,17 +224,17 @@ def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The comments of the table, and of its columns (after a line `Columns:`), in a description."""
     text = inspect.cleandoc(description)
     section = _COLUMNS.search(text)
-    found: list[tuple[str, str]] = []
+    comments: list[tuple[str, str]] = []
     for line in textwrap.dedent(section[1]).splitlines() if section else ():
         if column := _COLUMN.fullmatch(line):
-            found.append((column[1], column[2]))
-        elif found:  # A continued line.
-            name, before = found.pop()
-            found.append((name, f"{before} {line.strip()}"))
-    if section is None or not found:
+            comments.append((column[1], column[2]))
+        elif comments:  # A continued line.
+            name, before = comments.pop()
+            comments.append((name, f"{before} {line.strip()}"))
+    if section is None or not comments:
         return text, ()
     rest = text[: section.start()].rstrip() + "\n\n" + text[section.end() :].lstrip()
-    return rest.strip(), tuple(found)
+    return rest.strip(), tuple(comments)
 
 
 def option_text(value: Any) -> str:

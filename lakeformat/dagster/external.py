@@ -43,17 +43,17 @@ def _external(lake: LakeResource, name: str, cron: str | None, group: str | None
         with as_dagster_failures(key, []):
             table = lake.lake.table(name)
             snapshot = table.scan().snapshot
-        found: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "dagster/uri": table.uri,
             "dagster/storage_kind": table.format,
             "dagster/column_schema": column_schema(table.schema),
             **({"lake/comment": table.schema.comment} if table.schema.comment else {}),
         }
         if snapshot is None:
-            return dg.ObserveResult(metadata=found)
-        found |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind}
+            return dg.ObserveResult(metadata=metadata)
+        metadata |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind}
         if snapshot.total_rows is not None:
-            found["dagster/row_count"] = snapshot.total_rows
-        return dg.ObserveResult(metadata=found, data_version=dg.DataVersion(str(snapshot.id)))
+            metadata["dagster/row_count"] = snapshot.total_rows
+        return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(str(snapshot.id)))
 
     return observe

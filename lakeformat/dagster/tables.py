@@ -88,22 +88,22 @@ def pool_of(name: str) -> str:
 def tables_of(assets: Iterable[Any]) -> dict[str, TableAsset]:
     """The materializable assets by name, upstream ones first. Specs and external assets among `assets` are left out.
     Raises `InvalidInput` for an invalid declaration."""
-    found: dict[str, TableAsset] = {}
+    tables: dict[str, TableAsset] = {}
     for each in assets:
         if isinstance(each, dg.AssetsDefinition) and each.is_executable and each.is_materializable:
             for key in each.keys:
                 table = TableAsset(key, each)
                 declared(key, table.name, each.partitions_def, table.metadata)
-                found[table.name] = table
+                tables[table.name] = table
     ordered: dict[str, TableAsset] = {}
 
     def visit(name: str) -> None:
-        if name in found and name not in ordered:
-            table = found[name]
+        if name in tables and name not in ordered:
+            table = tables[name]
             for upstream in sorted(key.to_user_string() for key in table.definition.asset_deps[table.key]):
                 visit(upstream)
             ordered[name] = table
 
-    for name in found:
+    for name in tables:
         visit(name)
     return ordered

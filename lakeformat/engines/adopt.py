@@ -178,11 +178,11 @@ class _File:
         layout = self._task.layout
         given, shown = dict(self._task.partition), folders(self._task.path)
         identical = {p.source: p.name for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
-        found: list[Any] = []
+        partition_values: list[Any] = []
         for each in layout.partition_by:
             source = find_field(layout.fields, each.source)
             if each.transform.kind is TransformKind.VOID:
-                found.append(None)
+                partition_values.append(None)
                 continue
             if source.id in stats:
                 values = self._ends(source, stats[source.id], each)
@@ -205,8 +205,8 @@ class _File:
                 )
             if not source.nullable and values.null_count:
                 raise self._wrong(f"its partition has null in {source.name!r}, which the table wants a value of")
-            found.append(self._one(values, source, each))
-        return tuple(found)
+            partition_values.append(self._one(values, source, each))
+        return tuple(partition_values)
 
     def _ends(self, source: Field, stats: ColumnStats, by: PartitionField) -> pa.Array:
         """The smallest and largest value, and a null if there is one. The column is read if the footer lacks them."""

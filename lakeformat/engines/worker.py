@@ -152,8 +152,8 @@ def read_or_copy(
     if not (_is_copyable(task, into) and into.partition is None):
         yield from read(store, task)
         return
-    for place, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
-        with _blamed(task.paths[place]):
+    for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
+        with _blamed(task.paths[index]):
             counts = file.group_rows
             # Of a single row group that is looked into, some row is changed.
             copyable = [] if touches is not None and len(counts) == 1 else file.copyable(into, least_bytes)
@@ -162,16 +162,16 @@ def read_or_copy(
         for group, count in enumerate(counts):
             copied = None
             if group in copyable and count:
-                reading = partial(_columns_of_group, store, task, place, file, group)
+                reading = partial(_columns_of_group, store, task, index, file, group)
                 if touches is None or not touches(reading(named), start, count):
                     copied = _copied(reading, file, group, into)
             if copied is not None:
                 yield copied
             elif copyable:
-                yield from _read_file(store, task, place, file, BATCH_ROWS, [group])
+                yield from _read_file(store, task, index, file, BATCH_ROWS, [group])
             start += count
         if not copyable:
-            yield from _read_file(store, task, place, file, BATCH_ROWS)
+            yield from _read_file(store, task, index, file, BATCH_ROWS)
 
 
 def count(store: Reader, task: ReadTask) -> int:
@@ -301,11 +301,11 @@ def _plain_columns(
 
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    held = task.parts[0].fields
+    fields = task.parts[0].fields
 
     def rows_of(parts: Sequence[ReadTask]) -> pa.Table:
         found = store.several(lambda part: list(read(store, part, batch_rows)), parts)
-        return pa.Table.from_batches(chain.from_iterable(found), arrow_schema(held))
+        return pa.Table.from_batches(chain.from_iterable(found), arrow_schema(fields))
 
     def given() -> pa.Table:
         if not task.settled_parts:
@@ -315,7 +315,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
     # Only the merge refers to the rows, so that it can release them.
     for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields):
-        result = columns(batch, task.fields, held)
+        result = columns(batch, task.fields, fields)
         if task.predicate != ALWAYS:
             result = rows.keep(result, expression.mask(task.predicate, result))
         if result.num_rows:
@@ -561,16 +561,16 @@ def _descended(
     batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """A file's rows with `ROW_ID` and `LAST_UPDATED`: from its columns, or else computed from a row's position."""
-    held = {part.id: part for part in given}
+    fields = {part.id: part for part in given}
     count = batch.num_rows
     for each, inherited in (
         (ROW_ID, np.arange(count) + position + (first_id or 0)),
         (LAST_UPDATED, np.full(count, updated)),
     ):
         values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(inherited)
-        if each.id in held:
-            place = batch.schema.get_field_index(held[each.id].name)
-            batch = batch.set_column(place, held[each.id].name, pc.coalesce(batch.column(place), values))
+        if each.id in fields:
+            place = batch.schema.get_field_index(fields[each.id].name)
+            batch = batch.set_column(place, fields[each.id].name, pc.coalesce(batch.column(place), values))
         else:
             batch = batch.append_column(each.name, values)
             given = (*given, each)
@@ -587,10 +587,10 @@ def _projected(
     """The columns `fields` of a file's rows, which have the columns `given`; a missing column is a constant, its
     initial default, or null."""
     names = {each.id: each for each in given}
-    found = []
+    columns = []
     for each in fields:
         if each.id in constants:
-            found.append(casts.constant(constants[each.id], each.type, batch.num_rows))
+            columns.append(casts.constant(constants[each.id], each.type, batch.num_rows))
         elif each.id in names:
             held = names[each.id]
             column, type = batch.column(held.name), held.type
@@ -600,10 +600,10 @@ def _projected(
                     nanoseconds.coarse(each.type),
                 )
                 column = casts.near(column, column)
-            found.append(casts.project(column, type, each.type, each.name, constants))
+            columns.append(casts.project(column, type, each.type, each.name, constants))
         else:
-            found.append(casts.initial(each, batch.num_rows, constants))
-    return found
+            columns.append(casts.initial(each, batch.num_rows, constants))
+    return columns
 
 
 def _keys(

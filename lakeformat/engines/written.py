@@ -212,17 +212,17 @@ class Files:
         (waiting, size), (spilled, place.spilled) = (place.waiting, place.waiting_bytes), (place.spilled, [])
         self._waiting_bytes -= size
         place.waiting, place.waiting_bytes = [], 0
-        held: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         held_bytes = 0
         for where, spilled_bytes in spilled:
             assert self._disk is not None, place
-            held.append(self._disk.get(where))
+            batches.append(self._disk.get(where))
             held_bytes += spilled_bytes
             if held_bytes >= self._piece_bytes(place):
-                yield held, held_bytes
-                held, held_bytes = [], 0
-        if held or waiting:
-            yield [*held, *waiting], held_bytes + size
+                yield batches, held_bytes
+                batches, held_bytes = [], 0
+        if batches or waiting:
+            yield [*batches, *waiting], held_bytes + size
 
     def _put(self, place: _Place, table: pa.Table, waited_bytes: int) -> None:
         keyed = self._task.keyed

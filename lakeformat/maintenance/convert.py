@@ -159,10 +159,10 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     like = replace(like, fields=tuple(replace(each, initial=initial.get(each.id)) for each in like.fields))
     tasks = view.tasks(view.files(), view.schema.fields, alone=True)
     whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
-    found = engine.adopt(store, [AdoptTask(each.paths[0], like, mapping, has_schema=True) for each in whole])
+    adopted = engine.adopt(store, [AdoptTask(each.paths[0], like, mapping, has_schema=True) for each in whole])
     now = tuple((each.id, each.name, each.type) for each in like.fields)
     groups: dict[tuple[Any, ...], list[Adopted]] = {}
-    for each in found:
+    for each in adopted:
         if each.file is not None:
             groups.setdefault(tuple((f.id, f.name, f.type) for f in each.fields), []).append(each)
     others = [columns for columns in groups if columns != now]
@@ -170,7 +170,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     _clear(store, to)
     _create(store, to, schema, tuple(groups[columns][0].fields for columns in others))
     made = newest(store, to)
-    stay = {each.paths[0] for each, one in zip(whole, found, strict=True) if one.refused is None}
+    stay = {each.paths[0] for each, one in zip(whole, adopted, strict=True) if one.refused is None}
     anew = [RewriteTask((each,), made.layout()) for each in tasks if each.paths[0] not in stay]
     written = [file for files in engine.rewrite(store, anew) for file in files]
     added = [(id, [each.file for each in groups[columns] if each.file]) for id, columns in enumerate(others)]

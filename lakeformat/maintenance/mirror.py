@@ -98,10 +98,10 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
     load = load or partial(newest, store, format)
     for _ in range(_ROUNDS):
         view = load()
-        place = view.mirror() if isinstance(view, Mirrored) else None
-        if place is None:
+        kept_in = view.mirror() if isinstance(view, Mirrored) else None
+        if kept_in is None:
             return None
-        files = _beside(store, place)
+        files = _beside(store, kept_in)
         head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
         versions = head.versions()
         view = load()  # Read after the mirror, so that the table has all that the mirror shows.
@@ -114,14 +114,14 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
             files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in versions])
             continue
         assert isinstance(shown, Follower), shown
-        known = None if rolled_back else shown.followed(store.root, place.format_version)
+        known = None if rolled_back else shown.followed(store.root, kept_in.format_version)
         files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])
         request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)
         published = view.published(known, shown.schema.id if known else -1)
         operation = Follow(request=request, published=published)
         if found := shown.find(operation):
-            if place.shown_in is not None and not isinstance(files, Rehearsal):
-                _show(files, head, place.shown_in)
+            if kept_in.shown_in is not None and not isinstance(files, Rehearsal):
+                _show(files, head, kept_in.shown_in)
             return found
         try:
             commit(files, head, mirror, operation)

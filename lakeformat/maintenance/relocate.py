@@ -73,16 +73,16 @@ def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
 def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found: Relocation) -> int:
     """Write position deletes with the new paths of data files; returns the size of the new file."""
     file = opened(store, path, format)
-    held = {each.id: each for each in file.fields(None)}
-    if not {PATH_ID, POSITION_ID} <= held.keys():
+    fields = {each.id: each for each in file.fields(None)}
+    if not {PATH_ID, POSITION_ID} <= fields.keys():
         raise CorruptFile(f"{path}: position deletes without the ids of their columns")
 
     def rows() -> Iterator[pa.RecordBatch]:
-        for _, batch in file.batches((held[PATH_ID], held[POSITION_ID]), None, _BATCH_ROWS):
-            paths = batch.column(held[PATH_ID].name)
+        for _, batch in file.batches((fields[PATH_ID], fields[POSITION_ID]), None, _BATCH_ROWS):
+            paths = batch.column(fields[PATH_ID].name)
             moved = found.moved_all(paths if pa.types.is_dictionary(paths.type) else paths.cast(pa.string()))
             yield pa.record_batch(
-                [moved.cast(pa.string()), batch.column(held[POSITION_ID].name)], names=[each.name for each in _FIELDS]
+                [moved.cast(pa.string()), batch.column(fields[POSITION_ID].name)], names=[each.name for each in _FIELDS]
             )
 
     task = WriteTask(

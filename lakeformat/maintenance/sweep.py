@@ -76,10 +76,10 @@ def sweep(
     """Delete, or with `dry_run` only list, the orphan files older than `older_than_ms` (epoch milliseconds), all or
     those `below` a folder. Raises `InvalidInput` if the catalog has other tables at this location."""
     inside = "" if below is None else _inside(store, below)
-    found = [
+    orphans = [
         each for each in newest(store, format, known).maintenance.orphans(older_than_ms) if each.path.startswith(inside)
     ]
-    if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
+    if orphans and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "
             "Give each table a place of its own, or drop the other names (without purge)"
@@ -87,14 +87,14 @@ def sweep(
     log.info(
         "%s: %d orphans, %d bytes%s",
         store.root,
-        len(found),
-        sum(f.size_bytes for f in found),
+        len(orphans),
+        sum(f.size_bytes for f in orphans),
         ", kept" if dry_run else "",
     )
     if not dry_run:
-        paths = tuple(f.path for f in found)
+        paths = tuple(f.path for f in orphans)
         remove(store, Expiry((), (paths,)))
-    return found
+    return orphans
 
 
 def _inside(store: Reader, folder: str) -> str:

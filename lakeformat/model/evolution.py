@@ -329,28 +329,28 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
         case _:
             raise InvalidInput(f"not a schema change: {change!r}")
     path = _path(schema.fields, change.name)
-    what = ".".join(path)
+    column = ".".join(path)
     match change:
         case RenameColumn(_, to):
-            renamed = _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, what))
+            renamed = _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, column))
             renamed = replace(renamed, sort_order=_order_renamed(schema.sort_order, path, to))
             return renamed if len(path) > 1 else _roles_renamed(renamed, path[0], to)
         case DropColumn():
             _require_free(schema, path, "dropped")
-            return _edited(schema, path, lambda siblings, name: _drop(siblings, name, what))
+            return _edited(schema, path, lambda siblings, name: _drop(siblings, name, column))
         case MoveColumn(_, first, after):
-            return _edited(schema, path, lambda siblings, name: _move(siblings, name, first, after, what))
+            return _edited(schema, path, lambda siblings, name: _move(siblings, name, first, after, column))
         case ChangeType(_, type):
-            new = _type(type, what)
-            return _edited(schema, path, _on_one(lambda each: _retype(each, new, what)))
+            new = _type(type, column)
+            return _edited(schema, path, _on_one(lambda each: _retype(each, new, column)))
         case ChangeComment(_, comment):
-            return _edited(schema, path, _on_one(lambda each: replace(each, comment=_comment(comment, what))))
+            return _edited(schema, path, _on_one(lambda each: replace(each, comment=_comment(comment, column))))
         case ChangeNullability(_, nullable):
             if nullable and len(path) == 1 and path[0] in schema.primary_key:
-                raise InvalidInput(f"column {what} belongs to the primary key: it cannot hold nulls")
-            return _edited(schema, path, _on_one(lambda each: _allow_nulls(each, nullable, what)))
+                raise InvalidInput(f"column {column} belongs to the primary key: it cannot hold nulls")
+            return _edited(schema, path, _on_one(lambda each: _allow_nulls(each, nullable, column)))
         case ChangeDefault(_, default):
-            return _edited(schema, path, _on_one(lambda each: _with_default(each, default, what)))
+            return _edited(schema, path, _on_one(lambda each: _with_default(each, default, column)))
     raise InvalidInput(f"not a schema change: {change!r}")
 
 
@@ -366,23 +366,23 @@ def _key(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
 
 def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_old_rows: bool) -> Schema:
     path = _new_path(schema.fields, change.name)
-    what = ".".join(path)
+    column = ".".join(path)
     if not path[-1].strip():
         raise InvalidInput("a column needs a name that is not blank")
     if not change.nullable and not (fills_old_rows and change.default is not None):
         raise InvalidInput(
-            f"column {what}: a new column is null in the rows that are there; leave out NOT NULL"
+            f"column {column}: a new column is null in the rows that are there; leave out NOT NULL"
             + (", or give it a default" if fills_old_rows else "")
         )
-    asked = Field(NO_ID, path[-1], _type(change.type, what), change.nullable, _comment(change.comment, what))
+    asked = Field(NO_ID, path[-1], _type(change.type, column), change.nullable, _comment(change.comment, column))
     new, last = number((asked,), schema.last_field_id, collections_have_ids)
-    made = _with_default(new[0], change.default, what)
+    made = _with_default(new[0], change.default, column)
     if fills_old_rows:
         made = replace(made, initial=made.default)
 
     def add(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
-        _require_new(siblings, name, what)
-        return _placed((*siblings, made), made, change.first, change.after, what, stay=True)
+        _require_new(siblings, name, column)
+        return _placed((*siblings, made), made, change.first, change.after, column, stay=True)
 
     return replace(_edited(schema, path, add), last_field_id=last)
 
@@ -500,24 +500,24 @@ def _edit(fields: tuple[Field, ...], path: tuple[str, ...], edit: _Edit, whole: 
 
 
 def _edit_type(type: Type, path: tuple[str, ...], edit: _Edit, whole: tuple[str, ...]) -> Type:
-    what = ".".join(whole)
+    name = ".".join(whole)
     match type:
         case Row(parts):
             return Row(_edit(parts, path, edit, whole))
         case Scalar():
-            raise NotFound(f"no column {what!r}: {'.'.join(whole[: -len(path)])} is {type} and has no parts")
+            raise NotFound(f"no column {name!r}: {'.'.join(whole[: -len(path)])} is {type} and has no parts")
     roles = _roles(type)
     if path[0] not in roles:
-        raise NotFound(f"no column {what!r}: the parts of {type} are {' and '.join(roles)}")
+        raise NotFound(f"no column {name!r}: the parts of {type} are {' and '.join(roles)}")
     if path[0] == "key":
-        raise InvalidInput(f"{what}: the key of a map cannot be changed")
+        raise InvalidInput(f"{name}: the key of a map cannot be changed")
     part = children(type)[roles.index(path[0])]
     if len(path) > 1:
         new = replace(part, type=_edit_type(part.type, path[1:], edit, whole))
     else:
         edited = edit((replace(part, name=path[0]),), path[0])
         if len(edited) != 1 or edited[0].name != path[0]:
-            raise InvalidInput(f"{what} is a part of {type}: its type, nulls and comment can change, and nothing else")
+            raise InvalidInput(f"{name} is a part of {type}: its type, nulls and comment can change, and nothing else")
         new = replace(edited[0], name=part.name)
     return rebuild(type, lambda each: new if each is part else each)
 

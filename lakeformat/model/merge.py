@@ -230,16 +230,16 @@ def all_columns(
 ) -> dict[str, Expression]:
     """Assign every column of the table from the source's column of that name; with `lenient`, only those that the
     source has."""
-    found: dict[str, Expression] = {}
+    assignments: dict[str, Expression] = {}
     for each in target:
         if _has(source, (each.name,)):
-            found[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
+            assignments[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
         elif not lenient:
             raise InvalidInput(
                 f"{act}_all: the source has no column {each.name!r}; it has {', '.join(f.name for f in source)}. Add it "
                 f"to the source, or name the columns: {act}({{...}})"
             )
-    return found
+    return assignments
 
 
 def _has(fields: tuple[Field, ...], path: tuple[str, ...]) -> bool:

@@ -98,20 +98,20 @@ def require_identity(partitioning: Partitioning, format: str) -> None:
 
 def parse_field(text: str, what: str = "partition_by") -> PartitionField:
     """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field. Raises `InvalidInput`, naming `what`."""
-    found = _TRANSFORM.fullmatch(text)
-    if not found:
+    match = _TRANSFORM.fullmatch(text)
+    if not match:
         return PartitionField(text, Transform(), text)
-    kind = _TRANSFORMS.get(found["name"].lower())
+    kind = _TRANSFORMS.get(match["name"].lower())
     if kind is None:
         raise InvalidInput(
-            f"{what} {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
+            f"{what} {text!r}: no transform {match['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
         )
     wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
-    if wants != (found["number"] is not None):
-        raise InvalidInput(f"{what} {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
-    number = int(found["number"]) if wants else None
-    name = found["column"] if kind is TransformKind.IDENTITY else f"{found['column']}_{kind}"
-    return PartitionField(found["column"], Transform(kind, number), name)
+    if wants != (match["number"] is not None):
+        raise InvalidInput(f"{what} {text!r}: write {kind}({'16, ' if wants else ''}{match['column']})")
+    number = int(match["number"]) if wants else None
+    name = match["column"] if kind is TransformKind.IDENTITY else f"{match['column']}_{kind}"
+    return PartitionField(match["column"], Transform(kind, number), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class _Reader:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._expected(f"at most {_MAX_DEPTH} levels of nesting")
-        found = self._type()
+        parsed = self._type()
         nullable, comment = True, None
         if self._word("not"):
             if not self._word("null"):
@@ -90,7 +90,7 @@ class _Reader:
         if self._word("comment"):
             comment = self._quoted()
         self._depth -= 1
-        return found, nullable, comment
+        return parsed, nullable, comment
 
     def end(self) -> None:
         if self._next < len(self._tokens):
@@ -149,32 +149,32 @@ class _Reader:
 
     def _parts(self, count: int, names: tuple[str, ...]) -> list[Field]:
         close = self._open("<")
-        found = []
+        types = []
         for i in range(count):
             if i:
                 self._expect(",")
             part, nullable, comment = self.column()
             if names[i] == "key":
                 nullable = False
-            found.append(Field(NO_ID, names[i], part, nullable, comment))
+            types.append(Field(NO_ID, names[i], part, nullable, comment))
         self._expect(close)
-        return found
+        return types
 
     def _members(self) -> tuple[Field, ...]:
         close = self._open("<(")
-        found: list[Field] = []
+        fields: list[Field] = []
         while not self._symbol(close):
-            if found:
+            if fields:
                 self._expect(",")
             name = self._name("a field name")
             self._symbol(":")
             part, nullable, comment = self.column()
-            if any(each.name == name for each in found):
+            if any(each.name == name for each in fields):
                 raise self._refusal(f"field {name!r} stands twice in one struct")
-            found.append(Field(NO_ID, name, part, nullable, comment))
-        if not found:
+            fields.append(Field(NO_ID, name, part, nullable, comment))
+        if not fields:
             raise self._refusal("a struct needs at least one field")
-        return tuple(found)
+        return tuple(fields)
 
     def _within(self, found: Scalar, low: int, high: int) -> Scalar:
         if not low <= found.parameters[0] <= high:

@@ -153,8 +153,8 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
         whole = cache.get(reader.root, path) if cache else None
         return cache.get(reader.root, path + mark) if whole is None and cache and is_part else whole
 
-    found = {path: kept(path) for path in paths}
-    absent = [path for path, table in found.items() if table is None]
+    by_path = {path: kept(path) for path in paths}
+    absent = [path for path, table in by_path.items() if table is None]
     if isinstance(reader, Cached) and reader.elsewhere is not None and len(absent) >= reader.elsewhere.least:
         made = zip(absent, reader.elsewhere.decoded(absent, parse), strict=True)
         there = {path: table for path, table in made if table is not None}
@@ -162,16 +162,16 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
             there.items(), map(pa.Table.get_total_buffer_size, there.values()), strict=True
         ):
             reader.cache.put(reader.root, path + mark, table, size_bytes)
-        found |= there
-        return [found[path] for path in paths]
+        by_path |= there
+        return [by_path[path] for path in paths]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
         paths_of_some = [path for path, _ in some]
         tables = list(parse([data for _, data in some], paths_of_some))
         for path, table, size_bytes in zip(paths_of_some, tables, _sizes(tables), strict=True):
-            found[path] = table
+            by_path[path] = table
             if cache:
                 cache.put(reader.root, path + mark, table, size_bytes)
-    return [found[path] for path in paths]
+    return [by_path[path] for path in paths]
 
 
 def keeps_part(reader: Reader, path: str) -> bool:

@@ -70,15 +70,15 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
     `max_retries` and `retry_timeout` (seconds), and the service's usual environment variables. `lease`: credentials
     instead of those in the options. Raises `InvalidInput`.
     """
-    given = dict(options or {})
+    settings = dict(options or {})
     scheme = paths.scheme_of(uri)
     if scheme in (None, "file"):
-        if unknown := sorted(given.keys() - {"fsync"}):
+        if unknown := sorted(settings.keys() - {"fsync"}):
             raise InvalidInput(f"{uri}: unknown option {unknown[0]!r} for local files; the only one is 'fsync'")
         folder = paths.local_folder(uri)
         if os.path.isfile(folder):
             raise InvalidInput(f"{uri} is a file; a warehouse or a table is a folder")
-        return LocalFiles(folder, _truth("fsync", given.get("fsync", "true")))
+        return LocalFiles(folder, _truth("fsync", settings.get("fsync", "true")))
     if scheme not in OBJECT_SCHEMES:
         raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
@@ -86,7 +86,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
         raise InvalidInput(
             f"{uri}: a password in an address is written into the files of its tables; give credentials as options instead"
         )
-    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())), lease)
+    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in settings.items())), lease)
 
 
 def missing_folder(store: Store) -> str | None:
@@ -612,17 +612,17 @@ def _hidden_name(name: str) -> str:
 
 def _new_file(name: str, fsync: bool) -> int:
     """Create a file, and its folder. Retries, since another process may be removing empty folders."""
-    folder = there = name.rpartition("/")[0]
+    folder = parent = name.rpartition("/")[0]
     for _ in range(100):
         try:
             descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileNotFoundError:
-            while there and not os.path.isdir(there):
-                there = there.rpartition("/")[0]
+            while parent and not os.path.isdir(parent):
+                parent = parent.rpartition("/")[0]
             with suppress(FileNotFoundError):
                 os.makedirs(folder, exist_ok=True)
         else:
-            while fsync and len(there) < len(folder):
+            while fsync and len(parent) < len(folder):
                 folder = folder.rpartition("/")[0]
                 _sync_folder(folder or "/")
             return descriptor

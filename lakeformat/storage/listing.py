@@ -53,7 +53,7 @@ def _inside(client: Any, prefix: str | None) -> list[str]:
 def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None, str | None]) -> list[Any] | None:
     """The objects after one name, up to and including another; None if they do not come in the order of their names."""
     start, end = ends
-    found: list[Any] = []
+    objects: list[Any] = []
     before = ""
     for chunk in obstore.list(client, prefix, offset=start, chunk_size=page):
         for each in chunk:
@@ -62,7 +62,7 @@ def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None,
                 return None
             before = path
             if end is not None and path > end:
-                return found
+                return objects
             if start is None or path > start:  # A service may start at the first anyway.
-                found.append(each)
-    return found
+                objects.append(each)
+    return objects

@@ -98,18 +98,18 @@ def _by_column(
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
     """The assignments, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
-    found: dict[str, Expression] = {}
+    assignments: dict[str, Expression] = {}
     for given, value in values.items():
         name = find_field(fields, spelled(fields, given)).name
-        if name in found:
+        if name in assignments:
             raise InvalidInput(f"update: column {name!r} is assigned twice")
-        found[name] = sql_text.value(value)
+        assignments[name] = sql_text.value(value)
         try:
-            bind(found[name], fields)
+            bind(assignments[name], fields)
         except NotFound as error:
             hint = f"; text is quoted: {{{given!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
             raise NotFound(f"update of {name!r}: {error}{hint}") from error
-    return found
+    return assignments
 
 
 def _require_newest(

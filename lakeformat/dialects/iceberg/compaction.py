@@ -41,13 +41,13 @@ def compaction(
     """
     least = max(min_files or (2 if full else _LEAST_FILES), 2)
     fields, write = rewriting(base)
-    found = scan.files(reader, base, scope)
-    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
+    live = scan.files(reader, base, scope)
+    entries = manifest.in_scope(live.entries, base, scope, unknown=False)
     target = write.target_size_bytes
     sizes = np.asarray(entries["file_size_in_bytes"])
     is_old = np.asarray(entries["_spec"]) != base.spec.id
-    left, right = scan.attached(base, entries, found.deletes)
-    is_eaten = _eaten(base, entries, found.deletes, left, right, full)
+    left, right = scan.attached(base, entries, live.deletes)
+    is_eaten = _eaten(base, entries, live.deletes, left, right, full)
     chosen = np.flatnonzero(is_old | (sizes < target * SMALL) | (sizes > target * LARGE) | is_eaten)
     result = []
     for rows in _groups(entries.take(pa.array(chosen)), base):
@@ -56,7 +56,7 @@ def compaction(
             worth = len(part) >= least or (len(part) > 1 and total > target)
             if worth or (is_old | is_eaten)[part].any() or (sizes[part] > target * LARGE).any():
                 own = np.unique(right[np.isin(left, part)])
-                files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
+                files = Files(entries.take(pa.array(part)), live.deletes.take(pa.array(own)))
                 result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write))
     return result
 
@@ -109,17 +109,17 @@ def conversion(
 ) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
     """(tasks that find the positions of rows deleted by equality deletes, these delete files, the data files they apply
     to); only of equality deletes all of whose data files are in `scope`."""
-    found = scan.files(reader, base)
-    is_equality = pc.equal(found.deletes["content"], int(FileContent.EQUALITY_DELETES))
-    equality, positions = found.deletes.filter(is_equality), found.deletes.filter(pc.invert(is_equality))
-    left, right = scan.attached(base, found.entries, equality)
-    inside = manifest.in_scope(found.entries, base, scope, unknown=False)["file_path"].combine_chunks()
-    outside = ~np.asarray(pc.is_in(found.paths, value_set=inside))
+    files = scan.files(reader, base)
+    is_equality = pc.equal(files.deletes["content"], int(FileContent.EQUALITY_DELETES))
+    equality, positions = files.deletes.filter(is_equality), files.deletes.filter(pc.invert(is_equality))
+    left, right = scan.attached(base, files.entries, equality)
+    inside = manifest.in_scope(files.entries, base, scope, unknown=False)["file_path"].combine_chunks()
+    outside = ~np.asarray(pc.is_in(files.paths, value_set=inside))
     goes = np.ones(len(equality), bool)
     goes[right[outside[left]]] = False
     left, right = left[goes[right]], right[goes[right]]
     goes &= (scope == ALWAYS) | np.isin(np.arange(len(equality)), right)
-    entries, chosen = found.entries.take(pa.array(distinct(left))), equality.filter(pa.array(goes))
+    entries, chosen = files.entries.take(pa.array(distinct(left))), equality.filter(pa.array(goes))
     with_positions = Files(entries, positions)
     write = beside(reader, base, with_positions)
     taken = scan.delete_files(reader, base, Files(entries, chosen))

@@ -101,22 +101,22 @@ class Scattered:
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
-    schema, given = base.schema, base.schema.properties
+    schema, properties = base.schema, base.schema.properties
     if lost := [each.name for each in schema.partitioning.fields if each.source not in schema.names]:
         raise UnsupportedFeature(
             f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column that is no "
             f"more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) makes it one that is"
         )
-    file_format = options.data_format(given)
-    compression, level = options.compression(given, file_format)
+    file_format = options.data_format(properties)
+    compression, level = options.compression(properties, file_format)
     order = metadata.known_order(base)
-    stats = options.stats_modes(given, schema.names, metadata.sorted_columns(base))
+    stats = options.stats_modes(properties, schema.names, metadata.sorted_columns(base))
     asked = {
-        "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
-        "parquet.page.size": given.get("write.parquet.page-size-bytes"),
-        "parquet.dictionary.page.size": given.get("write.parquet.dict-size-bytes"),
-        "parquet.shredding": options.shredding(given),
-        "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
+        "parquet.block.size": properties.get("write.parquet.row-group-size-bytes"),
+        "parquet.page.size": properties.get("write.parquet.page-size-bytes"),
+        "parquet.dictionary.page.size": properties.get("write.parquet.dict-size-bytes"),
+        "parquet.shredding": options.shredding(properties),
+        "orc.stripe.size": properties.get("write.orc.stripe-size-bytes"),
         **_WITH_IDS,
     }
     return WriteTask(
@@ -127,7 +127,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         file_format=file_format,
         compression=compression,
         compression_level=level,
-        target_size_bytes=options.integer(given, "write.target-file-size-bytes"),
+        target_size_bytes=options.integer(properties, "write.target-file-size-bytes"),
         name_prefix="",
         names_task=True,
         name_suffix="-{:05}",
@@ -137,8 +137,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         options={key: value for key, value in asked.items() if value is not None},
         sort_by=order.fields,
         sort_order_id=order.id,
-        fans_out=options.boolean(given, "write.spark.fanout.enabled"),
-        distribution=options.distribution(given, "range" if order else "hash" if schema.partitioning else "none"),
+        fans_out=options.boolean(properties, "write.spark.fanout.enabled"),
+        distribution=options.distribution(properties, "range" if order else "hash" if schema.partitioning else "none"),
     )
 
 
@@ -254,10 +254,10 @@ def _delete_task(
     earlier: Sequence[tuple[DeleteFile, ...]],
     replaced: Sequence[tuple[DeleteFile, ...]],
 ) -> DeleteTask:
-    given = base.schema.properties
+    properties = base.schema.properties
     specs = found.entries["_spec"].to_pylist()
-    file_format = options.delete_format(given)
-    compression, level = options.compression(given, file_format, deletes=True)
+    file_format = options.delete_format(properties)
+    compression, level = options.compression(properties, file_format, deletes=True)
     return DeleteTask(
         targets=tuple(
             Target(path, partition, spec_id, _folders(base, base.specs[spec_id])(partition, None), before, gone)
@@ -277,7 +277,7 @@ def _delete_task(
         compression=compression,
         compression_level=level,
         options=_WITH_IDS,
-        target_size_bytes=options.integer(given, "write.delete.target-file-size-bytes"),
+        target_size_bytes=options.integer(properties, "write.delete.target-file-size-bytes"),
         names_task=True,
         name_suffix="-{:05}-deletes",
         first_number=1,

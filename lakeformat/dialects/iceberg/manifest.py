@@ -422,8 +422,8 @@ def partition_bounds(
             continue
         files = counts.combine_chunks().cast(pa.int64()).take(at)
         bounds: dict[str, expression.Bounds] = {}
-        for place, kind in enumerate(spec.types):
-            summary = pc.list_element(summaries.take(at), place)
+        for index, kind in enumerate(spec.types):
+            summary = pc.list_element(summaries.take(at), index)
             ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
             low, high = single_value.decode_bounds(ends[0], ends[1], kind)
             # Without bounds all values are null or NaN; only whether any is null is recorded.
@@ -432,7 +432,7 @@ def partition_bounds(
                 nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
             nans = pc.if_else(pc.struct_field(summary, "contains_nan"), pa.scalar(None, pa.int64()), 0)
-            bounds = _bounds_of(base, spec, place, low, high, nulls, files, nans) | bounds
+            bounds = _bounds_of(base, spec, index, low, high, nulls, files, nans) | bounds
         yield spec, rows, bounds
 
 
@@ -545,7 +545,7 @@ def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], .
 
     A file may lack these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
     """
-    found: list[tuple[tuple[int, Any], ...]] = [()] * len(entries)
+    constants: list[tuple[tuple[int, Any], ...]] = [()] * len(entries)
     ids = np.asarray(entries["_spec"])
     for spec_id in np.unique(ids):
         spec = base.specs[int(spec_id)]
@@ -564,8 +564,8 @@ def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], .
         days = [c.cast(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
         values = [tuple(zip(sources, row, strict=True)) for row in zip(*map(_python, days), strict=True)]
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            found[row] = values[code]
-    return tuple(found) if any(found) else ()
+            constants[row] = values[code]
+    return tuple(constants) if any(constants) else ()
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
@@ -660,7 +660,7 @@ def emit(
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
-    files, metas, held, folder = {}, [], {}, metadata_folder(base)
+    files, metas, contents, folder = {}, [], {}, metadata_folder(base)
     columns = [*ENTRY.names, *(f"p{id}" for id in spec.field_ids)]
     for number, start in enumerate(range(0, len(entries), step)):
         part = entries.slice(start, step)
@@ -668,9 +668,9 @@ def emit(
         path = in_folder(folder, f"{name}-m{number}.avro")
         files[path] = data
         location = path if is_absolute(path) else f"{root}/{path}"
-        held[location] = part.select(columns)
+        contents[location] = part.select(columns)
         metas.append(_meta(part, spec, content, location, len(data), snapshot_id, sequence_number))
-    return Manifests(files, pa.concat_tables(metas), held)
+    return Manifests(files, pa.concat_tables(metas), contents)
 
 
 def remembered(reader: Reader, made: Manifests) -> Manifests:
@@ -834,7 +834,7 @@ def _bounds_of(
 
 def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
     """`predicate`, with its equalities applied to bucket and truncated fields."""
-    found = [predicate]
+    conditions = [predicate]
     for each, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
         source = next((f for f in base.schema.fields if f.id == source_id), None)
         if each.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
@@ -848,8 +848,8 @@ def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
             if pa.types.is_int64(column.type):  # As in files written while the column was an int.
                 ints = [value for value in values if -(2**31) <= value < 2**31]
                 made += transform.apply(each.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
-            found.append(is_in(each.name, frozenset(made)))
-    return and_(*found)
+            conditions.append(is_in(each.name, frozenset(made)))
+    return and_(*conditions)
 
 
 def _equals(condition: Expression, name: str) -> list[Any] | None:

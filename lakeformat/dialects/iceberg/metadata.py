@@ -512,17 +512,17 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
     """The table at a time, by the snapshot log. Raises `NotFound` if all entries are younger."""
     base = newest(reader)
     log = base.document.get("snapshot-log", [])
-    there = snapshots(base)
-    passed = [e["snapshot-id"] for e in log if e["timestamp-ms"] <= epoch_ms and e["snapshot-id"] in there]
+    by_id = snapshots(base)
+    passed = [e["snapshot-id"] for e in log if e["timestamp-ms"] <= epoch_ms and e["snapshot-id"] in by_id]
     if not passed:
-        first = next((e for e in log if e["snapshot-id"] in there), None)
+        first = next((e for e in log if e["snapshot-id"] in by_id), None)
         oldest = (
             f"the oldest, {first['snapshot-id']}, was made at {utc(first['timestamp-ms'])}"
             if first
             else "there is none"
         )
         raise NotFound(f"{reader.root}: no snapshot as old as {utc(epoch_ms)}; {oldest}")
-    return _seen_from(base, there[passed[-1]])
+    return _seen_from(base, by_id[passed[-1]])
 
 
 def newest(reader: Reader) -> State:
@@ -632,18 +632,18 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
     def sums(*names: str) -> int:
         return sum(_whole(summary, name) for name in names)
 
-    found = {
+    figures = {
         "files_added": sums("added-data-files", "added-delete-files"),
         "files_removed": sums("deleted-data-files", "removed-delete-files"),
         "rows_added": sums("added-records"),
     }
     for verb in ("added", "removed"):
-        if f"{verb}-files-size" in summary or not found[f"files_{verb}"]:
-            found[f"bytes_{verb}"] = sums(f"{verb}-files-size")
+        if f"{verb}-files-size" in summary or not figures[f"files_{verb}"]:
+            figures[f"bytes_{verb}"] = sums(f"{verb}-files-size")
     # Rows of removed delete files were removed with data files, or are visible again, or were deleted before.
-    if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in found):
-        found["rows_removed"] = sums("deleted-records", "added-position-deletes")
-    return found
+    if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in figures):
+        figures["rows_removed"] = sums("deleted-records", "added-position-deletes")
+    return figures
 
 
 def _whole(summary: Mapping[str, str], name: str) -> int:
@@ -851,7 +851,7 @@ def format_version(base: State) -> int:
 def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
     """A document in a later format version, with its required keys and without its removed ones."""
     fields = [f["field-id"] for spec in document["partition-specs"] for f in spec["fields"]]
-    found = {
+    upgraded_document = {
         "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{document['location']}/table")),
         "last-partition-id": max(fields, default=_FIRST_PARTITION_ID - 1),
         "sort-orders": [{"order-id": 0, "fields": []}],
@@ -860,8 +860,8 @@ def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
         "format-version": version,
     }
     if version >= 3:
-        found.setdefault("next-row-id", 0)
-    return {key: value for key, value in found.items() if key not in ("schema", "partition-spec")}
+        upgraded_document.setdefault("next-row-id", 0)
+    return {key: value for key, value in upgraded_document.items() if key not in ("schema", "partition-spec")}
 
 
 def check_version(asked: str, now: int, where: str) -> int:
@@ -947,10 +947,10 @@ def parse_transform(text: str) -> Transform:
 def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
     """The table at a snapshot: its schema and its rows."""
     schema_id = snapshot.get("schema-id", base.schema.id)
-    found = next((s for s in base.document["schemas"] if s["schema-id"] == schema_id), None)
-    if found is None:
+    schema_json = next((s for s in base.document["schemas"] if s["schema-id"] == schema_id), None)
+    if schema_json is None:
         raise CorruptFile(f"snapshot {snapshot['snapshot-id']} names schema {schema_id}, which is not there")
-    fields = types.parse_fields(found)
+    fields = types.parse_fields(schema_json)
     names = {f.id: f.name for f in fields}
     partitioning = Partitioning(
         tuple(
@@ -959,7 +959,7 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
         ),
         base.spec.id,
     )
-    key = _key(found, fields)
+    key = _key(schema_json, fields)
     schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning, primary_key=key)
     known = {f.id: f for each in base.document["schemas"] for f in walk(types.parse_fields(each))}
     specs = {s["spec-id"]: _spec(s, fields, known) for s in base.document["partition-specs"]}
@@ -1047,28 +1047,28 @@ def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
 def _check_history(document: Mapping[str, Any], checked: int) -> None:
     """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the first `checked`
     snapshots are known not to."""
-    there = _snapshots(document)
+    by_id = _snapshots(document)
     current = _current_id(document)
-    if current is not None and current not in there:
+    if current is not None and current not in by_id:
         raise CorruptFile(f"the current snapshot {current} is not among the snapshots")
     for name, ref in document["refs"].items():
-        if ref["snapshot-id"] not in there:
+        if ref["snapshot-id"] not in by_id:
             raise CorruptFile(
                 f"{ref['type']} {name!r} is of snapshot {ref['snapshot-id']}, which is not among the snapshots"
             )
     old, new = (document.get("snapshots") or ())[:checked], (document.get("snapshots") or ())[checked:]
     ids = {each["snapshot-id"] for each in new}
     if any(each.get("parent-snapshot-id") in ids for each in old):
-        old, ids = (), set(there)
+        old, ids = (), set(by_id)
     ended = {each["snapshot-id"] for each in old} - ids
     for id in ids:
         chain: dict[int, None] = {}
         at: int | None = id
-        while at is not None and at in there and at not in ended:
+        while at is not None and at in by_id and at not in ended:
             if at in chain:
                 raise CorruptFile(f"snapshot {at} comes from itself")
             chain[at] = None
-            at = there[at].get("parent-snapshot-id")
+            at = by_id[at].get("parent-snapshot-id")
         ended.update(chain)  # A union with a keys view would copy the set.
 
 

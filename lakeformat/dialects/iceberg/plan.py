@@ -497,15 +497,15 @@ def _idle(
 ) -> pa.Table:
     """Delete files that apply to nothing once the entries `deleted` are removed: for a data file among them, or older
     than all data. After a compaction also those older than all data of their partition."""
-    there = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
-    about = scan.referenced(there)
+    deletes = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
+    about = scan.referenced(deletes)
     idle = np.asarray(pc.is_in(about, value_set=deleted["file_path"].combine_chunks())) & np.asarray(about.is_valid())
     is_data = pc.and_(
         pc.equal(metas["content"], int(ManifestContent.DATA)),
         pc.greater(pc.add(metas["added_files_count"], metas["existing_files_count"]), 0),
     )
     oldest = pc.min(metas.filter(is_data)["min_sequence_number"]).as_py()
-    sequences = np.asarray(there["sequence_number"])
+    sequences = np.asarray(deletes["sequence_number"])
     idle |= (sequences > 0) & ((oldest is None) | (sequences < (oldest or 0)))
     if kind == OperationKind.COMPACT:
         data = manifest.live_entries(reader, base)
@@ -514,11 +514,11 @@ def _idle(
         numbers = pc.fill_null(own["sequence_number"], base.document["last-sequence-number"] + 1)
         place = own.schema.get_field_index("sequence_number")
         own = own.set_column(place, own.schema.field(place), numbers)
-        which, used = scan.attached(base, pa.concat_tables([data, own]), there)
-        by_key = np.asarray(there["content"])[used] == FileContent.EQUALITY_DELETES
+        which, used = scan.attached(base, pa.concat_tables([data, own]), deletes)
+        by_key = np.asarray(deletes["content"])[used] == FileContent.EQUALITY_DELETES
         used = used[by_key | (which < len(data))]  # Positions never refer to a later file.
-        idle |= ~np.isin(np.arange(len(there)), used)
-    return there.filter(pa.array(idle))
+        idle |= ~np.isin(np.arange(len(deletes)), used)
+    return deletes.filter(pa.array(idle))
 
 
 def _without(
@@ -537,19 +537,19 @@ def _without(
     keys = manifest.keys(taken)
     raw = manifest.read_raw(reader, metas["manifest_path"].to_pylist())
     made, deleted, touched = manifest.NO_MANIFESTS, [none], np.zeros(len(metas), bool)
-    for place, table in enumerate(raw):
+    for index, table in enumerate(raw):
         hit = pc.and_(
             pc.is_in(manifest.keys(table), value_set=keys), pc.not_equal(table["status"], int(Status.DELETED))
         )
         if not pc.any(hit, min_count=0).as_py():
             continue
-        touched[place] = True
-        entries = _settled(manifest.read_all(reader, base, metas.slice(place, 1)))
+        touched[index] = True
+        entries = _settled(manifest.read_all(reader, base, metas.slice(index, 1)))
         gone = pc.is_in(manifest.keys(entries), value_set=keys)
         status = pc.if_else(gone, pa.scalar(int(Status.DELETED), pa.int32()), entries["status"])
         by = pc.if_else(gone, pa.scalar(snapshot_id, pa.int64()), entries["snapshot_id"])
         entries = entries.set_column(0, ENTRY.field("status"), status).set_column(1, ENTRY.field("snapshot_id"), by)
-        spec = base.specs[metas["partition_spec_id"][place].as_py()]
+        spec = base.specs[metas["partition_spec_id"][index].as_py()]
         number = len(deleted) - 1
         found = manifest.emit(entries, base, spec, f"{name}{number}", snapshot_id, sequence_number, reader.root)
         made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
@@ -811,18 +811,18 @@ def _cut_high(value: Any, length: int) -> Any:
 def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     """The counts of a snapshot's summary (SnapshotSummary): zeros are left out, totals are continued."""
     counts = _counts(added, "added", "added") | _counts(deleted, "deleted", "removed")
-    found = {name: str(count) for name, count in counts.items() if count}
+    summary = {name: str(count) for name, count in counts.items() if count}
     changed = pa.concat_tables([added, deleted])
     count = len(np.unique(manifest.places(changed, base)))
-    found["changed-partition-count"] = str(count)
+    summary["changed-partition-count"] = str(count)
     if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit"):
-        found |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}
+        summary |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}
     before = None if base.snapshot_document is None else base.snapshot_document.get("summary") or {}
     for name, delta in _TOTALS.items():
         old = "0" if before is None else before.get(name)
         if old is not None:
-            found[name] = str(int(old) + counts[delta[0]] - counts[delta[1]])
-    return found
+            summary[name] = str(int(old) + counts[delta[0]] - counts[delta[1]])
+    return summary
 
 
 def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
@@ -879,7 +879,7 @@ def _changes_of(reader: Reader, snapshot: Mapping[str, Any], base: State) -> tup
 def _changes(delta: pa.Table, base: State) -> tuple[PartitionChange, ...]:
     """Entries summed by partition. Rows are those of data files; a deleted position is a removed row, and one that is
     no longer deleted because its data file was removed counts as none."""
-    found = []
+    changes = []
     ids = np.asarray(delta["_spec"])
     for spec_id in np.unique(ids):
         part = delta.filter(pa.array(ids == spec_id))
@@ -896,11 +896,11 @@ def _changes(delta: pa.Table, base: State) -> tuple[PartitionChange, ...]:
             np.where(is_add, sizes, 0), np.where(is_add, 0, sizes),
         )  # fmt: skip
         sums = [np.bincount(codes, weights=m, minlength=len(values)).astype(np.int64).tolist() for m in measures]
-        found += [
+        changes += [
             PartitionChange(v, fa, fr, ra, max(rr, 0), ba, br)
             for v, fa, fr, ra, rr, ba, br in zip(values, *sums, strict=True)
         ]
-    return tuple(found)
+    return tuple(changes)
 
 
 def _now(base: State, stamp: Stamp) -> int:

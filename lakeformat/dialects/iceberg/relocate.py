@@ -89,20 +89,20 @@ class Relocation:
     def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
         """The rewritten metadata files, manifest lists and manifests, by path at the target. `sizes` are those of the
         position delete files, by their old paths."""
-        found: dict[str, bytes] = {}
+        rewritten: dict[str, bytes] = {}
         manifests = _manifests(self.reader, self._snapshots).to_pylist()
         lengths: dict[str, int] = {}
         for path in manifests:
             data = self._manifest(path, sizes)
-            found[self.moved(path)], lengths[path] = data, len(data)
+            rewritten[self.moved(path)], lengths[path] = data, len(data)
         for snapshot in self._snapshots:
             if "manifest-list" in snapshot:
-                found[self.moved(snapshot["manifest-list"])] = self._list(snapshot, lengths)
+                rewritten[self.moved(snapshot["manifest-list"])] = self._list(snapshot, lengths)
         for location, old in self.documents.items():
-            found[self.moved(location)] = metadata.emit(self._document(old), location)
+            rewritten[self.moved(location)] = metadata.emit(self._document(old), location)
         if not in_catalog(self.reader):
-            found[self.moved(self.reader.location(metadata.HINT))] = str(self.end.version).encode()
-        return found
+            rewritten[self.moved(self.reader.location(metadata.HINT))] = str(self.end.version).encode()
+        return rewritten
 
     def copies(self) -> list[str]:
         """The files to copy unchanged, by their old paths: data, equality deletes and statistics."""

@@ -398,7 +398,7 @@ def _older(
 def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Which pairs of a data file and an equality delete file can have no equal row, by a column's bounds in the
     manifests."""
-    found = np.zeros(len(left), bool)
+    is_apart = np.zeros(len(left), bool)
     ids = deletes["equality_ids"].combine_chunks()
     for id in pc.unique(ids.flatten()).to_pylist():
         path = _path_to(base, id)
@@ -406,7 +406,7 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
         if not isinstance(kind, Scalar) or not is_plain(kind) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):
             continue
         owners = np.unique(pc.list_parent_indices(ids).filter(pc.equal(ids.flatten(), id)))
-        pairs = np.flatnonzero(np.isin(right, owners) & ~found)
+        pairs = np.flatnonzero(np.isin(right, owners) & ~is_apart)
         if not len(pairs):
             continue
         sides = []
@@ -422,8 +422,8 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
         never = pc.fill_null(pc.and_(outside, pc.or_(pc.equal(nulls, 0), pc.equal(lacking, 0))), False)
         for one, other in ((hollow, lacking), (nothing, nulls)):  # Only nulls on one side, and none on the other.
             never = pc.or_(never, pc.fill_null(pc.and_(one, pc.equal(other, 0)), False))
-        found[pairs] = np.asarray(never)
-    return found
+        is_apart[pairs] = np.asarray(never)
+    return is_apart
 
 
 def _path_to(base: State, id: int) -> tuple[Field, ...] | None:

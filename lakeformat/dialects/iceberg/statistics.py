@@ -196,7 +196,7 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
     }
     ids = sorted({id for spec in base.specs.values() for id in spec.field_ids})
     partition = {f"p{id}": entries[f"p{id}"] for id in ids}
-    held = pa.table(
+    figures = pa.table(
         {
             **partition,
             "spec_id": entries["_spec"],
@@ -206,8 +206,8 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
         }
     )
     keys = [*partition, "spec_id"]
-    held = held.sort_by([("made", "ascending")])  # The last row of a group is then its newest.
-    sums = held.group_by(keys, use_threads=False).aggregate(
+    figures = figures.sort_by([("made", "ascending")])  # The last row of a group is then its newest.
+    sums = figures.group_by(keys, use_threads=False).aggregate(
         [*((name, "sum") for name in measures), ("made", "max"), ("snapshot", "last")]
     )
     renamed = {f"{name}_sum": name for name in measures}

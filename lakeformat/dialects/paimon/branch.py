@@ -157,15 +157,15 @@ def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
     name = options.of(base.newest or base.schema).scan_fallback_branch
     if not name or name == (own_name(reader) or MAIN):
         return None
-    there = _on(reader, name)
+    view = _on(reader, name)
     where = f"{reader.root}: 'scan.fallback-branch' is {name!r}, and"
-    newest = metadata.snapshot_ids(there)[-1:]
-    state = metadata.load(there, newest[0] if newest else 0)
+    newest = metadata.snapshot_ids(view)[-1:]
+    state = metadata.load(view, newest[0] if newest else 0)
     if not state.exists:
         raise NotFound(f"{where} there is no such branch; there are: {', '.join(sorted({MAIN, *names(reader)}))}")
     if base.newest is not None and base.document is not None:
         try:
-            state = metadata.at_time(there, base.document["timeMillis"])
+            state = metadata.at_time(view, base.document["timeMillis"])
         except NotFound:
             return None
     if _columns(base.schema) != _columns(state.schema):
@@ -177,7 +177,7 @@ def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
             f"{where} its primary key is {', '.join(state.schema.primary_key) or 'none'}, not the table's"
         )
     metadata.require_readable(state, reader.root)
-    return there, state
+    return view, state
 
 
 def beside(reader: Reader, base: State, other: Reader, state: State) -> Expression:

@@ -47,22 +47,22 @@ def compaction(
     only."""
     if base.schema.primary_key:
         return _of_keys(reader, base, full, scope, now_ms)
-    found = scan.files(reader, base, scope)
-    given = options.of(base.schema)
+    live = scan.files(reader, base, scope)
+    table_options = options.of(base.schema)
     target, small = options.of(base.schema).target_file_bytes, options.of(base.schema).small_file_bytes
-    least = _IDLE_MINIMUM if full else max(given.compaction_min_file_num, 2)
-    if given.data_evolution_enabled:
-        return _of_ranges(reader, base, found, target, least)
-    ordered = given.bucket > 0
+    least = _IDLE_MINIMUM if full else max(table_options.compaction_min_file_num, 2)
+    if table_options.data_evolution_enabled:
+        return _of_ranges(reader, base, live, target, least)
+    ordered = table_options.bucket > 0
     fields, write = rewriting(base)
-    lost = scan.deleted_rows(reader, base, found)
-    enough = 0.0 if full else given.compaction_delete_ratio_threshold
-    heavy = lost > enough * np.asarray(found.entries["_ROW_COUNT"])
+    lost = scan.deleted_rows(reader, base, live)
+    enough = 0.0 if full else table_options.compaction_delete_ratio_threshold
+    heavy = lost > enough * np.asarray(live.entries["_ROW_COUNT"])
     result = []
-    for rows in _buckets(found, base, ordered):
-        bucket = found.entries["_BUCKET"][int(rows[0])].as_py()
+    for rows in _buckets(live, base, ordered):
+        bucket = live.entries["_BUCKET"][int(rows[0])].as_py()
         write = replace(write, bucket=None, default_bucket=bucket)  # Rows keep their order in the bucket.
-        sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
+        sizes = np.asarray(live.entries["_FILE_SIZE"])[rows]
         bins = (
             _neighbours(sizes, heavy[rows], small, target, least)
             if ordered
@@ -71,7 +71,7 @@ def compaction(
         for chosen in bins:
             part = rows[chosen]
             part = part if ordered else np.sort(part)
-            files = found.take(part)
+            files = live.take(part)
             tasks = scan.tasks(reader, base, files, fields, alone=ordered)
             result.append(RewriteTask(tuple(tasks), write))
     return result
@@ -142,17 +142,17 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """The auto-compaction of a table with a primary key, without `write-only`: what the sorted runs need, or everything
     by `full-compaction.delta-commits`. That counts the commits of a stream; without a `number`, every write counts (as
     in Paimon on Spark)."""
-    given = options.of(schema)
-    if given.write_only or given.bucket == POSTPONED_BUCKET:
+    table_options = options.of(schema)
+    if table_options.write_only or table_options.bucket == POSTPONED_BUCKET:
         return None
-    every = given.delta_commits
-    trigger = given.num_sorted_run_compaction_trigger
+    every = table_options.delta_commits
+    trigger = table_options.num_sorted_run_compaction_trigger
     return Upkeep(
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
-        waits=given.commit_force_compact or (given.empties_level_0 and given.lookup_wait),
-        hides=given.hides_level_0,
-        ahead=max(given.stop_trigger - trigger, 1),
+        waits=table_options.commit_force_compact or (table_options.empties_level_0 and table_options.lookup_wait),
+        hides=table_options.hides_level_0,
+        ahead=max(table_options.stop_trigger - trigger, 1),
     )
 
 
@@ -174,17 +174,17 @@ class Rules:
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
-        given = options.of(schema)
+        table_options = options.of(schema)
         return cls(
-            levels=given.level_count,
-            trigger=given.num_sorted_run_compaction_trigger,
-            size_ratio=given.compaction_size_ratio + _off_peak(schema, now_ms),
-            amplification=given.compaction_max_size_amplification_percent,
-            full_below_bytes=given.compaction_total_size_threshold,
-            full_above_bytes=given.compaction_incremental_size_threshold,
-            full_after_ms=given.compaction_optimization_interval,
+            levels=table_options.level_count,
+            trigger=table_options.num_sorted_run_compaction_trigger,
+            size_ratio=table_options.compaction_size_ratio + _off_peak(schema, now_ms),
+            amplification=table_options.compaction_max_size_amplification_percent,
+            full_below_bytes=table_options.compaction_total_size_threshold,
+            full_above_bytes=table_options.compaction_incremental_size_threshold,
+            full_after_ms=table_options.compaction_optimization_interval,
             large_bytes=options.of(schema).small_file_bytes,
-            empties_level_0=given.empties_level_0,
+            empties_level_0=table_options.empties_level_0,
         )
 
 

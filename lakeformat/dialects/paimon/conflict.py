@@ -114,18 +114,18 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     paths = scan.paths(entries, base.schema)
     wanted = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
     chosen = pc.is_in(paths, value_set=wanted)
-    found = entries.filter(chosen)
-    if options.of(base.schema).data_evolution_enabled and len(found) == len(wanted):
+    removed_entries = entries.filter(chosen)
+    if options.of(base.schema).data_evolution_enabled and len(removed_entries) == len(wanted):
         # Column files are removed with the file that they belong to.
-        found = entries.filter(pa.array(tracking.meet(entries, found)))
-        _require_no_newer(reader, base, operation.kind, found, operation.read_at)
-    if len(found) < len(wanted):
+        removed_entries = entries.filter(pa.array(tracking.meet(entries, removed_entries)))
+        _require_no_newer(reader, base, operation.kind, removed_entries, operation.read_at)
+    if len(removed_entries) < len(wanted):
         gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=paths)))
         raise Conflict(
             f"{reader.root}: {operation.kind} read {len(wanted)} files, of which {len(gone)} are no longer in the table at "
             f"snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
-    return found
+    return removed_entries
 
 
 def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries: pa.Table, read_at: int | None) -> None:

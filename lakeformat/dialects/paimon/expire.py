@@ -96,7 +96,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     if not gone and not silent and not strays:
         return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
-    found = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
+    unreachable = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
     clean = options.of(base.schema).snapshot_clean_empty_directories
     hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
     if logs:
@@ -105,14 +105,14 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     return Expiry(
         snapshots=tuple(d["id"] for d in gone),
         waves=(
-            *found,
+            *unreachable,
             # In order: strays are recognised because a name becomes free only after all names below it.
             *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
             tuple(metadata.changelog_path(d["id"]) for d in silent),
         ),
         files=_copies(reader, [d for d in logs if d["id"] in expired]),
         marks=_MARKS if replaced else (),
-        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
+        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in unreachable[0]})) if clean else (),
         hints=hints,
     )
 
@@ -166,8 +166,8 @@ def replaced_history(reader: Reader, version: int) -> Expiry:
 def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
     """The partitions older than `partition.expiration-time`, by their value or their newest file; at most
     `partition.expiration-max-num` (100), oldest first. None if there are none, or without that option."""
-    given = options.of(base.schema)
-    kept_ms = given.partition_expiration_time
+    table_options = options.of(base.schema)
+    kept_ms = table_options.partition_expiration_time
     if kept_ms is None or not base.schema.partitioning:
         return None
     now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
@@ -175,7 +175,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     codes, values = manifest.partitions(entries, base.schema)
     tuples = manifest.partition_values(values, base.schema)
     moments: list[int | None]
-    match given.partition_expiration_strategy:
+    match table_options.partition_expiration_strategy:
         case "values-time":
             moments = [_moment(base.schema, v) for v in tuples]
         case "update-time":
@@ -185,7 +185,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
         case other:
             raise UnsupportedFeature(f"{reader.root}: partition.expiration-strategy={other}: not supported")
     over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
-    chosen = over[: given.partition_expiration_max_num]
+    chosen = over[: table_options.partition_expiration_max_num]
     return manifest.scope_of(base.schema, [tuples[i] for _, i in chosen]) if chosen else None
 
 
@@ -425,7 +425,7 @@ def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[
     """Names among those of `files` (rows of ENTRY) that were added with one of `logs`, whose changes are read from data
     files: newest first, until no other may have been. Files written by compaction were not."""
     may = pc.fill_null(pc.not_equal(files["_FILE_SOURCE"], int(manifest.FileSource.COMPACT)), True)
-    left, found = files.filter(may), []
+    left, names_read = files.filter(may), []
     for end in range(len(logs), 0, -_LOGS_AT_ONCE):
         if len(left) == 0:
             break
@@ -433,9 +433,9 @@ def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[
         names = [name for held in _manifests_of_changes(reader, some) for name in held]
         for table in manifest.read_entries(reader, names):
             added = table.filter(pc.equal(table["_KIND"], int(manifest.EntryKind.ADD)))
-            found.append(pc.unique(added["_FILE_NAME"]))
-        left = _without(left, found)
-    return found
+            names_read.append(pc.unique(added["_FILE_NAME"]))
+        left = _without(left, names_read)
+    return names_read
 
 
 def _without(entries: pa.Table, names: Sequence[pa.Array]) -> pa.Table:

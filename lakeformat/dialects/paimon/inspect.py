@@ -56,19 +56,19 @@ def snapshots(reader: Reader, base: State) -> pa.Table:
 
 def files(reader: Reader, base: State) -> pa.Table:
     """One row per live data file, in the order of the manifests."""
-    found = scan.files(reader, base).each()
-    entries = found.entries
+    live = scan.files(reader, base).each()
+    entries = live.entries
     stats = entries["_VALUE_STATS"].combine_chunks()
     return pa.table(
         {
             "partition": pa.array(_partition_texts(entries, base), pa.string()),
             "bucket": entries["_BUCKET"],
-            "path": found.paths,
+            "path": live.paths,
             "file_format": scan.file_formats(entries),
             "schema_id": entries["_SCHEMA_ID"],
             "level": entries["_LEVEL"],
             "row_count": entries["_ROW_COUNT"],
-            "deleted_row_count": pa.array(_deleted_rows(reader, base, found)),
+            "deleted_row_count": pa.array(_deleted_rows(reader, base, live)),
             "size_bytes": entries["_FILE_SIZE"],
             "null_counts": pc.struct_field(stats, "_NULL_COUNTS"),
             "min_sequence_number": entries["_MIN_SEQUENCE_NUMBER"],
@@ -103,8 +103,8 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     whole, beside = manifest.live_entries(reader, base.document, schema), tracking.NOTHING_BESIDE
     if options.of(schema).data_evolution_enabled:
         whole, beside = tracking.by_row_id(whole, reader.root)
-    found = scan.Files(whole, schema, beside).each()
-    entries = found.entries
+    live = scan.Files(whole, schema, beside).each()
+    entries = live.entries
     # Column files have rows that other files have too.
     row_counts = np.where(np.arange(len(entries)) < len(whole), np.asarray(entries["_ROW_COUNT"]), 0)
     codes, values = manifest.partitions(entries, schema)
@@ -125,7 +125,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),
         "row_count": sums(row_counts),
-        "deleted_row_count": sums(_deleted_rows(reader, base, found)),
+        "deleted_row_count": sums(_deleted_rows(reader, base, live)),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),
     }

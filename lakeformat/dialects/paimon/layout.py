@@ -125,36 +125,36 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
     """As `layout`, for rows that have buckets."""
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
-    given = options.of(schema)
-    format = given.file_format
-    buckets, bucket_key = given.bucket, metadata.bucket_key(schema)
+    table_options = options.of(schema)
+    format = table_options.file_format
+    buckets, bucket_key = table_options.bucket, metadata.bucket_key(schema)
     if buckets > 1 and not bucket_key:
         raise UnsupportedFeature(
             f"{buckets} buckets without a bucket-key: old engines hashed whole rows; such a table can only be read"
         )
-    compression = given.compression()
-    block_bytes = given.file_block_size
+    compression = table_options.compression()
+    block_bytes = table_options.file_block_size
     block = {_BLOCKS[format]: str(block_bytes)} if block_bytes and format in _BLOCKS else {}
-    if given.shredding is not None:
-        block["parquet.shredding"] = given.shredding
+    if table_options.shredding is not None:
+        block["parquet.shredding"] = table_options.shredding
     return WriteTask(
         fields=types.with_file_ids(schema.fields),
         directory=directory(schema),
         partition_by=schema.partitioning.fields,
-        bucket=BucketRule(bucket_key, buckets, given.bucket_function_type)
+        bucket=BucketRule(bucket_key, buckets, table_options.bucket_function_type)
         if buckets > 0 and bucket_key  # One bucket needs no key.
         else None,
         default_bucket=UNAWARE_BUCKET,
         file_format=format,
         compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=given.file_compression_zstd_level if compression == "zstd" else None,
-        target_size_bytes=given.target_file_bytes,
-        name_prefix=given.data_file_prefix,
+        compression_level=table_options.file_compression_zstd_level if compression == "zstd" else None,
+        target_size_bytes=table_options.target_file_bytes,
+        name_prefix=table_options.data_file_prefix,
         stats=stats_modes(schema),
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
         file_indexes=_file_indexes(schema),
-        open_files=given.write_max_writers_to_spill,
+        open_files=table_options.write_max_writers_to_spill,
     )
 
 
@@ -286,18 +286,18 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
     most = options.of(schema).dynamic_bucket_max_buckets
     live = manifest.live_entries(reader, base.document, schema)
     counted = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_ROW_COUNT", "sum")])
-    found: dict[str, dict[int, int]] = {}
+    row_counts: dict[str, dict[int, int]] = {}
     if len(counted):
         codes, values = manifest.partitions(counted, schema)
         partitions = [repr(v) for v in manifest.partition_values(values, schema)]
         for code, bucket, count in zip(
             codes, counted["_BUCKET"].to_pylist(), counted["_ROW_COUNT_sum"].to_pylist(), strict=True
         ):
-            found.setdefault(partitions[code], {})[bucket] = count
+            row_counts.setdefault(partitions[code], {})[bucket] = count
     return KeyPlaces(
         key=schema.primary_key,
         partition=schema.partitioning.names,
-        rows=found,
+        rows=row_counts,
         target_rows=max(options.of(schema).dynamic_bucket_target_row_num, 1),
         max_buckets=most if most > 0 else None,
         removes_late=options.of(schema).has_vectors and options.of(schema).hides_level_0,
@@ -333,12 +333,12 @@ def _fits_avro(field: Field) -> bool:
 def _file_indexes(schema: Schema) -> FileIndexes | None:
     """The file indexes of columns. Raises `InvalidInput` for columns that cannot have one. Indexes of map keys
     (`column[key]`) are not written."""
-    given = options.of(schema)
-    found = []
+    table_options = options.of(schema)
+    indexes = []
     for kind, names, settings in (
-        (file_index.BLOOM_FILTER, given.bloom_filter_columns, _of_bloom_filter),
-        ("bitmap", given.bitmap_columns, _of_bitmap),
-        ("bsi", given.bit_slice_columns, None),
+        (file_index.BLOOM_FILTER, table_options.bloom_filter_columns, _of_bloom_filter),
+        ("bitmap", table_options.bitmap_columns, _of_bitmap),
+        ("bsi", table_options.bit_slice_columns, None),
     ):
         for name in names:
             if name.endswith("]"):
@@ -350,8 +350,8 @@ def _file_indexes(schema: Schema) -> FileIndexes | None:
                 raise InvalidInput(
                     f"{at}, a {schema.field(name).type}, of which there are no such indexes; leave it out"
                 )
-            found.append(ColumnIndex(name, kind, settings(schema, name) if settings else ()))
-    return FileIndexes(tuple(found), given.file_index_embedded) if found else None
+            indexes.append(ColumnIndex(name, kind, settings(schema, name) if settings else ()))
+    return FileIndexes(tuple(indexes), table_options.file_index_embedded) if indexes else None
 
 
 def _of_bloom_filter(schema: Schema, name: str) -> tuple[float, ...]:

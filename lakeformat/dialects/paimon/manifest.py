@@ -527,16 +527,16 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
     whole = avro.encode(_nest(entries), _ENTRY_TEXT, codec)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
-    files, metas, held = {}, [], {}
+    files, metas, contents = {}, [], {}
     for i in range(count):
         part = entries.slice(i * step, step)
         if len(part) == 0:
             break
         data = whole if count == 1 else avro.encode(_nest(part), _ENTRY_TEXT, codec)
         path = f"{MANIFEST_FOLDER}/{name}-{i}"
-        files[path], held[path] = data, part
+        files[path], contents[path] = data, part
         metas.append(_meta(part, schema, f"{name}-{i}", len(data)))
-    return Manifests(files, pa.concat_tables(metas), held)
+    return Manifests(files, pa.concat_tables(metas), contents)
 
 
 def remembered(reader: Reader, made: Manifests) -> Manifests:

@@ -25,19 +25,19 @@ def kind_column(schema: Schema, where: str) -> str | None:
 def merging(schema: Schema, where: str) -> MergeSpec:
     """The merge that the options of a table with a primary key define. Raises `InvalidInput` for invalid options, and
     `UnsupportedFeature` for unknown functions (SchemaValidation, *MergeFunction.Factory)."""
-    given = options.of(schema)
-    engine = _merge_engine(given, where)
-    sequence = given.sequence_field
+    table_options = options.of(schema)
+    engine = _merge_engine(table_options, where)
+    sequence = table_options.sequence_field
     _require_columns(schema, sequence, "sequence.field", where)
     if repeated := [name for name in sequence if sequence.count(name) > 1]:
         raise InvalidInput(f"{where}: sequence.field names {repeated[0]!r} twice")
-    producer = given.changelog_producer
+    producer = table_options.changelog_producer
     if engine is MergeEngine.FIRST_ROW and producer not in {"none", "lookup"}:
         raise InvalidInput(f"{where}: merge engine 'first-row' has changelog-producer none or lookup, not {producer}")
     if engine is MergeEngine.FIRST_ROW and sequence:
         raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
     groups = _groups(schema, where) if engine is MergeEngine.PARTIAL_UPDATE else ()
-    ignore = given.ignore_delete
+    ignore = table_options.ignore_delete
     removing = f"{engine}.remove-record-on-delete"
     remove = engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION} and _flag(schema, removing)
     aggregations = (
@@ -63,7 +63,7 @@ def merging(schema: Schema, where: str) -> MergeSpec:
         key=tuple(name for name in schema.primary_key if name not in schema.partitioning.names),
         engine=engine,
         sequence=sequence,
-        is_ascending=given.sequence_field_sort_order == "ascending",
+        is_ascending=table_options.sequence_field_sort_order == "ascending",
         ignore_delete=ignore,
         remove_on_delete=remove,
         aggregations=aggregations,
@@ -117,13 +117,13 @@ def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
 def _aggregations(
     schema: Schema, engine: str, sequence: tuple[str, ...], groups: tuple[SequenceGroup, ...], where: str
 ) -> tuple[Aggregation, ...]:
-    given, found = schema.properties, []
+    properties, aggregations = schema.properties, []
     grouped = {name for group in groups for name in group.columns}
     ordering = {*(name for group in groups for name in group.sequence)}
     # Where keys change partitions, rows of one partition have the same in its columns. A sequence field may be in a group.
     unordered = {*ordering, *schema.primary_key, *schema.partitioning.names}
     unordered |= {*sequence} if engine is MergeEngine.AGGREGATION else set()
-    for key in given:
+    for key in properties:
         column = key[len("fields.") : -len(".aggregate-function")]
         if key.startswith("fields.") and key.endswith(".aggregate-function"):
             _require_columns(schema, (column,), key, where)
@@ -133,8 +133,8 @@ def _aggregations(
                 raise InvalidInput(f"{where}: {key}: {column!r} orders a sequence-group, which is never aggregated")
     for field in schema.fields:
         prefix = f"fields.{field.name}"
-        own = given.get(f"{prefix}.aggregate-function")
-        function = own or given.get("fields.default-aggregate-function")
+        own = properties.get(f"{prefix}.aggregate-function")
+        function = own or properties.get("fields.default-aggregate-function")
         if function is None or field.name in unordered:
             continue
         function = _FUNCTION_NAMES.get(function.strip(), function.strip())
@@ -147,17 +147,17 @@ def _aggregations(
                 )
             continue
         distinct = _flag(schema, f"{prefix}.distinct") and function in {"listagg", "collect"}
-        delimiter = given.get(f"{prefix}.list-agg-delimiter", ",")
+        delimiter = properties.get(f"{prefix}.list-agg-delimiter", ",")
         if distinct and function == "listagg" and not delimiter:
             raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
         ignores = _flag(schema, f"{prefix}.ignore-retract")
         how = Aggregation(field.name, function, ignores, distinct, delimiter)
         if function in _NESTED:
-            how = _nested(how, field, given, where)
+            how = _nested(how, field, properties, where)
         elif function == "merge_map_with_keytime":
-            how = replace(how, time=_time(field, given, where))
-        found.append(how)
-    return tuple(found)
+            how = replace(how, time=_time(field, properties, where))
+        aggregations.append(how)
+    return tuple(aggregations)
 
 
 def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str) -> Aggregation:

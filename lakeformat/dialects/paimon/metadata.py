@@ -157,19 +157,19 @@ def at_tag(reader: Reader, name: str) -> State:
 def at_time(reader: Reader, epoch_ms: int) -> State:
     """The newest snapshot made at or before a time. Raises `NotFound` if all are younger."""
     ids = snapshot_ids(reader)
-    low, high, found = 0, len(ids) - 1, None
+    low, high, newest = 0, len(ids) - 1, None
     while low <= high:
         middle = (low + high) // 2
         document = read_snapshot(reader, ids[middle])
         if document["timeMillis"] <= epoch_ms:
-            found, low = document, middle + 1
+            newest, low = document, middle + 1
         else:
             high = middle - 1
-    if found is None:
+    if newest is None:
         made = [read_snapshot(reader, id)["timeMillis"] for id in ids[:1]]
         oldest = f"the oldest, {ids[0]}, was made at {utc(made[0])}" if made else "there is none"
         raise NotFound(f"{reader.root}: no snapshot as old as {utc(epoch_ms)}; {oldest}")
-    return _historical(reader, found)
+    return _historical(reader, newest)
 
 
 def earlier(reader: Reader, base: State, snapshot_id: int) -> State:
@@ -286,12 +286,12 @@ def parse_schema(data: bytes, where: str) -> Schema:
     get the options that were implied then (SchemaSerializer)."""
     with parsing.of(where):
         document = _json(data, where, _SCHEMA_KEYS)
-        given = dict(document["options"])
+        properties = dict(document["options"])
         version = document.get("version") or 1
         if version <= 1:
-            given.setdefault("bucket", "1")
+            properties.setdefault("bucket", "1")
         if version <= 2:
-            given.setdefault("file.format", "orc")
+            properties.setdefault("file.format", "orc")
         if version > _SCHEMA_VERSION:
             raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
         fields = tuple(types.parse_field(f) for f in document["fields"])
@@ -300,13 +300,13 @@ def parse_schema(data: bytes, where: str) -> Schema:
         for role, columns in keys.items():
             if strange := [c for c in columns if c not in {f.name for f in fields}]:
                 raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is no column")
-        if not all(isinstance(v, str) for v in given.values()):
-            raise CorruptFile(f"{where}: options that are not text: {given}")
+        if not all(isinstance(v, str) for v in properties.values()):
+            raise CorruptFile(f"{where}: options that are not text: {properties}")
         return Schema(
             fields=fields,
             partitioning=identity(*keys["partitionKeys"]),
             primary_key=keys["primaryKeys"],
-            properties=given,
+            properties=properties,
             comment=document.get("comment") or None,
             id=document["id"],
             last_field_id=document["highestFieldId"],
@@ -553,20 +553,20 @@ def require_writable(schema: Schema, where: str) -> None:
 
 def _require_shown(schema: Schema, where: str) -> None:
     """Refuse, by name, what Iceberg readers would misread or not read at all."""
-    given = options.of(schema)
-    if given.metadata_iceberg_storage == "disabled":
+    table_options = options.of(schema)
+    if table_options.metadata_iceberg_storage == "disabled":
         return
-    on = f"{where}: metadata.iceberg.storage={given.metadata_iceberg_storage}"
+    on = f"{where}: metadata.iceberg.storage={table_options.metadata_iceberg_storage}"
     uri = schema.properties.get("metadata.iceberg.rest.uri", "")
-    if given.metadata_iceberg_storage == "rest-catalog" and not uri.startswith(("http://", "https://")):
+    if table_options.metadata_iceberg_storage == "rest-catalog" and not uri.startswith(("http://", "https://")):
         raise InvalidInput(f"{on} needs metadata.iceberg.rest.uri, the http:// or https:// address of the catalog")
-    if given.data_evolution_enabled:
+    if table_options.data_evolution_enabled:
         raise UnsupportedFeature(
             f"{on}: a data file of Iceberg holds all columns of its rows, with data evolution some do not"
         )
-    if given.file_format != "parquet":
+    if table_options.file_format != "parquet":
         raise UnsupportedFeature(f"{on}: Iceberg reads Parquet files with field ids; set file.format to parquet")
-    if given.has_vectors and not schema.primary_key and not given.shows_vectors:
+    if table_options.has_vectors and not schema.primary_key and not table_options.shows_vectors:
         raise UnsupportedFeature(
             f"{on}: Iceberg would show deleted rows; set deletion-vectors.bitmap64=true and "
             "metadata.iceberg.format-version=3"

@@ -67,8 +67,8 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
     """What `base` publishes to a mirror that shows the snapshot `known` and has the schemas up to `schema_id`."""
     metadata.require_readable(base, reader.root)
     schema, document = base.schema, base.document
-    place = mirror(schema, reader.root)
-    assert place is not None, reader.root
+    kept_in = mirror(schema, reader.root)
+    assert kept_in is not None, reader.root
     assert document is not None, reader.root
     metadata.require_writable(schema, reader.root)
     ids = metadata.snapshot_ids(reader)
@@ -95,7 +95,7 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
         kind = OperationKind.COMPACT
     return Published(
         location=_spelled(reader.root),
-        format_version=place.format_version,
+        format_version=kept_in.format_version,
         snapshot=metadata.to_snapshot(document),
         identity=document["deltaManifestList"],
         kind=kind,
@@ -118,7 +118,7 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
 def shown(reader: Reader, base: State) -> State:
     """The table as if its mirror were in its own folder, without deletion vectors that Iceberg cannot represent and
     with Parquet files, once `unshown` is done. Raises `UnsupportedFeature`."""
-    given = options.of(base.schema)
+    table_options = options.of(base.schema)
     if there := metadata.branches(reader):
         raise UnsupportedFeature(
             f"{reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
@@ -128,7 +128,7 @@ def shown(reader: Reader, base: State) -> State:
         "metadata.iceberg.storage-location": "table-location",
         "file.format": "parquet",
     }
-    if given.has_vectors:
+    if table_options.has_vectors:
         asked |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
     schema = replace(base.schema, properties={**base.schema.properties, **asked})
     metadata.require_writable(schema, reader.root)

@@ -690,7 +690,7 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
     def listed(text: str) -> str:
         return ",".join(to if each.strip() == name else each.strip() for each in text.split(","))
 
-    found: dict[str, str] = {}
+    after: dict[str, str] = {}
     for key, value in given.items():
         if key in _OF_COLUMNS:
             value = listed(value)
@@ -700,8 +700,8 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
             key = f"{indexed[1]}{to}{indexed[2]}"
         elif _column_of(key, columns) == name:
             key = f"fields.{to}{key[len('fields.') + len(name) :]}"
-        found[key] = value
-    return found
+        after[key] = value
+    return after
 
 
 def _column_of(key: str, columns: Iterable[str]) -> str | None:

@@ -756,24 +756,24 @@ def _with_vectors(
         return index, ()
     schema, (name, files) = base.schema, index
     entries = _entries_of(reader, base, index)
-    there = manifest.vectors(entries)
+    old_vectors = manifest.vectors(entries)
     new = _staged(added, schema)
     leaving = [*(vector.of for held in new.values() for vector in held), *gone["_FILE_NAME"].to_pylist()]
-    leaves = np.asarray(pc.is_in(there["of"], value_set=pa.array(leaving, pa.string())), bool)
+    leaves = np.asarray(pc.is_in(old_vectors["of"], value_set=pa.array(leaving, pa.string())), bool)
     if not added and not leaves.any():
         return index, ()
     _require_known_indexes(reader, entries)
     one_file = options.of(schema).bucket > 0 or bool(schema.primary_key)
     target = None if one_file else options.of(schema).deletion_vector_index_file_target_size
-    places, of_entry = _buckets_of(entries), np.asarray(there["entry"])
+    places, of_entry = _buckets_of(entries), np.asarray(old_vectors["entry"])
     touched = np.isin(np.arange(len(entries)), of_entry[leaves])
     if one_file:
         kinds = entries["_INDEX_TYPE"].to_pylist()
         own = [p in new and k == manifest.DELETION_VECTORS for p, k in zip(places, kinds, strict=True)]
         touched |= np.array(own, bool)
     moving: dict[tuple[bytes, int], list[_Vector]] = {}
-    moves = ~leaves | np.array([of in homes for of in there["of"].to_pylist()], bool)
-    for vector, entry in _vectors_of(entries, there.filter(pa.array(touched[of_entry] & moves))):
+    moves = ~leaves | np.array([of in homes for of in old_vectors["of"].to_pylist()], bool)
+    for vector, entry in _vectors_of(entries, old_vectors.filter(pa.array(touched[of_entry] & moves))):
         of, shift = homes.get(vector.of, (vector.of, 0))
         moving.setdefault(places[entry], []).append(replace(vector, of=of, shift=shift))
     tables, unused = [entries.filter(pa.array(~touched))], []
@@ -842,23 +842,23 @@ def _placed(
 ) -> tuple[list[tuple[list[_Vector], bytes | None]], list[str]]:
     """The files of vectors of a bucket: (the vectors in each, its bytes unless it is one of `new`); and the files of
     `new` that are not used. Without `target_bytes` all vectors go into one file."""
-    staged = {path: list(held) for path, held in groupby(new, key=lambda each: each.path)}
+    staged = {path: list(vectors) for path, vectors in groupby(new, key=lambda each: each.path)}
     times = Counter(each.of for each in new)
-    full = [p for p, held in staged.items() if target_bytes is not None and held[0].file_bytes >= target_bytes]
+    full = [p for p, vectors in staged.items() if target_bytes is not None and vectors[0].file_bytes >= target_bytes]
     stays = list(staged) if not moving and len(staged) == 1 else full
     stays = [path for path in stays if all(times[each.of] == 1 for each in staged[path])]
-    rest = [*moving, *(each for path, held in staged.items() if path not in stays for each in held)]
+    rest = [*moving, *(each for path, vectors in staged.items() if path not in stays for each in vectors)]
     made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
-    held, frames, size_bytes = [], [], 0
+    vectors, frames, size_bytes = [], [], 0
     united = _united(rest, _frames(reader, rest), reader.root)
     for number, (each, frame) in enumerate(united, 1):
-        held.append(each)
+        vectors.append(each)
         frames.append(frame)
         size_bytes += len(frame)
         if number == len(united) or (target_bytes is not None and size_bytes > target_bytes):
             content, offsets = vector_file.emit(frames)
-            made.append(([replace(v, offset=at) for v, at in zip(held, offsets, strict=True)], content))
-            held, frames, size_bytes = [], [], 0
+            made.append(([replace(v, offset=at) for v, at in zip(vectors, offsets, strict=True)], content))
+            vectors, frames, size_bytes = [], [], 0
     return made, [path for path in staged if path not in stays]
 
 

@@ -61,13 +61,13 @@ def require_none(reader: Reader, base: State) -> None:
 def _bucket_count(schema: Schema, waiting: pa.Table, placed: pa.Table) -> int:
     """The bucket count of a partition: its own, or else by `postpone.default-bucket-num`, or by how many rows or bytes
     wait."""
-    given = options.of(schema)
+    table_options = options.of(schema)
     if len(placed):
         return int(pc.max(placed["_TOTAL_BUCKETS"]).as_py())
-    if given.postpone_default_bucket_num is not None:
-        return given.postpone_default_bucket_num
-    if given.postpone_target_row_num is not None:
-        buckets = -(-pc.sum(waiting["_ROW_COUNT"]).as_py() // given.postpone_target_row_num)
+    if table_options.postpone_default_bucket_num is not None:
+        return table_options.postpone_default_bucket_num
+    if table_options.postpone_target_row_num is not None:
+        buckets = -(-pc.sum(waiting["_ROW_COUNT"]).as_py() // table_options.postpone_target_row_num)
     else:
-        buckets = -(-pc.sum(waiting["_FILE_SIZE"]).as_py() // given.postpone_target_size)
-    return max(min(buckets, given.postpone_max_buckets), 1)
+        buckets = -(-pc.sum(waiting["_FILE_SIZE"]).as_py() // table_options.postpone_target_size)
+    return max(min(buckets, table_options.postpone_max_buckets), 1)

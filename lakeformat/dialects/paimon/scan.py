@@ -235,8 +235,8 @@ def tasks(
     """Files -> tasks of about `source.split.target-size`, made lazily. The files of a task have the same format and
     columns, and all or none of them have deleted rows. With `alone`, one task per file, in order, with its partition
     and bucket."""
-    given = options.of(base.schema)
-    target = 0 if alone else given.source_split_target_size
+    table_options = options.of(base.schema)
+    target = 0 if alone else table_options.source_split_target_size
     deletes = delete_files(reader, base, found)
     places = (
         list(zip(partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
@@ -253,7 +253,7 @@ def tasks(
     for schema_id, format, columns, rows in _kinds(found, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         kinds.append((format, file_fields, rows, _rows(names, rows)))
-        cuts.append(_cuts(sizes[rows], target, given.source_split_open_file_cost))
+        cuts.append(_cuts(sizes[rows], target, table_options.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(each) - 1 for each in cuts)])
     if alone:
         order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(rows for _, _, rows, _ in kinds)]), kind="stable")
@@ -436,7 +436,7 @@ def merges(
     of_key, _ = conditions.split(predicate, spec.key)
     deletes = delete_files(reader, base, sections.files)
     system = (SEQUENCE, VALUE_KIND)
-    held = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
+    merged_fields = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
     entries = sections.files.entries
     names = sections.files.paths.to_pylist()
     row_counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
@@ -459,7 +459,7 @@ def merges(
                 row_counts=tuple(row_counts[i] for i in run),
                 sizes_bytes=tuple(sizes[i] for i in run),
                 file_format=format,
-                fields=held,
+                fields=merged_fields,
                 file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
                 predicate=of_key,
                 deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
@@ -805,7 +805,7 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     keep = np.ones(len(entries), bool)
     indexed = entries.take(pa.array(at))
     wanted: list[tuple[int, Sequence[Field], str]] = []
-    held: dict[int, bytes] = {}
+    index_files: dict[int, bytes] = {}
     for row, path, names, embedded, schema_id in zip(
         at.tolist(),
         paths(indexed, base.schema).to_pylist(),
@@ -814,17 +814,17 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     ):
         own = [name for name in names or () if name.endswith(".index")]
         if embedded is not None:
-            held[row] = embedded
+            index_files[row] = embedded
         elif not own:
             continue
         place = f"{path.rsplit('/', 1)[0]}/{own[0]}" if embedded is None else path
         wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, place))
-    beside = [(row, place) for row, _, place in wanted if row not in held]
+    beside = [(row, place) for row, _, place in wanted if row not in index_files]
     for (row, _), data in zip(beside, reader.read_many([place for _, place in beside]), strict=True):
         if data is not None:  # A missing index proves nothing.
-            held[row] = data
+            index_files[row] = data
     for row, fields, place in wanted:
-        indexes = file_index.parse(held[row], f"{reader.root}/{place}") if row in held else {}
+        indexes = file_index.parse(index_files[row], f"{reader.root}/{place}") if row in index_files else {}
         for field in fields:
             values = asked.get(field.id)
             if values is not None and values.type == field.type and field.name in indexes:
@@ -851,11 +851,11 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     fields = [schema.field(name) for name in metadata.bucket_key(schema)]
     if options.of(schema).bucket < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
         return pa.array(keep)
-    found = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
-    if found is None:
+    keys = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
+    if keys is None:
         return pa.array(keep)
     try:
-        columns = [pa.array([row[i] for row in found], to_arrow(f.type)) for i, f in enumerate(fields)]
+        columns = [pa.array([row[i] for row in keys], to_arrow(f.type)) for i, f in enumerate(fields)]
     except (pa.ArrowException, OverflowError):
         return pa.array(keep)
     types = {f.id: f.type for f in fields}
@@ -868,7 +868,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     for count in np.unique(counts[hashed & (counts > 1)]).tolist():
         given = options.of(schema).bucket_function_type
         try:
-            possible = murmur.buckets(columns, list(types.values()), count, given) if found else ()
+            possible = murmur.buckets(columns, list(types.values()), count, given) if keys else ()
         except (InvalidInput, UnsupportedFeature):  # Types whose hash is not supported can still be read.
             continue
         keep &= ~hashed | (counts != count) | np.isin(buckets, possible)

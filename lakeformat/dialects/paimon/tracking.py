@@ -100,19 +100,21 @@ def assigned(
     """New `entries`, those of the files `added`, with row ids from `next_row_id` on and the snapshots of their rows;
     and the next row id (RowTrackingCommitUtils). `gone`: those that they replace."""
     counts = np.array([f.row_count for f in added], np.int64)
-    given = pa.array([f.first_row_id for f in added], pa.int64())
+    first_row_ids = pa.array([f.first_row_id for f in added], pa.int64())
     moved = np.array([ROW_ID_NAME in f.columns for f in added], bool)
     # Moved rows have ids in their file; rows that a merge inserts beside them have none.
-    wants = np.asarray(given.is_null()) & ~(moved & (kind != OperationKind.MERGE)) & (kind != OperationKind.COMPACT)
+    wants = (
+        np.asarray(first_row_ids.is_null()) & ~(moved & (kind != OperationKind.MERGE)) & (kind != OperationKind.COMPACT)
+    )
     taken = np.where(wants, counts, 0)
-    first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), given)
+    first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), first_row_ids)
     low, high = np.full(len(added), version), np.full(len(added), version)
     oldest, newest = (pc.min(gone["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(gone["_MAX_SEQUENCE_NUMBER"]).as_py())
     if oldest is not None and kind == OperationKind.COMPACT:
         low[:], high[:] = oldest, newest
         begins, ends = (np.asarray(gone["_FIRST_ROW_ID"].fill_null(-1)), np.asarray(gone["_ROW_COUNT"]))
-        for i in np.flatnonzero(np.asarray(given.is_valid())):
-            inside = (begins >= given[i].as_py()) & (begins + ends <= given[i].as_py() + counts[i])
+        for i in np.flatnonzero(np.asarray(first_row_ids.is_valid())):
+            inside = (begins >= first_row_ids[i].as_py()) & (begins + ends <= first_row_ids[i].as_py() + counts[i])
             low[i] = np.asarray(gone["_MIN_SEQUENCE_NUMBER"])[inside].min()
             high[i] = np.asarray(gone["_MAX_SEQUENCE_NUMBER"])[inside].max()
     elif oldest is not None:

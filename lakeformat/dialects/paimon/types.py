@@ -221,16 +221,16 @@ def paimon_type(type: Type) -> Type:
 
 
 def _parse_text(text: str) -> tuple[Type, bool]:
-    found = _TEXT.match(text)
-    if not found:
+    match = _TEXT.match(text)
+    if not match:
         raise CorruptFile(f"type {text!r} is not one that Paimon writes")
-    name = found["name"]
-    if (found["zone"] or "").strip() == "WITH LOCAL TIME ZONE":
+    name = match["name"]
+    if (match["zone"] or "").strip() == "WITH LOCAL TIME ZONE":
         name = "TIMESTAMP_LTZ"
     if name not in _NAMES:
         raise UnsupportedFeature(f"type {name}: lakeformat neither reads nor writes it")
     kind, defaults = _NAMES[name]
-    given = tuple(int(p) for p in found["parameters"].split(",")) if found["parameters"] else ()
+    given = tuple(int(p) for p in match["parameters"].split(",")) if match["parameters"] else ()
     parameters = given + defaults[len(given) :]
     if len(parameters) > len(defaults) or not _sound(kind, parameters):
         raise CorruptFile(f"type {text!r} is not one that Paimon writes")
@@ -238,7 +238,7 @@ def _parse_text(text: str) -> tuple[Type, bool]:
         kind, parameters = Kind.STRING, ()
     if kind is Kind.VARBINARY and parameters == (_MAX_LENGTH,):
         kind, parameters = Kind.BYTES, ()
-    return Scalar(kind, parameters), found["not_null"] is None
+    return Scalar(kind, parameters), match["not_null"] is None
 
 
 def _sound(kind: Kind, parameters: tuple[int, ...]) -> bool:

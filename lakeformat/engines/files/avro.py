@@ -168,37 +168,37 @@ def _mapped(array: pa.Array, type: Type) -> pa.Array:
 
 def _type(type: Type, name: str, nullable: bool) -> Any:
     """The Avro type, as named by Java Paimon's `AvroSchemaConverter`; `["null", type]` if it is nullable."""
-    found: Any
+    avro_type: Any
     match type:
         case Scalar(kind) if kind in _PLAIN:
-            found = _PLAIN[kind]
+            avro_type = _PLAIN[kind]
         case Scalar(Kind.DATE):
-            found = {"type": "int", "logicalType": "date"}
+            avro_type = {"type": "int", "logicalType": "date"}
         case Scalar(Kind.TIME):
-            found = {"type": "int", "logicalType": "time-millis"}
+            avro_type = {"type": "int", "logicalType": "time-millis"}
         case Scalar(Kind.DECIMAL, (precision, scale)):
-            found = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+            avro_type = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)) if digits <= 6:
             # In Java Paimon `local-` is the instant.
             local = "local-" if kind is Kind.TIMESTAMP_TZ else ""
-            found = {"type": "long", "logicalType": f"{local}timestamp-{'millis' if digits <= 3 else 'micros'}"}
+            avro_type = {"type": "long", "logicalType": f"{local}timestamp-{'millis' if digits <= 3 else 'micros'}"}
         case Row(parts):
-            found = {
+            avro_type = {
                 "type": "record",
                 "name": name.rpartition(".")[2],
                 "fields": [_field(each, name) for each in parts],
             }
             if "." in name:
-                found["namespace"] = name.rpartition(".")[0]
+                avro_type["namespace"] = name.rpartition(".")[0]
         case ListOf(element):
-            found = {"type": "array", "items": _type(element.type, name, element.nullable)}
+            avro_type = {"type": "array", "items": _type(element.type, name, element.nullable)}
         case MapOf(key, value):
-            found = _map(key, value, name)
+            avro_type = _map(key, value, name)
         case MultisetOf(element):
-            found = _map(element, Field(-1, "value", scalar(Kind.INT)), name)
+            avro_type = _map(element, Field(-1, "value", scalar(Kind.INT)), name)
         case _:
             raise UnsupportedFeature(f"Paimon's Avro files have no {type}; use Parquet")
-    return ["null", found] if nullable else found
+    return ["null", avro_type] if nullable else avro_type
 
 
 def _field(field: Field, name: str) -> dict[str, Any]:

@@ -33,22 +33,22 @@ def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats
 
 def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> dict[int, ColumnStats]:
     """Statistics that a footer of `table` would lack, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
-    found = {}
+    statistics = {}
     for i, field in enumerate(fields):
         match field.type:
             case Geo():
-                found[field.id] = _of_column(table.column(i), field.type, field.name)
+                statistics[field.id] = _of_column(table.column(i), field.type, field.name)
             case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
-                found[field.id] = _of_column(table.column(i), field.type)
+                statistics[field.id] = _of_column(table.column(i), field.type)
             case Scalar(kind) if kind in _TEXTS or kind in _BLOBS:
                 longest = pc.max(pc.binary_length(table.column(i))).as_py()
                 if longest is not None and longest >= FOOTER_LIMIT:
-                    found[field.id] = _of_column(table.column(i), field.type)
+                    statistics[field.id] = _of_column(table.column(i), field.type)
             case Scalar(kind) if kind is not Kind.VARIANT:
                 pass
             case _:
-                found[field.id] = _of_column(table.column(i), field.type)
-    return found
+                statistics[field.id] = _of_column(table.column(i), field.type)
+    return statistics
 
 
 def nan_counts(
@@ -68,22 +68,22 @@ def nan_counts(
 def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bool) -> tuple[Field, ...]:
     """The columns of `fields` (all of a file's, in order) for which `beside_footer` of an existing row group may add
     statistics."""
-    found = []
-    place = 0
+    incomplete = []
+    leaf = 0
     for field in fields:
         width = _width(field.type)
-        stats = row_group.column(place).statistics if width == 1 else None
+        stats = row_group.column(leaf).statistics if width == 1 else None
         match field.type:
             case Scalar(kind) if kind in _GEO or kind in _FLOATS or (int96 and kind in _INSTANTS):
-                found.append(field)
+                incomplete.append(field)
             case Scalar(kind) if kind is not Kind.VARIANT:
                 # For a long text the footer has no bounds, or only one.
                 if stats is None or not (stats.has_min_max or stats.null_count == row_group.num_rows):
-                    found.append(field)
+                    incomplete.append(field)
             case _:
-                found.append(field)
-        place += width
-    return tuple(found)
+                incomplete.append(field)
+        leaf += width
+    return tuple(incomplete)
 
 
 def from_footer(
@@ -98,19 +98,19 @@ def from_footer(
     has none. `widths`: the number of leaf columns of each, if variants are shredded.
     """
     widths = widths or [_width(each.type) for each in fields]
-    found: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
+    statistics: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
     for group in range(metadata.num_row_groups):
-        place = 0
+        leaf = 0
         beside = extra[group] if group < len(extra) else {}
         for field, width in zip(fields, widths, strict=True):
-            chunks = [metadata.row_group(group).column(i) for i in range(place, place + width)]
+            chunks = [metadata.row_group(group).column(i) for i in range(leaf, leaf + width)]
             size = sum(chunk.total_compressed_size for chunk in chunks)
             if field.id in beside:
-                found[field.id].append(_sized(beside[field.id], size))
+                statistics[field.id].append(_sized(beside[field.id], size))
             else:
-                found[field.id].append(_of_chunk(chunks, field.type, metadata.row_group(group).num_rows, size))
-            place += width
-    return {id: merge(parts) for id, parts in found.items()}
+                statistics[field.id].append(_of_chunk(chunks, field.type, metadata.row_group(group).num_rows, size))
+            leaf += width
+    return {id: merge(parts) for id, parts in statistics.items()}
 
 
 def merge(parts: Iterable[ColumnStats]) -> ColumnStats:

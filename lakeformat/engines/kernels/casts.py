@@ -114,40 +114,40 @@ def project(
 
 def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
     """A column of a file in the one Arrow form of its logical type, without the file's units, zones and widths."""
-    target, found = to_arrow(type), array.type
-    if found == target:
+    target, stored = to_arrow(type), array.type
+    if stored == target:
         return array
     try:
         if pa.types.is_timestamp(target):
-            if pa.types.is_timestamp(found):
+            if pa.types.is_timestamp(stored):
                 return _to_unit(array, target)
-            if pa.types.is_int64(found):
+            if pa.types.is_int64(stored):
                 return array.cast(target)
         elif type.kind in _TIMES:
-            if pa.types.is_integer(found):
+            if pa.types.is_integer(stored):
                 return array.cast(target)
-            if pa.types.is_time(found):
+            if pa.types.is_time(stored):
                 return array.cast(target, safe=False)
         return array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInput(f"column {name}: {found} values cannot be read as {type}: {error}") from error
+        raise InvalidInput(f"column {name}: {stored} values cannot be read as {type}: {error}") from error
 
 
 def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The array without dictionaries, run-length encoding, views, extension types or other forms of a list."""
-    one: Any = array
+    flattened: Any = array
     if isinstance(array, pa.ChunkedArray):
-        one = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if isinstance(one, pa.ExtensionArray):
-        one = one.storage
-    plain = flat_type(one.type)
-    if plain == one.type:
-        return one
-    if pa.types.is_dictionary(one.type):
-        return flat(one.dictionary_decode())
-    if pa.types.is_run_end_encoded(one.type):
-        return flat(pc.run_end_decode(one))
-    return one.cast(plain)
+        flattened = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(flattened, pa.ExtensionArray):
+        flattened = flattened.storage
+    plain = flat_type(flattened.type)
+    if plain == flattened.type:
+        return flattened
+    if pa.types.is_dictionary(flattened.type):
+        return flat(flattened.dictionary_decode())
+    if pa.types.is_run_end_encoded(flattened.type):
+        return flat(pc.run_end_decode(flattened))
+    return flattened.cast(plain)
 
 
 def flat_type(type: pa.DataType) -> pa.DataType:

@@ -23,18 +23,18 @@ def interleaved(columns: Sequence[pa.Array]) -> pa.Array:
 def hilbert(columns: Sequence[pa.Array]) -> pa.Array:
     """For each row bytes that order rows along a Hilbert curve through all columns, of 64 bits each."""
     axes = [_ordered(each) for each in columns]
-    bits = [np.uint64(1 << place) for place in range(8 * _BYTES - 1, 0, -1)]
+    bits = [np.uint64(1 << axis_index) for axis_index in range(8 * _BYTES - 1, 0, -1)]
     for (
         bit
     ) in bits:  # Turn and mirror the cubes of this size, so that the curve enters each where it left the one before.
         below = bit - np.uint64(1)
-        for place, axis in enumerate(axes):
+        for axis_index, axis in enumerate(axes):
             is_set = (axis & bit) != 0
             swapped = np.where(is_set, np.uint64(0), (axes[0] ^ axis) & below)
-            axes[place] = axis ^ swapped
+            axes[axis_index] = axis ^ swapped
             axes[0] = axes[0] ^ swapped ^ np.where(is_set, below, np.uint64(0))
-    for place in range(1, len(axes)):
-        axes[place] = axes[place] ^ axes[place - 1]
+    for axis_index in range(1, len(axes)):
+        axes[axis_index] = axes[axis_index] ^ axes[axis_index - 1]
     mirrored = np.zeros_like(axes[0])
     for bit in bits:
         mirrored ^= np.where((axes[-1] & bit) != 0, bit - np.uint64(1), np.uint64(0))

@@ -53,20 +53,20 @@ _By = tuple[tuple[Sort, ...], tuple[Field, ...]]  # An order, and the columns th
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, path: Path) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
+    in_memory: list[pa.RecordBatch] = []
     size = 0
     left = iter(batches)
     for batch in left:
-        held.append(batch)
+        in_memory.append(batch)
         size += batch.nbytes
         if size > memory_bytes:
             break
     else:
-        if held:
-            places = np.argsort(_ranks(pa.concat_tables([_keys(each, by) for each in held]), by), kind="stable")
-            yield from pa.Table.from_batches(held).take(pa.array(places)).to_batches(BATCH_ROWS)
+        if in_memory:
+            places = np.argsort(_ranks(pa.concat_tables([_keys(each, by) for each in in_memory]), by), kind="stable")
+            yield from pa.Table.from_batches(in_memory).take(pa.array(places)).to_batches(BATCH_ROWS)
         return
-    sample, size = _spilled(held, left, by, path)
+    sample, size = _spilled(in_memory, left, by, path)
     edges = _edges(sample, by, min(2 * size // memory_bytes + 1, _RANGES))
     for number, part in enumerate(_split(path, by, edges)):
         if part is None:

@@ -115,16 +115,16 @@ def with_room(
 ) -> np.ndarray:
     """Buckets for `wanted` keys: first those with fewer than `target` keys (`counts`, which is updated), then new ones;
     if there may be no more, all share the rest."""
-    given, start, bucket = np.zeros(wanted, np.int32), 0, 0
+    buckets, start, bucket = np.zeros(wanted, np.int32), 0, 0
     limit = min(most or _BUCKETS_MAX, _BUCKETS_MAX)
     while start < wanted and bucket < limit:
         room = max(target - counts.get(bucket, 0), 0)
-        given[start : start + room] = bucket
+        buckets[start : start + room] = bucket
         start, bucket = start + room, bucket + 1
     if start < wanted:
         if limit == _BUCKETS_MAX:
             raise InvalidInput(f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num")
-        given[start:] = np.arange(start, wanted) % limit
-    for found, count in zip(*np.unique(given, return_counts=True), strict=True):
+        buckets[start:] = np.arange(start, wanted) % limit
+    for found, count in zip(*np.unique(buckets, return_counts=True), strict=True):
         counts[int(found)] = counts.get(int(found), 0) + int(count)
-    return given
+    return buckets

@@ -146,7 +146,7 @@ class MergeByParts:
         parts = [replace(each, tasks=tuple(by_path[task.paths[0]] for task in each.tasks)) for each in parts]
         written: list[WrittenFile] = []
         loose: list[ReadTask] = []
-        held = tuple(replace(each, nullable=True) for each in layout.fields)
+        fields = tuple(replace(each, nullable=True) for each in layout.fields)
         try:
             if beside:
                 layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True))
@@ -155,10 +155,10 @@ class MergeByParts:
                 ):
                     written += files
             elif whole or any(each.act is Act.UPDATE for each in merge.clauses):
-                work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=held), whole)
+                work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=fields), whole)
                 for each in self._workers.each(self._store, parts, work):
                     written += each.files
-                    loose += self._kept(held, each.beside)
+                    loose += self._kept(fields, each.beside)
             written += self._settled(merge, loose, matched, layout)
         except BaseException:
             with suppress(LakeError):

@@ -60,7 +60,7 @@ def beside(left: pa.Table, right: pa.Table) -> pa.Table:
 
 def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
     """The values of each key in `source`; only the smallest and largest if there are more than `limit`."""
-    found = []
+    spreads = []
     for key in merge.keys:
         values = casts.flat(expression.evaluate(key.source, source))
         has_null = values.null_count > 0
@@ -68,13 +68,13 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
         if len(distinct) <= limit < len(values):
             distinct = values.unique().drop_null()
         if len(distinct) <= limit:
-            found.append(Spread(distinct, True, has_null))
+            spreads.append(Spread(distinct, True, has_null))
         elif pa.types.is_boolean(values.type) or pa.types.is_floating(values.type):
-            found.append(Spread(None))  # NaN is above all values, and not in bounds.
+            spreads.append(Spread(None))  # NaN is above all values, and not in bounds.
         else:
             ends = pc.min_max(values)
-            found.append(Spread(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type), False, has_null))
-    return found
+            spreads.append(Spread(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type), False, has_null))
+    return spreads
 
 
 class Index:
@@ -148,7 +148,7 @@ class Index:
             if self.merge.wants_one_match and (self._counts[codes] > 1).any():
                 raise self._several(target, rows[self._counts[codes] > 1])
             return rows, self._order[self._starts[codes]]
-        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        matches = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         needed = columns_of(self._rest)
         sides = [each.select([n for n in each.column_names if n in needed]) for each in (target, self.source)]
         for some in _slices(self._counts[codes]):
@@ -163,8 +163,8 @@ class Index:
             again = np.flatnonzero(left[1:] == left[:-1]) + 1
             if self.merge.wants_one_match and len(again):
                 raise self._several(target, np.unique(left[again]))
-            found.append((np.delete(left, again), np.delete(right, again)))
-        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+            matches.append((np.delete(left, again), np.delete(right, again)))
+        return np.concatenate([f[0] for f in matches]), np.concatenate([f[1] for f in matches])
 
     def matched(self) -> np.ndarray:
         """The rows of the source matched so far."""
@@ -221,16 +221,16 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
     """For each row, the index of the first clause whose condition is true; NONE if there is none."""
     choice = np.full(rows.num_rows, NONE, np.int8)
     left = np.arange(rows.num_rows)
-    for place, clause in clauses:
+    for index, clause in clauses:
         if not len(left):
             break
         if clause.condition == ALWAYS:
-            choice[left] = place
+            choice[left] = index
             break
         with _naming(clause):
             here = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
             holds = _numpy(expression.mask(clause.condition, here))
-        choice[left[holds]] = place
+        choice[left[holds]] = index
         left = left[~holds]
     return choice
 
@@ -277,8 +277,8 @@ def changed(
     pieces: dict[str, list[pa.Array]] = {}
     places: dict[str, np.ndarray] = {}
     updates = []
-    for place, clause in enumerate(merge.clauses):
-        rows = np.flatnonzero(choice == place) if clause.act is Act.UPDATE else np.zeros(0, np.int64)
+    for index, clause in enumerate(merge.clauses):
+        rows = np.flatnonzero(choice == index) if clause.act is Act.UPDATE else np.zeros(0, np.int64)
         updates.append(rows)
         if not len(rows):
             continue
@@ -291,7 +291,7 @@ def changed(
             to[rows] = sum(map(len, parts)) + np.arange(len(rows))
             parts.append(new.column(each))
     if whole:
-        gone = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+        gone = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
         kept = np.flatnonzero(~np.isin(choice, gone))
     else:
         kept = np.sort(np.concatenate(updates))

@@ -136,18 +136,18 @@ class SparkEngine:
             if each.name not in frame.columns:
                 value = F.lit(each.default) if each.default is not None else F.lit(None)
                 frame = frame.withColumn(each.name, value.cast(spark_type(each.type)))
-        given = tuple(frame.columns)
+        frame_columns = tuple(frame.columns)
         held = tuple(dict.fromkeys((*places.key, *places.partition)))
-        there = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
-        there = there.select(
+        existing = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
+        existing = existing.select(
             *(F.col(quoted(name)).alias(f"{OURS}key{i}") for i, name in enumerate(places.key)),
             *(F.col(quoted(name)).alias(f"{OURS}home{i}") for i, name in enumerate(places.partition)),
             F.col(BUCKET.name),
         )
-        there = there.withColumnRenamed(BUCKET.name, f"{OURS}home_bucket")
+        existing = existing.withColumnRenamed(BUCKET.name, f"{OURS}home_bucket")
         same = [F.col(quoted(name)) == F.col(f"{OURS}key{i}") for i, name in enumerate(places.key)]
         rows = frame.withColumn(f"{OURS}row", F.monotonically_increasing_id())
-        rows = rows.join(there, reduce(Column.__and__, same), "left")
+        rows = rows.join(existing, reduce(Column.__and__, same), "left")
         of_key = Window.partitionBy(*(F.col(quoted(name)) for name in places.key)).orderBy(f"{OURS}row")
         is_first, has_home = F.row_number().over(of_key) == 1, F.col(f"{OURS}home_bucket").isNotNull()
         was = []
@@ -159,14 +159,16 @@ class SparkEngine:
                 before = F.when(has_home, home).otherwise(F.first(own).over(of_key))
             was.append(before.alias(f"{OURS}was{i}"))
         columns = [
-            *(F.col(quoted(name)) for name in given),
+            *(F.col(quoted(name)) for name in frame_columns),
             (~is_first | has_home).alias(f"{OURS}known"),
             *was,
             *(F.col(f"{OURS}home{i}") for i in range(len(parts))),
             F.col(f"{OURS}home_bucket"),
         ]
         fields = (*task.fields, ROW_KIND, BUCKET)
-        return mapped(rows.select(*columns), partial(executors.settle, task, given), spark_schema(nullable(fields)))
+        return mapped(
+            rows.select(*columns), partial(executors.settle, task, frame_columns), spark_schema(nullable(fields))
+        )
 
     def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
         """The rows in the requested order, a range of about a file's size per Spark task."""

@@ -195,19 +195,19 @@ class SparkSource:
             return [file for files in found for file in files]
         require_whole(merge.target)
         columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
-        held = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
+        fields = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
         key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
         read = merge.reading(key)
         names = [flat_name(TARGET, each.name) for each in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
-        work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(held))
+        work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(fields))
         with session.evaluating(self._spark):
             rows = self._engine.read(self._store, tasks, read).toDF(*names)
             source = self._small(self._source(tuple(needed.values())))
             rows = rows.join(source, F.expr(to_sql(merge.condition)), kind)
             written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
-        made = self._engine.read(self._store, self._kept(held, written), held)
+        made = self._engine.read(self._store, self._kept(fields, written), fields)
         if merge.wants_one_match:
             same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]
             twice = (

@@ -58,9 +58,9 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     """The rows of tasks that differ only in their files."""
     task = group[0]
     assert task.file_fields is not None, task
-    held = {each.id: each for each in task.file_fields}
+    file_fields = {each.id: each for each in task.file_fields}
     constants = dict(task.constants)
-    wanted = [held[each.id] for each in task.fields if each.id in held and each.id not in constants]
+    wanted = [file_fields[each.id] for each in task.fields if each.id in file_fields and each.id not in constants]
     reader = (
         spark.read.schema(T.StructType([spark_field(each) for each in wanted]))
         .option("recursiveFileLookup", "true")  # No columns from folder names.
@@ -77,9 +77,9 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     for each in task.fields:
         if each.id in constants:
             column = _constant(constants[each.id], each.type)
-        elif each.id in held:
-            column = F.col(quoted(held[each.id].name))
-            if held[each.id].type != each.type:
+        elif each.id in file_fields:
+            column = F.col(quoted(file_fields[each.id].name))
+            if file_fields[each.id].type != each.type:
                 column = column.cast(spark_type(each.type))
         else:
             column = F.lit(None).cast(spark_type(each.type))
@@ -122,17 +122,17 @@ def _clean(task: ReadTask) -> bool:
         return False
     if {FILE, POSITION, BUCKET} & set(task.fields) or not is_plain(task.predicate, task.fields):
         return False
-    held = {each.id: each for each in task.file_fields}
+    file_fields = {each.id: each for each in task.file_fields}
     constants = dict(task.constants)
     for each in task.fields:
-        if each.id in constants or each.id not in held:
+        if each.id in constants or each.id not in file_fields:
             continue
-        if not _widens(held[each.id].type, each.type):
+        if not _widens(file_fields[each.id].type, each.type):
             return False
-        kinds = {kind_of(part.type) for part in walk((held[each.id],))}
+        kinds = {kind_of(part.type) for part in walk((file_fields[each.id],))}
         if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}:
             return False
-        if any(digits_of(part.type) > 6 for part in walk((held[each.id],))):
+        if any(digits_of(part.type) > 6 for part in walk((file_fields[each.id],))):
             return False
         if task.file_format == "orc" and kinds & {*_INSTANTS, Kind.CHAR}:
             return False

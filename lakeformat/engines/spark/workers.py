@@ -49,18 +49,18 @@ def ready(spark: SparkSession, pack: str | None = None) -> None:
     """
     session.require_running(spark)
     session.run_here_as_here(spark)
-    found = _probe(spark)
-    if found["missing"] and pack is not None:
-        _require_like_here(found)
-        _send(spark, pack_packages(found["python"]) if pack == "auto" else Path(pack))
-        found = _probe(spark)
-    if found["missing"]:
+    state = _probe(spark)
+    if state["missing"] and pack is not None:
+        _require_like_here(state)
+        _send(spark, pack_packages(state["python"]) if pack == "auto" else Path(pack))
+        state = _probe(spark)
+    if state["missing"]:
         raise UnsupportedFeature(
-            f"Spark's workers run Python {found['version']} ({found['python']} on {found['host']}), which lacks "
-            f"{', '.join(found['missing'])}: set PYSPARK_PYTHON to one that has them before the session starts, install "
+            f"Spark's workers run Python {state['version']} ({state['python']} on {state['host']}), which lacks "
+            f"{', '.join(state['missing'])}: set PYSPARK_PYTHON to one that has them before the session starts, install "
             "lakeformat there, or say lake.attach(spark, pack='auto') to send them what this process has"
         )
-    if found["lakeformat"] != _version():
+    if state["lakeformat"] != _version():
         session.add_to_session(spark)
 
 
@@ -98,21 +98,21 @@ def _add(archive: tarfile.TarFile, distribution: metadata.Distribution) -> None:
 
 def _needed() -> dict[str, metadata.Distribution]:
     """The packages and their dependencies, by name."""
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     waiting = list(_DISTRIBUTIONS)
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in distributions:
             continue
         try:
-            found[name] = metadata.distribution(name)
+            distributions[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue  # For another version of Python, or an extra that is not used.
-        for text in found[name].requires or ():
+        for text in distributions[name].requires or ():
             wanted, _, marker = text.partition(";")
             if "extra" not in marker:
                 waiting.append(re.split(r"[^\w.-]", wanted.strip(), maxsplit=1)[0])
-    return found
+    return distributions
 
 
 def _send(spark: SparkSession, packed: Path) -> None:

@@ -53,22 +53,22 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
 
 def resolve(path: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[tuple[str, ...], Type]:
     """The path in the columns' spelling, and its type. Raises `NotFound`, naming the existing columns."""
-    found: list[str] = []
+    spelled_path: list[str] = []
     type: Type | None = None
     for name in path:
         if type is not None and not isinstance(type, Row):
-            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(found)} is {type} and has no fields")
+            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(spelled_path)} is {type} and has no fields")
         here = type.fields if isinstance(type, Row) else fields
         there = spelled(here, name)
         matches = [f for f in here if f.name == there]
         if not matches:
-            where = f" in {'.'.join(found)}" if found else ""
+            where = f" in {'.'.join(spelled_path)}" if spelled_path else ""
             raise NotFound(f"no column {name!r}{where}; there are {', '.join(f.name for f in here) or 'none'}")
-        found.append(matches[0].name)
+        spelled_path.append(matches[0].name)
         type = matches[0].type
     if type is None:
         raise InvalidInput("a column needs a name")
-    return tuple(found), type
+    return tuple(spelled_path), type
 
 
 def type_of(expression: Expression, fields: tuple[Field, ...]) -> Type | None:

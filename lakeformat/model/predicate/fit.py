@@ -46,40 +46,40 @@ def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
     """(the greatest value of `type` that is not above `value`, is it equal, -1/+1 if it lies below/above them all)."""
     if not isinstance(type, Scalar):
         raise InvalidInput(f"{what} is {type}: it cannot be compared with {value!r}; compare a part of it")
-    found = None
+    result = None
     try:
         match type.kind:
             case Kind.BOOLEAN:
-                found = _fit_boolean(value)
+                result = _fit_boolean(value)
             case kind if kind in _INTEGERS:
                 limit = 2 ** (_INTEGERS[kind] - 1)
-                found = _fit_number(value, 0, -limit, limit - 1, int)
+                result = _fit_number(value, 0, -limit, limit - 1, int)
             case Kind.DECIMAL:
                 precision, scale = type.parameters
                 limit = 10**precision - 1
-                found = _fit_number(value, scale, -limit, limit, lambda n: Decimal(n).scaleb(-scale, _WIDE))
+                result = _fit_number(value, scale, -limit, limit, lambda n: Decimal(n).scaleb(-scale, _WIDE))
             case Kind.FLOAT | Kind.DOUBLE:
-                found = _fit_float(value, type.kind)
+                result = _fit_float(value, type.kind)
             case kind if kind in TEXTS:
-                found = (value, True, 0) if isinstance(value, str) else None
+                result = (value, True, 0) if isinstance(value, str) else None
             case kind if kind in _BYTES:
-                found = (bytes(value), True, 0) if isinstance(value, bytes | bytearray | memoryview) else None
+                result = (bytes(value), True, 0) if isinstance(value, bytes | bytearray | memoryview) else None
             case Kind.DATE:
-                found = _fit_date(value)
+                result = _fit_date(value)
             case Kind.TIME | Kind.TIME_MICROS as kind:
-                found = _fit_time(value, 1000 if kind is Kind.TIME else 1)
+                result = _fit_time(value, 1000 if kind is Kind.TIME else 1)
             case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
-                found = _fit_timestamp(value, type)
+                result = _fit_timestamp(value, type)
             case Kind.UUID:
-                found = _fit_uuid(value)
+                result = _fit_uuid(value)
     except InvalidOperation as error:
         raise InvalidInput(f"{what} is {type}: {value!r} is not a number") from error
     except ValueError as error:
         raise InvalidInput(f"{what} is {type}: {value!r} is not one ({error})") from error
-    if found is None:
+    if result is None:
         kind_of = value.__class__.__name__
         raise InvalidInput(f"{what} is {type}: it cannot be compared with {value!r}, which is {kind_of}")
-    return found
+    return result
 
 
 def parse_date(text: str) -> dt.date:
