@@ -34,7 +34,7 @@ LAYERS = [
 ]
 SPARK_ALLOWED = ("lakeformat/engines/spark/", "lakeformat/dagster/spark.py", "assets/")
 DAGSTER = ("lakeformat/dagster/", "resources/", "assets/", "pipelines/")
-MOST_LINES = 1100  # table.py
+MOST_LINES = 1023  # codec/evaluation.py, without docstrings
 PRIVATE_DAGSTER = "lakeformat/dagster/planned.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
@@ -141,9 +141,17 @@ def test_paimon_and_iceberg_have_the_same_rooms():
 
 
 def test_no_file_outgrows_the_longest():
-    """Split a file that comes near; where the longest got shorter, lower the number."""
-    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in SOURCES}
+    """Split a file that comes near; where the longest got shorter, lower the number. Docstrings do not count: they are the
+    API reference."""
+    lines = {str(path.relative_to(ROOT)): _lines_of_code(path) for path in SOURCES}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def _lines_of_code(path: Path) -> int:
+    text = path.read_text()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and ast.get_docstring(node)]
+    return text.count("\n") - sum(node.body[0].end_lineno - node.body[0].lineno + 1 for node in nodes)
 
 
 def names_of(package: str) -> set[str]:
