@@ -1,15 +1,1 @@
 """Tables that other engines wrote."""
-
-import zipfile
-from pathlib import Path
-
-from lakeformat.storage.memory import MemoryFiles
-
-
-def unzipped(path: str) -> MemoryFiles:
-    """The files of a table that is kept as an archive in this folder."""
-    store = MemoryFiles("file:/golden/db.db/t")
-    with zipfile.ZipFile(Path(__file__).parent / path) as packed:
-        for each in packed.namelist():
-            store.write(each, packed.read(each))
-    return store

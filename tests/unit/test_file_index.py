@@ -18,7 +18,7 @@ from lakeformat.lake import Paimon
 from lakeformat.model.schema import Kind, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.golden import unzipped
+from tests.golden.archives import unzipped
 
 NAMES = ["embedded", "beside"]  # In the manifest, and in files beside the data files.
 

@@ -14,7 +14,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.golden import unzipped
+from tests.golden.archives import unzipped
 
 # As pypaimon reads its table: b was set for ids 1, 3 and 6, then a for 1 and 2, then b for 1 again.
 ROWS = [(0, "a0", 0), (1, "A1", 101), (2, None, 2), (3, "a3", 300), (4, "a4", 4)]
