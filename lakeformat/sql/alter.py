@@ -135,6 +135,8 @@ def _add(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         cursor.refuse("ADD CONSTRAINT", start)
     cursor.take("COLUMNS") or cursor.take("COLUMN")
     if_not_exists = cursor.take("IF NOT EXISTS")
+    if if_not_exists and cursor.peek("PARTITION ("):
+        cursor.refuse("ADD PARTITION; a partition comes with its first row", start)
     if cursor.peek("("):
         declared = cursor.listed(lambda: declare.column(context, cursor))
     else:

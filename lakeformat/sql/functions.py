@@ -84,6 +84,8 @@ def translated(tree: Any, piece: Piece) -> Any:
             _refuse(node.this or node, piece, "table function")
     for node in tree.find_all(exp.Pivot, exp.MatchRecognize, exp.QueryTransform, exp.Command):
         _refuse(node, piece, "clause")
+    for select in tree.find_all(exp.Select):
+        select.set("hint", None)  # A hint says how Spark should go about it, not what the rows are.
     for group in tree.find_all(exp.Group):
         _regroup(group)
     for node in reversed(list(tree.bfs())):  # What is inside before what is around it.
@@ -322,6 +324,7 @@ _REWRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "sign": lambda node: _template(
         "CASE WHEN ISNAN(CAST($x AS DOUBLE)) THEN CAST('NaN' AS DOUBLE) ELSE CAST(SIGN($x) AS DOUBLE) END", x=node.this
     ),
+    "currentdate": lambda node: exp.Anonymous(this="today"),  # The word alone would be the column of that name.
     "monthsbetween": lambda node: exp.Round(this=node.copy(), decimals=exp.Literal.number(8)),
     "strtotime": lambda node: _typed(node, "TIMESTAMPTZ"),
     "timestampfromparts": lambda node: _typed(node, "TIMESTAMPTZ"),

@@ -256,6 +256,7 @@ def _title(tree: Any) -> None:
         if not isinstance(each, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
             name = each.sql(dialect="spark", normalize_functions="lower")
             name = "col" if isinstance(each, exp.Explode) else name.replace("count(*)", "count(1)")
+            name = "current_date()" if isinstance(each, exp.CurrentDate) else name
             name = f"({name})" if isinstance(each, exp.Binary) else name
             each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(name, quoted=True)))
 

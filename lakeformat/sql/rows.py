@@ -7,7 +7,7 @@ rows that have them are changed, in one commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,8 @@ from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 
 LISTED = 10_000  # Distinct values, up to which they become a condition, which leaves out files; beyond, a merge.
-_VALUE = "_lakeformat_value_"
+_VALUE, _KEY, _ONE = "_lakeformat_value_", "_lakeformat_key_", "_lakeformat_one"
+Path = tuple[str, ...]  # A column, or a field within one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ def delete(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     condition = known(context, where, on)
     if condition is None:
-        columns, found = _evaluated(context, on, (), where)
-        condition = _listed(on.table, columns, found)
+        keys, found = _evaluated(context, on, (), where)
+        condition = _listed(keys, found)
         if condition is None:
-            merge = on.table.merge_into(found, _same(columns)).when_matched().delete()
+            merge = on.table.merge_into(found, _same(keys)).when_matched().delete()
             return metrics(merge.merge(spark=context.spark, **context.verb))
     return metrics(on.table.delete(condition, spark=context.spark, **context.verb))
 
@@ -85,14 +86,14 @@ def update(context: Context, cursor: Cursor) -> Result:
     values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
     unknown = [name for name, value in values.items() if value is None]
     if condition is None or unknown:
-        columns, found = _evaluated(context, on, [given[name] for name in unknown], where)
-        condition = None if unknown else _listed(on.table, columns, found)
+        keys, found = _evaluated(context, on, [given[name] for name in unknown], where)
+        condition = None if unknown else _listed(keys, found)
         if condition is None:
             sided: dict[str, str | Expression] = {
                 name: _on_target(value) for name, value in values.items() if value is not None
             }
             sided |= {name: Column((SOURCE, f"{_VALUE}{place}")) for place, name in enumerate(unknown)}
-            merge = on.table.merge_into(found, _same(columns)).when_matched().update(sided)
+            merge = on.table.merge_into(found, _same(keys)).when_matched().update(sided)
             return metrics(merge.merge(spark=context.spark, **context.verb))
     known_: dict[str, str | Expression] = {name: value for name, value in values.items() if value is not None}
     where_ = None if condition == ALWAYS else condition
@@ -244,8 +245,9 @@ def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
 
 def _evaluated(
     context: Context, on: Target, values: Sequence[Piece], where: Piece | None
-) -> tuple[tuple[str, ...], Any]:
-    """The columns that decide what becomes of a row, and their distinct values in the rows to change, with the new values."""
+) -> tuple[dict[str, Path], Any]:
+    """The values by which a row to change is found again (the name of a column of the source -> the column of the table, or the field
+    of one), and the source: their distinct values in the rows to change, with the new values."""
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
@@ -255,25 +257,40 @@ def _evaluated(
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
     columns = first.source.names
-    if not _are_scalar(on.table, columns):
-        columns = (
-            on.table.schema.primary_key or columns
-        )  # Nested values cannot be compared, and a key names its row as well.
-    chosen = "".join(f"{quoted(on.alias)}.{quoted(name)}, " for name in columns)
-    found = query.rows(
-        context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, "1 AS _lakeformat_one", *behind])
-    )
-    if isinstance(found, pa.Table):
-        return columns, found.drop_columns(["_lakeformat_one"])
-    return columns, found.drop("_lakeformat_one")
+    if not _are_scalar(on.table, columns):  # Nested values cannot be compared, and a key names its row as well.
+        columns = on.table.schema.primary_key or columns
+    keys: dict[str, Path] = {}
+    for name in columns:
+        for path in _scalars((name,), on.table.schema.field(name).type):
+            if path is None:
+                raise script.unsupported(
+                    on.named.origin(0),
+                    f"an expression over {name}, whose arrays or maps cannot be compared, in a table without a primary key",
+                )
+            keys[name if len(path) == 1 else f"{_KEY}{len(keys)}"] = path
+    chosen = "".join(f"{'.'.join(map(quoted, (on.alias, *path)))} AS {quoted(key)}, " for key, path in keys.items())
+    found = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
+    return keys, found.drop_columns([_ONE]) if isinstance(found, pa.Table) else found.drop(_ONE)
 
 
-def _listed(table: Table, columns: tuple[str, ...], found: Any) -> Expression | None:
+def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
+    """The paths to what can be compared of a column: itself, or the fields of its structs; None for an array or a map."""
+    if isinstance(type, Row):
+        for each in type.fields:
+            yield from _scalars((*path, each.name), each.type)
+    else:
+        yield path if isinstance(type, Scalar) else None
+
+
+def _listed(keys: Mapping[str, Path], found: Any) -> Expression | None:
     """The rows with these values as a condition, which is true of no row with a null in it; None where there are too many of
     them, or a null or a type that no condition lists."""
     rows = found if isinstance(found, pa.Table) else found.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None
+    if any(len(path) > 1 for path in keys.values()):
+        return None
+    columns = tuple(keys)
     for name in columns:
         kind = rows[name].type
         plain = (
@@ -286,9 +303,9 @@ def _listed(table: Table, columns: tuple[str, ...], found: Any) -> Expression | 
     return in_tuples(columns, [tuple(row.values()) for row in rows.select(list(columns)).to_pylist()])
 
 
-def _same(columns: Sequence[str]) -> Expression:
+def _same(keys: Mapping[str, Path]) -> Expression:
     """When a row of the table has the values of one of the source."""
-    return and_(*(Call("eq_null_safe", (Column((TARGET, name)), Column((SOURCE, name)))) for name in columns))
+    return and_(*(Call("eq_null_safe", (Column((TARGET, *path)), Column((SOURCE, key)))) for key, path in keys.items()))
 
 
 def _on_target(value: Expression) -> Expression:

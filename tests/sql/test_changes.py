@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, LakeError, NotFound
+from lakeformat import InvalidInput, LakeError, NotFound, UnsupportedFeature
 from tests.sql.conftest import ORDERS, rows
 
 
@@ -154,6 +154,20 @@ def test_values_of_subqueries_and_functions_of_the_engine_alone(lake, orders):
     lake.sql("UPDATE shop.orders SET name = lpad(name, 3, '*') WHERE initcap(name) = 'A'")
     assert {each[0]: each[1] for each in rows(orders)}[1] == "**A"
     assert len(orders.snapshots()) == 3
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_fields_of_structs_change_in_a_table_without_a_key(lake, format):
+    lake.sql(
+        f"CREATE DATABASE d; CREATE TABLE d.t (id INT, s STRUCT<a: INT, b: STRUCT<c: INT>>, m MAP<STRING, INT>) USING {format};"
+        "INSERT INTO d.t VALUES (1, named_struct('a', 1, 'b', named_struct('c', 2)), map('k', 1)), (2, NULL, NULL), "
+        "(3, named_struct('a', NULL, 'b', NULL), NULL)"
+    )
+    lake.sql("UPDATE d.t SET s.b.c = coalesce(s.b.c, 0) + id, s.a = 7 WHERE id <> 2")
+    lake.sql("DELETE FROM d.t WHERE s.a = 7 AND s.b.c IN (SELECT 4 - 1)")
+    assert rows(lake.sql("SELECT id, s.a, s.b.c FROM d.t")) == [(2, None, None)]
+    with pytest.raises(UnsupportedFeature, match="m, whose arrays or maps cannot be compared"):
+        lake.sql("UPDATE d.t SET id = (SELECT 1) + m['k']")
 
 
 def test_changes_of_tables_with_a_primary_key(lake):

@@ -521,3 +521,12 @@ def test_files_that_need_no_scan_give_the_rows_of_one(tmp_path, format):
     table = lake.table("shop.many")
     table.delete(where="id < 10")
     assert one(lake.sql("SELECT min(id) FROM shop.many")) == 10
+
+
+def test_hints_are_ignored_and_today_has_a_name(lake, orders):
+    found = lake.sql(
+        "SELECT /*+ BROADCAST(o), COALESCE(1) */ current_date(), id FROM shop.orders o WHERE id = 1"
+    ).to_arrow()
+    assert found.column_names == ["current_date()", "id"]
+    assert found["current_date()"].type == pa.date32()
+    assert lake.sql("SELECT 1 AS one, current_date() WHERE current_date() < DATE '2000-01-01'").to_arrow().num_rows == 0

@@ -169,6 +169,7 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
         ("ANALYZE TABLES IN shop COMPUTE STATISTICS", "ANALYZE TABLES"),
         ("COPY INTO shop.orders FROM '/etc'", "COPY is no statement known here; make Parquet files a table's with CALL system.add_files("),
         ("MSCK REPAIR TABLE shop.orders", "a partition comes with its first row"),
+        ("ALTER TABLE shop.orders ADD IF NOT EXISTS PARTITION (dt = 'z')", "a partition comes with its first row"),
         ("CACHE TABLE shop.orders", "CACHE is no statement known here; nothing is cached"),
     ],
 )  # fmt: skip
