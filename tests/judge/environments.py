@@ -90,6 +90,8 @@ ICEBERG = PythonPeer(
     "iceberg",
     ("pyspark==3.5.7", "snowpark-connect-deps-iceberg==1.0.2", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"),
 )
+# Paimon's own connector, whose jar Maven brings: of the versions for Spark 3.5 only 0.9 is there.
+PAIMON_SPARK = PythonPeer("paimon-spark", ("pyspark==3.5.7", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"))
 # Other integrations of Dagster, which run the assets of `engines/dagster_features.py`.
 DAGSTER_ICEBERG = PythonPeer(
     "dagster-iceberg",
