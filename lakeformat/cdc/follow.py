@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.cdc import progress
+from lakeformat.cdc import progress, spool
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Filling, Progress, Viewed
 from lakeformat.cdc.shards import NOTHING
 from lakeformat.cdc.source import Chunk, Emptied, Failed, Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.spool import Rows
 from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.kernels.rows import key_codes
@@ -90,6 +93,7 @@ class Follower:
         self.progress: Progress | None = None
         self.report = Report(table.name)
         self._covered: Position | None = None
+        self._earlier = Rows()  # Of the commit in the making, where it comes in parts.
         found = None if restart else progress.read(table)
         if found is not None and found[0] != self._follows:
             raise InvalidInput(
@@ -184,10 +188,15 @@ class Follower:
             if failed.ends.max() > self.committed.order and not self._shows(failed):
                 raise failed.error
         changes = batch.tables.get(self.source_table.name)
-        rows = None
+        fresh = None
         if changes is not None:
             self.evolve(changes.table, batch.position)
-            rows = self._rows(changes)
+            fresh = self._rows(changes)
+            if self._earlier.num_rows or not batch.is_last:
+                self._earlier.append(fresh)
+        if not batch.is_last:
+            return
+        rows = self._earlier if self._earlier.num_rows else fresh
         views, filling = self.progress.views, self.progress.filling
         if all(self.source.parse(each.until) <= batch.position for each in views):
             views = ()
@@ -198,16 +207,16 @@ class Follower:
             properties = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
             self._commit(rows, next_, properties)
             self._count(rows, batch.committed_ms)
+            self._earlier.drop({})
         elif batch.position.order - self.committed.order > _CARRY:
             self._commit(None, next_)
         self._covered = batch.position
 
-    def _count(self, rows: pa.Table, committed_ms: int | None) -> None:
-        counts, old = dict(self.report.rows_by_kind), self.report
-        for each in rows[ROW_KIND.name].value_counts().to_pylist():
-            counts[each["values"]] = counts.get(each["values"], 0) + each["counts"]
+    def _count(self, rows: pa.Table | Rows, committed_ms: int | None) -> None:
+        counts, old = Counter(self.report.rows_by_kind), self.report
+        counts.update(rows.counts if isinstance(rows, Rows) else spool.kinds(rows))
         lag = old.lag_seconds if committed_ms is None else max(0.0, time.time() - committed_ms / 1000)
-        self._have(rows=old.rows + rows.num_rows, rows_by_kind=counts, lag_seconds=lag)
+        self._have(rows=old.rows + rows.num_rows, rows_by_kind=dict(counts), lag_seconds=lag)
 
     def _have(self, **counts: Any) -> None:
         """What a commit added; told to who asked for it."""
@@ -222,21 +231,26 @@ class Follower:
         if unknown := self._unknown(changes):
             rows = self._with_known(unknown, rows, keep)
         rows = self._computed.added(rows, self.source_table.name, changes.committed_ms)
-        removed = [self._emptied(each, rows, keep) for each in changes.emptied if each.end > self.committed.order]
-        return pa.concat_tables([*removed, rows.filter(pa.array(keep))], promote_options="permissive")
+        for each in changes.emptied:
+            if each.end > self.committed.order:
+                self._empty_rows(each, rows, keep)
+        return rows.filter(pa.array(keep))
 
-    def _emptied(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> pa.Table:
-        """Deletions of the rows that are in the table; of `rows`, those that are before it are not to be kept."""
+    def _empty_rows(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> None:
+        """Delete the rows that are in the table; of this commit's rows, `rows` among them, those before it are not to be kept."""
         is_own = np.ones(rows.num_rows, bool)
         condition: Expression = ALWAYS
         for name, value in emptied.where.items():
             is_own &= pc.equal(rows[name], value).to_numpy(zero_copy_only=False)
             condition = and_(condition, Call("eq", (Column((name,)), Literal(value))))
         keep[: emptied.row] &= ~is_own[: emptied.row]
-        there = self.table.scan(where=condition).to_arrow()
-        gone = self._fresh(there, np.full(there.num_rows, emptied.end), np.full(there.num_rows, emptied.transaction))
-        there = there.filter(pa.array(gone))
-        return there.append_column(ROW_KIND.name, pa.array([RowKind.DELETE.short] * there.num_rows, pa.string()))
+        self._earlier.drop(emptied.where)
+        for batch in self.table.scan(where=condition).to_batches():
+            there = pa.Table.from_batches([batch])
+            gone = self._fresh(there, np.full(len(there), emptied.end), np.full(len(there), emptied.transaction))
+            there = there.filter(pa.array(gone))
+            kinds = pa.repeat(pa.scalar(RowKind.DELETE.short), len(there))
+            self._earlier.append(there.append_column(ROW_KIND.name, kinds))
 
     def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         """Of each row: whether its transaction is neither before the position nor in the view that its key was read in."""
@@ -286,17 +300,28 @@ class Follower:
 
     def _there(self, rows: pa.Table, columns: list[str] | None = None) -> pa.Table:
         """What the table has of the keys of `rows`, and of others."""
-        key = self.source_table.key
-        condition = Call("in", (Column((key[0],)), Literal(frozenset(rows[key[0]].unique().to_pylist()))))
+        name, values = self._key_values(rows)
+        condition = Call("in", (Column((name,)), Literal(frozenset(values.to_pylist()))))
         return self.table.scan(columns=columns, where=condition).to_arrow()
+
+    def _earlier_of(self, rows: pa.Table, columns: list[str]) -> list[pa.Table]:
+        """What this commit has, in parts before `rows`, of their keys, and of others."""
+        name, values = self._key_values(rows)
+        found = (each.filter(pc.is_in(each[name], values)) for each in self._earlier.tables())
+        return [each.select([name for name in columns if name in each.schema.names]) for each in found]
+
+    def _key_values(self, rows: pa.Table) -> tuple[str, pa.Array]:
+        """The column of the key that tells most rows apart, and its values."""
+        values = {name: rows[name].combine_chunks().unique() for name in self.source_table.key}
+        return max(values.items(), key=lambda each: len(each[1]))
 
     def _with_known(self, unknown: Mapping[str, np.ndarray], rows: pa.Table, keep: np.ndarray) -> pa.Table:
         """Values that the log left out, as they did not change: those of the row before, here or in the table. Rows that are not to
         be kept may lack theirs: the table has gone on without them."""
         key, names = self.source_table.key, list(unknown)
-        there = self._there(rows, [*key, *names])
-        both = pa.concat_tables([there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
-        codes, offset = key_codes([both[name].combine_chunks() for name in key]), there.num_rows
+        there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
+        both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
+        codes, offset = key_codes([both[name].combine_chunks() for name in key]), sum(each.num_rows for each in there)
         order = np.argsort(codes, kind="stable")
         starts = np.append(True, np.diff(codes[order]) != 0)
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
@@ -454,6 +479,7 @@ class Follower:
 
     def settle(self) -> Report:
         self._session.settle()
+        self._earlier.close()
         if self.progress is None:
             return self.report
         took = time.monotonic() - self._began
@@ -461,7 +487,7 @@ class Follower:
 
     def _commit(
         self,
-        rows: pa.Table | None,
+        rows: pa.Table | Rows | None,
         next_: Progress,
         more: Mapping[str, str] | None = None,
         *,
@@ -471,9 +497,11 @@ class Follower:
         if rows is None:
             rows = self._empty()
         for start in range(_TRIES):
-            number = self._number
+            number, fields = self._number, self.table.schema.fields
+            fitted = partial(_fitted, fields=fields)
             try:
-                prepared = self._session.prepare(number, _fitted(rows, self.table.schema.fields), appends=appends)
+                given = rows.batches(fitted) if isinstance(rows, Rows) else fitted(rows)
+                prepared = self._session.prepare(number, given, appends=appends)
                 made = self._session.commit(prepared, empty=True, properties=properties)
                 break
             except Conflict:

@@ -10,6 +10,8 @@ from lakeformat.cdc.shards import Shards
 from lakeformat.cdc.source import Source
 from lakeformat.lake import Lake
 
+_ROWS = 1000  # Of the log that are read at a time, until one is of the table.
+
 
 def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake, table: str) -> float | None:
     """How long ago the oldest transaction was committed that changed `source_table` (all tables that match, if it is a pattern) and is not in `table`; 0.0
@@ -29,7 +31,11 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
     after, until = source.parse(found[1].position), source.position()
     if until <= after:
         return 0.0
-    for batch in source.changes(after, until, {declared.name: declared}, 1):
-        if declared.name in batch.tables and batch.committed_ms is not None:
-            return max(0.0, time.time() - batch.committed_ms / 1000)
+    for batch in source.changes(after, until, {declared.name: declared}, _ROWS):
+        changes = batch.tables.get(declared.name)
+        times = [] if changes is None else changes.committed_ms[:1].tolist()
+        if changes is not None and changes.emptied and batch.committed_ms is not None:
+            times.append(batch.committed_ms)
+        if times:
+            return max(0.0, time.time() - min(times) / 1000)
     return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,7 @@ from lakeformat.cdc.source import (
     Transactions,
     chosen_key,
 )
+from lakeformat.cdc.spool import MEMORY_BYTES, Messages
 from lakeformat.cdc.text_rows import TextRows
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.waist import row_kinds
@@ -72,6 +74,7 @@ _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
 _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
+_ROW_BYTES = 1024  # A part of a transaction has so many for each row of a batch, up to `MEMORY_BYTES`.
 _FILE_BITS = 40  # Of a position's order: the place in its file.
 _PREPARED_XA = 64  # A flag of MariaDB's GTID event.
 _KEYS_A_QUERY = 500
@@ -479,14 +482,16 @@ class MySql:
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
         self._require_log(after)
-        log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables))
+        log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables), limit)
         try:
             while log.order < until.order:
                 ended = log.read(batch)
                 if ended and (log.order >= until.order or batch.has(limit)):
-                    yield batch.transactions(log.position)
-                    batch = _Batch(self, batch.tables)
+                    yield from batch.transactions(log.position)
+                    batch.close()
+                    batch = _Batch(self, batch.tables, limit)
         finally:
+            batch.close()
             log.close()
 
     def _require_log(self, after: Position) -> None:
@@ -617,14 +622,16 @@ def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one table in a batch. Events are decoded many at a time: those that are not yet are `waiting`."""
+    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time: those that are not yet are `waiting`, or in `spilled`."""
 
     waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
+    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # Of each event that is on disk: its columns.
+    first: int = 0  # Of those: the number of the first one among `Messages`.
     pieces: list[Images] = field(default_factory=list)
     kinds: list[RowKind] = field(default_factory=list)  # Of each event; UPDATE_AFTER: both rows of each update.
-    places: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
+    places: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
     row_count: int = 0  # Of the pieces.
     waiting_bytes: int = 0
     smallest: int = 1  # Bytes of the shortest row of the pieces.
@@ -640,14 +647,36 @@ class _Rows:
             self.pieces.append(made)
         self.waiting, self.waiting_bytes = [], 0
 
+    def spill(self, messages: Messages) -> None:
+        self.first, self.spilled = len(messages), [columns for columns, _ in self.waiting]
+        for _, body in self.waiting:
+            messages.append(body)
+        self.waiting, self.waiting_bytes = [], 0
+
+    def load(self, messages: Messages) -> None:
+        if self.spilled:
+            data, starts = messages.read(self.first, self.first + len(self.spilled))
+            ends = starts + messages.lengths[self.first : self.first + len(self.spilled)]
+            bodies = (bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+            self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
+
+    def end(self, end: int, time_ms: int) -> None:
+        """The rows since the last transaction are of one that ends there."""
+        new = len(self.kinds) - len(self.ends)
+        self.ends.extend([end] * new)
+        self.times.extend([time_ms] * new)
+
 
 class _Batch:
-    """Transactions that were read, and not yet given on."""
+    """Transactions that were read, and not yet given on. Where one is too large for memory, what came before is in parts on disk."""
 
-    def __init__(self, source: MySql, tables: dict[str, SourceTable]) -> None:
+    def __init__(self, source: MySql, tables: dict[str, SourceTable], limit: int) -> None:
         self.source, self.tables = source, tables
         self.rows: dict[str, _Rows] = {}
-        self.count, self._events = 0, 0
+        self._parts: list[dict[str, _Rows]] = []  # Before `rows`.
+        self._messages = Messages()
+        self._part_bytes = min(MEMORY_BYTES, limit * _ROW_BYTES)
+        self._waiting_bytes, self._events = 0, 0
         self.committed_ms: int | None = None
         self.failed: dict[str, tuple[Failed, ...]] = {}
 
@@ -682,6 +711,15 @@ class _Batch:
         held.kinds.append(_KINDS[type(event)])
         held.places.append(self._events)
         self._events += 1
+        self._waiting_bytes += len(body)
+        if self._waiting_bytes > self._part_bytes:
+            self._spill()
+
+    def _spill(self) -> None:
+        for each in self.rows.values():
+            each.spill(self._messages)
+        self._parts.append(self.rows)
+        self.rows, self._waiting_bytes = {}, 0
 
     def _follow(self, event: Any, name: str) -> None:
         """Have the columns of an event that are new."""
@@ -705,6 +743,8 @@ class _Batch:
 
     def has(self, count: int) -> bool:
         """Whether it has so many rows. They are counted by decoding them, once there are enough for that if all are as short as the shortest."""
+        if self._parts:
+            return True
         if sum(each.row_count + each.waiting_bytes // each.smallest for each in self.rows.values()) < count:
             return False
         for name, each in list(self.rows.items()):
@@ -713,6 +753,7 @@ class _Batch:
             except LakeError as error:
                 self.fail(name, error, each.ends[-1])
                 self.rows[name] = _Rows()
+        self._waiting_bytes = 0
         return sum(each.row_count for each in self.rows.values()) >= count
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
@@ -745,20 +786,28 @@ class _Batch:
         held.emptied = (len(held.kinds), end)
 
     def end(self, end: int, timestamp: int) -> None:
-        for each in self.rows.values():
-            new = len(each.kinds) - len(each.ends)
-            each.ends += [end] * new
-            each.times += [timestamp * 1000] * new
-        self.count, self.committed_ms = self.count + 1, timestamp * 1000
+        for part in (*self._parts, self.rows):
+            for each in part.values():
+                each.end(end, timestamp * 1000)
+        self.committed_ms = timestamp * 1000
 
-    def transactions(self, position: Position) -> Transactions:
-        made = {}
-        for name, held in self.rows.items():
-            try:
-                made[name] = self._changes(held, self.tables[name])
-            except LakeError as error:
-                self.fail(name, error, position.order)
-        return Transactions(position, self.count, self.committed_ms, made, self.failed)
+    def transactions(self, position: Position) -> Iterator[Transactions]:
+        self._messages.finish()
+        parts = [*self._parts, self.rows]
+        self._parts, self.rows = [], {}
+        while parts:
+            part, made = parts.pop(0), {}
+            for name in list(part):
+                held = part.pop(name)
+                try:
+                    held.load(self._messages)
+                    made[name] = self._changes(held, self.tables[name])
+                except LakeError as error:
+                    self.fail(name, error, position.order)
+            yield Transactions(position, self.committed_ms, made, self.failed, not parts)
+
+    def close(self) -> None:
+        self._messages.close()
 
     def _changes(self, held: _Rows, table: SourceTable) -> TableChanges:
         held.decode()

@@ -5,7 +5,7 @@ Source: PostgreSQL documentation, "Logical Replication Message Formats".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,34 +43,55 @@ class RelationRows:
     replaces: np.ndarray | None = None  # Of each row: the row that it takes the place of, in the `RelationRows` before.
 
 
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """The transactions among messages, in their order."""
+
+    last: np.ndarray  # Of each transaction: the number of its last message.
+    ends: np.ndarray  # The position after it.
+    ids: np.ndarray
+    committed_ms: np.ndarray  # Since 1970.
+
+
 @dataclass(slots=True)
 class Decoded:
-    """Messages of whole transactions."""
+    """Messages of transactions."""
 
     rows: list[RelationRows]
     ends: np.ndarray  # Of each message: the position after its transaction.
     transactions: np.ndarray  # Of each message: its transaction's id.
+    committed_ms: np.ndarray  # Of each message: when its transaction was committed, since 1970.
     truncated: list[tuple[Relation, int]]  # Relations that were emptied, and by which message.
-    commits: np.ndarray  # The position after each transaction.
-    committed_ms: np.ndarray  # Of each transaction: since 1970.
-    transaction_of: np.ndarray  # Of each message: which of them it is of.
     relations: dict[int, Relation] = field(default_factory=dict)
 
 
-def decode(data: bytearray, starts: np.ndarray, known: Mapping[int, Relation]) -> Decoded:
-    """`data`: messages, which begin at `starts`, and is padded; `known`: relations described by messages before these."""
+def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
+    """`parts`: all messages of whole transactions, each part of them with where its messages begin."""
+    found, begun, count = list[np.ndarray](), list[np.ndarray](), 0
+    for data, starts in parts:
+        buffer = np.frombuffer(data, np.uint8)
+        tags = buffer[starts]
+        begins, ends = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
+        begun.append(np.stack([begins + count, _int(buffer, starts[begins] + 17, 4)]))
+        times = _int(buffer, starts[ends] + 18, 8) // 1000 + _EPOCH_MS
+        found.append(np.stack([ends + count, _int(buffer, starts[ends] + 10, 8), times]))
+        count += len(starts)
+    first, ids = np.hstack([np.empty((2, 0), np.int64), *begun])
+    last, positions, times = np.hstack([np.empty((3, 0), np.int64), *found])
+    if len(first) != len(last) or (first > last).any():
+        raise CorruptFile(f"pgoutput: {len(first)} transactions begin and {len(last)} are committed")
+    return Commits(last, positions, ids, times)
+
+
+def decode(
+    data: bytearray, starts: np.ndarray, known: Mapping[int, Relation], transactions: Commits, first: int = 0
+) -> Decoded:
+    """`data`: messages, which begin at `starts`, the first of them being number `first` of those that `transactions` are made of; it is
+    padded. `known`: relations described by messages before these."""
     data += bytes(_PAD)
     buffer = np.frombuffer(data, np.uint8)
     tags = buffer[starts]
-
-    begins, commits = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
-    if len(begins) != len(commits) or (begins > commits).any():
-        raise CorruptFile(f"pgoutput: {len(begins)} transactions begin and {len(commits)} are committed")
-    of = np.searchsorted(commits, np.arange(len(tags)))  # The transaction of each message.
-    commit_ends = _int(buffer, starts[commits] + 10, 8)
-    xids = _int(buffer, starts[begins] + 17, 4)
-    committed = _int(buffer, starts[commits] + 18, 8) // 1000 + _EPOCH_MS
-
+    of = np.searchsorted(transactions.last, first + np.arange(len(tags)))  # The transaction of each message.
     relations, pieces, truncated = dict(known), list[RelationRows](), list[tuple[Relation, int]]()
     is_row = np.isin(tags, np.frombuffer(b"IUD", np.uint8))
     row_places = np.flatnonzero(is_row)
@@ -94,15 +115,12 @@ def decode(data: bytearray, starts: np.ndarray, known: Mapping[int, Relation]) -
         described = {each.id: each for place, each in changes if place < at}
         truncated += [(described.get(each) or relations[each], at) for each in named]
     relations |= {each.id: each for _, each in changes}
-    last = np.minimum(of, max(len(commits) - 1, 0))
     return Decoded(
         pieces,
-        commit_ends[last] if len(commits) else np.zeros(len(tags), np.int64),
-        xids[last] if len(commits) else np.zeros(len(tags), np.int64),
+        transactions.ends[of],
+        transactions.ids[of],
+        transactions.committed_ms[of],
         truncated,
-        commit_ends,
-        committed,
-        last,
         relations,
     )
 

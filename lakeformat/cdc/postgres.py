@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import select
 import time
-from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +32,7 @@ from lakeformat.cdc.source import (
     Transactions,
     chosen_key,
 )
+from lakeformat.cdc.spool import Messages
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.waist import row_kinds
@@ -43,6 +43,7 @@ from lakeformat.model.work import ROW_KIND, RowKind
 _LEAST_VERSION = 140000
 _COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
 _COPY_FIELD = 6  # Before the only column of each row: a count of columns (int16) and a length (int32).
+_PARTS_FROM = 2  # From so many times `limit` messages on, a run comes in parts.
 _FLUSH_DELAYS = 3  # Of the server's writer: how long a commit without synchronous_commit takes to be on disk at most.
 _FLUSH_PAUSE = 0.01
 _WAIT_SECONDS = 60.0
@@ -428,33 +429,39 @@ class Postgres:
                 raise NotFound(
                     f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
                 )
-            data, starts = self._peek(until, limit)
-            decoded, is_all = pgoutput.decode(data, starts, {}), len(starts) < limit
-            del data, starts  # A transaction may be large.
-            ends = decoded.commits  # Not all: the server stopped after the transaction that reached the limit.
-            reached = int(ends[-1]) if len(ends) else 0
-            position = _position(max(reached, until.order) if is_all else reached)
-            if position <= at and not is_all:
-                limit *= 2  # What was acknowledged lies behind what was read: look further.
-                continue
-            fresh = ends > at.order
-            committed = int(decoded.committed_ms[fresh][-1]) if fresh.any() else None
-            made, failed = self._tables(decoded, tables, at)
-            del decoded
-            yield Transactions(position, int(fresh.sum()), committed, made, failed)
+            with closing(self._peek(until, limit)) as messages:
+                is_all = len(messages) - 1 < limit
+                parts = _parts(messages, limit)
+                transactions = pgoutput.commits(_read(messages, parts))
+                ends = transactions.ends  # Not all: the server stopped after the transaction that reached the limit.
+                reached = int(ends[-1]) if len(ends) else 0
+                position = _position(max(reached, until.order) if is_all else reached)
+                if position <= at and not is_all:
+                    limit *= 2  # What was acknowledged lies behind what was read: look further.
+                    continue
+                fresh = ends > at.order
+                committed = int(transactions.committed_ms[fresh][-1]) if fresh.any() else None
+                relations, is_last = dict[int, pgoutput.Relation](), False
+                for (first, end), (data, starts) in zip(parts, _read(messages, parts), strict=True):
+                    is_last = end == parts[-1][1]
+                    decoded = pgoutput.decode(data, starts, relations, transactions, first)
+                    del data, starts
+                    relations = decoded.relations
+                    made, failed = self._tables(decoded, tables, at)
+                    del decoded
+                    yield Transactions(position, committed, made, failed, is_last)
+                    del made
             at = position
 
-    def _peek(self, until: Position, limit: int) -> tuple[bytearray, np.ndarray]:
-        """The messages of the log up to `until`, of whole transactions, about `limit` of them; and where each begins."""
+    def _peek(self, until: Position, limit: int) -> Messages:
+        """The messages of the log up to `until`, of whole transactions, about `limit` of them, and the trailer of COPY."""
         given = (self._slot, until.text, limit, f'"{self._slot}"')
         query = sql.SQL(_PEEK).format(*map(sql.Literal, given))
+        messages = Messages()
         with refusals():
             connection = self._open()
-            data, lengths = _copied(connection.pgconn, query.as_bytes(connection))
-        ends = np.cumsum(lengths)
-        starts = ends - lengths
-        starts[0] += _COPY_HEADER  # Which comes with the first row, or with the trailer where there is none.
-        return data, starts[:-1] + _COPY_FIELD
+            _copy(connection.pgconn, query.as_bytes(connection), messages)
+        return messages
 
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
@@ -511,7 +518,7 @@ class Postgres:
         if last is not None:
             row = int(np.searchsorted(places, last))
             truncated = (Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last])),)
-        times, ends = decoded.committed_ms[decoded.transaction_of[places]], decoded.ends[places]
+        times, ends = decoded.committed_ms[places], decoded.ends[places]
         return TableChanges(table, rows, ends, decoded.transactions[places], times, places, unknown, truncated)
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
@@ -619,8 +626,8 @@ class PostgresView:
             names, self._name(), self._between(after, upto)
         )
         with refusals():
-            data, _ = _copied(connection.pgconn, query.as_bytes(connection))
-        return lambda: self._parsed(data)
+            _copy(connection.pgconn, query.as_bytes(connection), messages := Messages(memory_bytes=None))
+        return lambda: self._parsed(messages.data)
 
     def _parsed(self, data: bytearray) -> pa.Table:
         schema = self._table.arrow_schema
@@ -663,10 +670,27 @@ class PostgresView:
         return self._source._only(self._table.name)
 
 
-def _copied(connection: PGconn, query: bytes) -> tuple[bytearray, np.ndarray]:
-    """What COPY sends, and the bytes of each message of it. There is one a row, for which psycopg's own iterator takes four times as long,
-    and so does keeping each by itself."""
-    data, lengths = bytearray(), array("q")
+def _parts(messages: Messages, limit: int) -> list[tuple[int, int]]:
+    """All messages but the trailer at once, or if they are many more than `limit`, about as many at a time; (first, end) of each part."""
+    found = messages.ranges(max(limit, len(messages)) if len(messages) <= _PARTS_FROM * limit else limit)
+    *others, (first, end) = found
+    return [*others, (first, end - 1)] if end - 1 > first or not others else others
+
+
+def _read(messages: Messages, parts: Sequence[tuple[int, int]]) -> Iterator[tuple[bytearray, np.ndarray]]:
+    """The bytes of each part, and where its messages begin, behind what COPY has before each."""
+    for first, end in parts:
+        data, starts = messages.read(first, end)
+        starts += _COPY_FIELD
+        if first == 0:
+            starts[:1] += _COPY_HEADER  # It comes with the first row, or with the trailer where there is none.
+        yield data, starts
+
+
+def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
+    """Append what COPY sends. There is a message a row, for which psycopg's own iterator takes four times as long, and so does keeping each
+    by itself."""
+    lengths, data, memory_bytes = messages.lengths, messages.data, messages.memory_bytes
     result: Any = connection.exec_(query)
     if result.status == ExecStatus.COPY_OUT:
         while (got := connection.get_copy_data(1))[0] >= 0:
@@ -676,6 +700,9 @@ def _copied(connection: PGconn, query: bytes) -> tuple[bytearray, np.ndarray]:
             else:
                 data += got[1]
                 lengths.append(got[0])
+                if len(data) > memory_bytes:
+                    messages.spill()
+                    data = messages.data
         result = connection.get_result()
         while connection.get_result() is not None:
             pass
@@ -685,7 +712,7 @@ def _copied(connection: PGconn, query: bytes) -> tuple[bytearray, np.ndarray]:
         with suppress(KeyError):  # A state that psycopg does not know, as users' functions have.
             kind = psycopg.errors.lookup(state.decode())
         raise kind(connection.get_error_message())
-    return data, np.array(lengths, np.int64)
+    messages.finish()
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:

@@ -64,7 +64,7 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The rows that a run of whole transactions changed in one table, in the order they happened."""
+    """The rows that a run of transactions, or a part of it, changed in one table, in the order they happened."""
 
     table: SourceTable  # As it is after them.
     rows: pa.Table  # Its columns and `rowkind`: "+I", "-U", "+U", "-D".
@@ -90,13 +90,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """A run of whole transactions."""
+    """A run of whole transactions; or a part of one, where a transaction is larger than a batch. All parts of a run have its position, and belong
+    into one commit."""
 
-    position: Position  # After the last of them.
-    count: int
+    position: Position  # After the last transaction of the run.
     committed_ms: int | None  # When the last of them was committed, since 1970.
     tables: Mapping[str, TableChanges]
     failed: Mapping[str, tuple[Failed, ...]] = field(default_factory=dict)  # By table.
+    is_last: bool = True  # False: further parts of the run follow.
 
 
 class Chunk:
@@ -170,8 +171,9 @@ class Source(Protocol):
     def changes(
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
-        """Whole transactions that were committed after `after`, up to `until`, about `limit` rows at a time. The last one's position
-        is at least `until`, whether transactions came or not. Raises `NotFound` where the database no longer has them."""
+        """Transactions that were committed after `after`, up to `until`, in runs of about `limit` rows; a run that is larger, by one transaction,
+        comes in parts. The last one's position is at least `until`, whether transactions came or not. Raises `NotFound` where the
+        database no longer has them."""
         ...
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:

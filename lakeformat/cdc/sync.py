@@ -218,6 +218,8 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
             after = min(each.covered for each in live)
             for batch in source.changes(after, end, tables, limits.batch_rows) if after != end else ():
                 each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]
+                if live and not batch.is_last:
+                    continue
                 if all(each.progress is not None for each in followers):
                     source.acknowledge(min(each.committed for each in followers))
                 if is_over() or not live:

@@ -460,6 +460,31 @@ def test_the_log_is_read_once_up_to_its_end(run, source, lake):
 
 
 @FORMATS
+def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_commit(run, source, lake, format):
+    name = f"{run.name}.t"
+    run("CREATE TABLE t (id int PRIMARY KEY, v int, note text)", "CREATE TABLE other (id int PRIMARY KEY)")
+    for each in ("t", "other"):
+        sync_table(source, f"{run.name}.{each}", lake, f"d.{each}", format)
+    rows = [(id, 0, "n" * 300) for id in range(60)]
+    run("BEGIN")
+    run.many("INSERT INTO t VALUES (%s, %s, %s)", rows)
+    for step in range(5):
+        run(f"UPDATE t SET v = {step}, id = id + 1 ORDER BY id DESC", f"INSERT INTO other VALUES ({step})")
+    run("DELETE FROM t WHERE id % 4 = 0", "COMMIT")
+    table = source.describe(name)
+    after = source.parse(lake.table("d.t").current_snapshot().properties["cdc.position"])
+    parts = list(source.changes(after, source.position(), {name: table}, 10))
+    assert [each.is_last for each in parts] == [False] * (len(parts) - 1) + [True]
+    assert len(parts) > 5
+    assert {each.position for each in parts} == {parts[-1].position}
+    assert len({end for each in parts for end in each.tables[name].ends.tolist()}) == 1
+    report = sync_table(source, name, lake, "d.t", format, batch_rows=10)
+    assert (dict(report.rows_by_kind), len(report.snapshots)) == ({"+I": 60 * 6, "-D": 60 * 5 + 15}, 1)
+    assert [tuple(row.values()) for row in rows_of(lake.table("d.t"))] == list(run("SELECT * FROM t ORDER BY id"))
+    assert sync_table(source, f"{run.name}.other", lake, "d.other", batch_rows=10).rows == 5
+
+
+@FORMATS
 def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, format):
     name = f"{run.name}.t"
     run("CREATE TABLE t (id int PRIMARY KEY, a int, b varchar(3), d text)", "INSERT INTO t VALUES (1, 1, 'x', 'd')")

@@ -212,6 +212,33 @@ def test_columns_and_whole_tables_that_change_are_followed(server, source, lake,
 
 
 @FORMATS
+def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_commit(server, source, lake, format):
+    """Across parts: values that the log leaves out, rows that move to other keys, a column that is added and one that is emptied before."""
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int, note text); ALTER TABLE t ALTER note SET STORAGE EXTERNAL"
+    )
+    server.execute("INSERT INTO t SELECT i, 0, repeat('n', 3000) FROM generate_series(1, 30) i")
+    sync_table(source, "t", lake, "d.t", format, batch_rows=10)
+    server.execute(
+        "BEGIN; INSERT INTO t VALUES (99, 9, 'gone'); TRUNCATE t; INSERT INTO t SELECT i, 0, repeat('m', 3000) FROM generate_series(1, 40) i; "
+        "UPDATE t SET v = 1; ALTER TABLE t ADD w int; UPDATE t SET id = id + 100, w = 7 WHERE id > 20; UPDATE t SET v = 2; "
+        "DELETE FROM t WHERE id % 4 = 0; COMMIT"
+    )
+    table = source.describe("t")
+    after = source.parse(lake.table("d.t").current_snapshot().properties["cdc.position"])
+    parts = list(source.changes(after, source.position(), {table.name: table}, 10))
+    assert len(parts) > 10
+    assert [each.is_last for each in parts] == [False] * (len(parts) - 1) + [True]
+    assert {each.position for each in parts} == {parts[-1].position}
+    assert max(each.tables[table.name].rows.num_rows for each in parts if each.tables) <= 20
+    report = sync_table(source, "t", lake, "d.t", format, batch_rows=10)
+    assert rows_of(lake.table("d.t")) == rows_in(server, "t")
+    assert dict(report.rows_by_kind) == {"-D": 30 + 20 + 10, "+I": 40 + 20, "+U": 40 + 40}
+    recorded = [each.properties for each in lake.table("d.t").snapshots()]
+    assert sum("cdc.committed-ms" in each for each in recorded) == 1
+
+
+@FORMATS
 def test_columns_are_computed_from_a_row_and_its_change(server, source, lake, format):
     server.execute("CREATE TABLE t (id int PRIMARY KEY, at timestamp, name text)")
     server.execute("INSERT INTO t VALUES (1, '2024-02-29 10:00', 'Ann'), (2, NULL, NULL)")

@@ -92,15 +92,12 @@ class DeltaFiles:
         """Process the waiting rows."""
         if not self._waiting:
             return
-        table = pa.Table.from_batches([batch for batch, _ in self._waiting]).combine_chunks().to_batches()
-        unit = table[0] if len(table) == 1 else pa.concat_batches(table) if table else None
+        unit = pa.concat_batches([batch for batch, _ in self._waiting])
         kinds = np.concatenate([kinds for _, kinds in self._waiting])
         self._waiting, self._waiting_bytes = [], 0
-        if unit is None:
-            return
         takes = np.isin(kinds, RETRACTS)
-        if self._upsert:  # The next row replaces this one.
-            effective = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
+        effective = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
+        if self._upsert and len(effective) < len(kinds):  # The next row replaces this one.
             unit, takes = unit.take(pa.array(effective)), takes[effective]
         if unit.num_rows:
             self._settle(unit, takes)
@@ -153,7 +150,8 @@ class DeltaFiles:
         if not len(chosen):
             return
         order = np.argsort(chosen)
-        batch = unit.take(pa.array(chosen[order])).append_column("_slot", pa.array(slots[order]))
+        rows = unit if len(chosen) == unit.num_rows else unit.take(pa.array(chosen[order]))
+        batch = rows.append_column("_slot", pa.array(slots[order]))
         for _, _, part in worker.placed(batch, self._layout.data):
             own = np.asarray(part.column("_slot"))
             made = worker.write(self._store, [part.drop_columns(["_slot"])], self._layout.data)
