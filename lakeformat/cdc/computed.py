@@ -35,6 +35,10 @@ class Computed:
         there = {each.name for each in table.fields}
         if same := sorted(there & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
+        if self.expressions and (same := sorted(there & {SOURCE_TABLE, COMMITTED_AT})):
+            raise InvalidInput(
+                f"{table.name} has a column {same[0]!r}, as computed columns call another; leave it out (exclude_columns)"
+            )
         empty = pa.Table.from_batches([], table.arrow_schema)
         made = self.added(empty, table.name, None)
         for name in self.expressions:

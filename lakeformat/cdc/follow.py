@@ -124,11 +124,28 @@ class Follower:
     # --- the snapshot ---
 
     def require_kept(self) -> None:
-        """Raise `NotFound` where the source no longer keeps the changes since its position."""
-        if self.progress is not None and not self._restart:
-            there = set(self.source_table.parts)
-            parts = [each for each in self.progress.parts if each in there]
-            self.source.require_kept(parts if self.source_table.parts else [self.source_table.name])
+        """Raise `NotFound` where the source has not kept all changes since the table's position."""
+        if self.progress is None or self._restart:
+            return
+        names, now, before = self._names(), self._kept(), dict(self.progress.kept)
+        began = set(self.progress.parts) if self.source_table.parts else set(names)
+        for name in sorted(began & set(names)):
+            if name not in now:
+                why = "it was dropped and made anew, or taken out"
+            elif now[name] != before.get(name, now[name]):
+                why = "its publication left changes out for a while, or it was taken out and put in again, perhaps made anew"
+            else:
+                continue
+            raise NotFound(
+                f"the changes of {name} were not kept by {self.source.name} all the time: {why}, and changes since are not in the log; take the table "
+                f"anew (restart=True)"
+            )
+
+    def _names(self) -> tuple[str, ...]:
+        return self.source_table.parts or (self.source_table.name,)
+
+    def _kept(self) -> dict[str, str]:
+        return dict(self.source.kept(self._names()))
 
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
         """Read the rows that are there and not yet read, a commit for each `size` of them; `position`: where the source keeps
@@ -138,6 +155,8 @@ class Follower:
         if self.progress is None:
             self.progress = Progress(position.text)
         self._join()
+        # Of shards that are gone what is known stays.
+        self.progress = replace(self.progress, kept=tuple(sorted({**dict(self.progress.kept), **self._kept()}.items())))
         self.evolve(self.source_table, None)
         if self.progress.is_complete or is_over():
             return
@@ -171,7 +190,7 @@ class Follower:
 
     def _empty_table(self, position: Position) -> None:
         """Begin anew, in a commit that removes all rows and says so."""
-        self.progress, self._restart = Progress(position.text), False
+        self.progress, self._restart = Progress(position.text, kept=tuple(sorted(self._kept().items()))), False
         made = self.table.truncate(properties={**self._extra, **self.progress.properties(self._follows)})
         self._number = self._next_number()
         if made is None:
@@ -358,6 +377,7 @@ class Follower:
         log after `at` have them; None: those after now."""
         if now == self.source_table and at is not None:
             return
+        require_names(now)
         have = {each.name: each for each in self.table.schema.fields}
         changes: list[AddColumn | ChangeType | ChangeComment | ChangeNullability] = []
         for each in (*now.fields, *self._computed.fields(now)):
@@ -535,6 +555,14 @@ class Follower:
     def _empty(self) -> pa.Table:
         fields = self.table.schema.fields
         return pa.Table.from_batches([], pa.schema([(each.name, to_arrow(each.type)) for each in fields]))
+
+
+def require_names(table: SourceTable) -> None:
+    """Raise `InvalidInput` for a column with the name that row kinds have."""
+    if any(each.name == ROW_KIND.name for each in table.fields):
+        raise InvalidInput(
+            f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; leave it out (exclude_columns)"
+        )
 
 
 def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:

@@ -67,6 +67,14 @@ class Gtids:
         domain, _, number = map(int, gtid.split("-"))
         return self.last.get(domain, (0, 0))[0] >= number
 
+    def has_of_server(self, gtid: str) -> bool:
+        """Whether it is in the set, and of the server whose transaction is the last one known: what one server writes rises."""
+        if ":" in gtid:
+            return gtid in self
+        domain, server, number = map(int, gtid.split("-"))
+        last = self.last.get(domain)
+        return last is not None and last[1] == server and number <= last[0]
+
     def __bool__(self) -> bool:
         return bool(self.last or self.ranges)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -38,11 +36,11 @@ from pymysqlreplication.row_event import (
     WriteRowsEvent,
 )
 
-from lakeformat.cdc import mysql_types, row_events, text_rows
+from lakeformat.cdc import mysql_types, row_events, statements, text_rows
+from lakeformat.cdc.event_rows import EventRows, mark_updates
 from lakeformat.cdc.gtids import Gtids
 from lakeformat.cdc.mysql_types import MySqlType
 from lakeformat.cdc.readers import Readers, connected, required
-from lakeformat.cdc.row_events import Images, LogColumn
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -72,6 +70,11 @@ _WANTED = {  # Server variables, and how they are to be; those that a server lac
 _AT_START = {"log_bin"}  # Not to be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
+_CASCADES = {
+    "CASCADE",
+    "SET NULL",
+    "SET DEFAULT",
+}  # Rules of foreign keys by which a change of one table changes another.
 _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
 _ROW_BYTES = 1024  # A part of a transaction has so many for each row of a batch, up to `MEMORY_BYTES`.
@@ -87,26 +90,6 @@ _KEY_CASTS = {
 _TRIES = 3
 _GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
-_NAME = r"(?:`(?:[^`]|``)+`|[^`\s.;,(]+)"
-_COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
-_WHOLE = rf"(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})"
-_WHOLE_NAME = re.compile(_WHOLE)
-_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_WHOLE}", re.IGNORECASE)
-_DROP = re.compile(r"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
-_DROP_ALL = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?(?P<schema>{_NAME})", re.IGNORECASE)
-_CREATE = re.compile(rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?!IF\s+NOT\s){_WHOLE}", re.IGNORECASE)
-_RENAME = re.compile(r"RENAME\s+TABLES?\s", re.IGNORECASE)
-_RENAME_ONE = re.compile(
-    rf"ALTER\s+(?:\w+\s+)*?TABLE\s+(?:IF\s+EXISTS\s+)?{_WHOLE}.*?[\s,]RENAME\s+(?!(?:COLUMN|INDEX|KEY)\s)",
-    re.IGNORECASE | re.DOTALL,
-)
-_ANY = rf"(?:{_NAME}\s*\.\s*)?{_NAME}"
-_TO = re.compile(rf"(?P<old>{_ANY})\s+(?:WAIT\s+\d+\s+|NOWAIT\s+)?TO\s+(?P<new>{_ANY})", re.IGNORECASE)
-_LITERAL = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-# Rows come and go by these, and the log has none of them.
-_ROWS_BY_FILE = re.compile(r"\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b", re.IGNORECASE)
-_ROWS_AS_TEXT = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
 
 _KINDS = {
     WriteRowsEvent: RowKind.INSERT,
@@ -134,6 +117,8 @@ QueryEvent._read_status_vars_value_for_key = _read_known_status
 
 class MySql:
     """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, with `?unix_socket=/path` if need be.
+    `?unlogged_cascades=accept`: tables whose rows a foreign key changes by ON DELETE CASCADE and the like are followed without these changes, which
+    MariaDB, and MySQL before 9.6, do not log; else they are refused.
 
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
     MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
@@ -158,6 +143,7 @@ class MySql:
         if parts.scheme not in {"mysql", "mariadb"}:
             raise InvalidInput(f"{url!r} is no address of MySQL; give mysql://user:password@host:port")
         given = dict(parse_qsl(parts.query))
+        self._takes_cascades = given.get("unlogged_cascades") == "accept"
         self._settings: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or 3306,
@@ -206,14 +192,15 @@ class MySql:
             raise NotFound(
                 f"no table {name!r} that this user may SELECT; there are: {', '.join(self.table_names()[:20])} (database.table)"
             )
+        self._require_logged(name)
         declared = self._rows(
             "SELECT column_name FROM information_schema.key_column_usage "
             "WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
             schema,
             table,
         )
-        chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in columns})
         kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
+        chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in kept})
         types = {
             row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:7])
             for row in kept
@@ -236,6 +223,47 @@ class MySql:
             table,
         )
         return SourceTable(name, fields, chosen, comment[0][0] or None, chosen == tuple(row[0] for row in declared))
+
+    def _require_logged(self, name: str) -> None:
+        """Raise where the server's log lacks changes of the table."""
+        schema, _, table = name.partition(".")
+        status = self._log_status()
+        only, never = (set(filter(None, str(each).split(","))) for each in (status[2:4] if status else ("", "")))
+        if schema in never or (only and schema not in only):
+            raise SourceError(
+                f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); change that in its configuration, "
+                f"restart it, and take the table anew (restart=True)"
+            )
+        kind = self._rows(
+            "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            schema,
+            table,
+        )
+        if kind and kind[0][0] == "SYSTEM VERSIONED":
+            raise UnsupportedFeature(f"{name}: its rows have versions (WITH SYSTEM VERSIONING), which are not followed")
+        rules = (
+            ()
+            if self._takes_cascades or self._logs_cascades
+            else self._rows(
+                "SELECT constraint_name, delete_rule, update_rule FROM information_schema.referential_constraints "
+                "WHERE constraint_schema = %s AND table_name = %s",
+                schema,
+                table,
+            )
+        )
+        for constraint, on_delete, on_update in rules:
+            for event, rule in (("DELETE", on_delete), ("UPDATE", on_update)):
+                if rule in _CASCADES:
+                    raise SourceError(
+                        f"{name}: its foreign key {constraint!r} changes rows by ON {event} {rule}, which the server does not log (MySQL does from 9.6 on); "
+                        f"make it RESTRICT, or follow the table without these changes: mysql://...?unlogged_cascades=accept"
+                    )
+
+    @cached_property
+    def _logs_cascades(self) -> bool:
+        """MySQL does since 9.6, unless it is told to leave foreign keys to the storage engine."""
+        found = self._rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_native_foreign_keys'")
+        return bool(found) and found[0][1].upper() in {"OFF", "0"}
 
     # --- the log ---
 
@@ -273,18 +301,23 @@ class MySql:
         return str(self._rows("SELECT @@gtid_binlog_pos")[0][0] or "") if self._is_mariadb else ""
 
     def position(self) -> Position:
+        status = self._log_status()
+        if not status:
+            raise SourceError(
+                "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
+            )
+        gtids = status[_GTID_SET].replace("\n", "") if len(status) > _GTID_SET else ""
+        return self._at(status[0], status[1], gtids)
+
+    def _log_status(self) -> Sequence[Any]:
+        """File, place, databases that alone are logged, those that are not, and in MySQL the GTIDs; empty without a log."""
         try:
             rows = self._rows("SHOW MASTER STATUS")
         except SourceError as error:
             if not isinstance(error.__cause__, pymysql.Error) or error.__cause__.args[0] != _PARSE_ERROR:
                 raise
             rows = self._rows("SHOW BINARY LOG STATUS")
-        if not rows:
-            raise SourceError(
-                "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
-            )
-        gtids = rows[0][_GTID_SET].replace("\n", "") if len(rows[0]) > _GTID_SET else ""
-        return self._at(rows[0][0], rows[0][1], gtids)
+        return rows[0] if rows else ()
 
     def _at(self, file: str, place: int, gtids: str | None = None) -> Position:
         """A place in this server's log, and which transactions are before it (None: the server is asked)."""
@@ -363,8 +396,9 @@ class MySql:
 
     # --- the snapshot ---
 
-    def require_kept(self, names: Collection[str]) -> None:
-        """The log has all tables."""
+    def kept(self, names: Collection[str]) -> Mapping[str, str]:
+        """The log has all tables, and says what becomes of them."""
+        return dict.fromkeys(names, "")
 
     @contextmanager
     def view(self, table: SourceTable, *others: SourceTable) -> Iterator[MySqlView]:
@@ -620,60 +654,13 @@ def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
         return list(cursor.fetchall())
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time: those that are not yet are `waiting`, or in `spilled`."""
-
-    waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
-    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # Of each event that is on disk: its columns.
-    first: int = 0  # Of those: the number of the first one among `Messages`.
-    pieces: list[Images] = field(default_factory=list)
-    kinds: list[RowKind] = field(default_factory=list)  # Of each event; UPDATE_AFTER: both rows of each update.
-    places: array[int] = field(default_factory=lambda: array("q"))
-    ends: array[int] = field(default_factory=lambda: array("q"))
-    times: array[int] = field(default_factory=lambda: array("q"))
-    row_count: int = 0  # Of the pieces.
-    waiting_bytes: int = 0
-    smallest: int = 1  # Bytes of the shortest row of the pieces.
-    emptied: tuple[int, int] | None = None  # The number of the event after, and the position.
-    described: Any = None  # The columns of the last event, and what they are here.
-    columns: tuple[LogColumn, ...] = ()
-
-    def decode(self) -> None:
-        for columns, events in groupby(self.waiting, lambda each: each[0]):
-            made = row_events.decode([body for _, body in events], columns)
-            self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
-            self.row_count += int(made.counts.sum())
-            self.pieces.append(made)
-        self.waiting, self.waiting_bytes = [], 0
-
-    def spill(self, messages: Messages) -> None:
-        self.first, self.spilled = len(messages), [columns for columns, _ in self.waiting]
-        for _, body in self.waiting:
-            messages.append(body)
-        self.waiting, self.waiting_bytes = [], 0
-
-    def load(self, messages: Messages) -> None:
-        if self.spilled:
-            data, starts = messages.read(self.first, self.first + len(self.spilled))
-            ends = starts + messages.lengths[self.first : self.first + len(self.spilled)]
-            bodies = (bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
-            self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
-
-    def end(self, end: int, time_ms: int) -> None:
-        """The rows since the last transaction are of one that ends there."""
-        new = len(self.kinds) - len(self.ends)
-        self.ends.extend([end] * new)
-        self.times.extend([time_ms] * new)
-
-
 class _Batch:
     """Transactions that were read, and not yet given on. Where one is too large for memory, what came before is in parts on disk."""
 
     def __init__(self, source: MySql, tables: dict[str, SourceTable], limit: int) -> None:
         self.source, self.tables = source, tables
-        self.rows: dict[str, _Rows] = {}
-        self._parts: list[dict[str, _Rows]] = []  # Before `rows`.
+        self.rows: dict[str, EventRows] = {}
+        self._parts: list[dict[str, EventRows]] = []  # Before `rows`.
         self._messages = Messages()
         self._part_bytes = min(MEMORY_BYTES, limit * _ROW_BYTES)
         self._waiting_bytes, self._events = 0, 0
@@ -700,7 +687,7 @@ class _Batch:
                     f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
                     f"take the table anew (restart=True)"
                 )
-        held = self.rows.setdefault(name, _Rows())
+        held = self.rows.setdefault(name, EventRows())
         body = event.packet.read(event.event_size - event.packet.read_bytes)
         if held.described is not event.columns:  # A table map event came since.
             columns = row_events.columns(event)
@@ -752,7 +739,7 @@ class _Batch:
                 each.decode()
             except LakeError as error:
                 self.fail(name, error, each.ends[-1])
-                self.rows[name] = _Rows()
+                self.rows[name] = EventRows()
         self._waiting_bytes = 0
         return sum(each.row_count for each in self.rows.values()) >= count
 
@@ -782,7 +769,7 @@ class _Batch:
         self.tables[name] = replace(now, fields=(*now.fields, *gone))
 
     def empty(self, name: str, end: int) -> None:
-        held = self.rows.setdefault(name, _Rows())
+        held = self.rows.setdefault(name, EventRows())
         held.emptied = (len(held.kinds), end)
 
     def end(self, end: int, timestamp: int) -> None:
@@ -809,7 +796,7 @@ class _Batch:
     def close(self) -> None:
         self._messages.close()
 
-    def _changes(self, held: _Rows, table: SourceTable) -> TableChanges:
+    def _changes(self, held: EventRows, table: SourceTable) -> TableChanges:
         held.decode()
         types, schema = self.source._types[table.name], table.arrow_schema
         counts = np.concatenate([np.empty(0, np.int64), *(each.counts for each in held.pieces)])
@@ -817,7 +804,7 @@ class _Batch:
         parts, first = [pa.Table.from_batches([], schema)], 0
         for piece in held.pieces:
             count = int(piece.counts.sum())
-            _tell_updates(kinds[first : first + count], piece.arrays, table.key)
+            mark_updates(kinds[first : first + count], piece.arrays, table.key)
             first += count
             arrays = [
                 pa.nulls(count, schema.field(each.name).type)
@@ -907,6 +894,11 @@ class _Log:
                 # A server's own log may have them in another order, where MariaDB's last one does not stand for all before it.
                 is_exact = self._has_moved or not self._source._is_mariadb
                 self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
+                if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
+                    raise NotFound(
+                        f"the server's log after {self.position.text} has {event.gtid}, which comes before: it is another log, the server was reset or "
+                        f"restored; take the tables anew (restart=True)"
+                    )
                 return False
             case XidEvent() | XAPrepareEvent():
                 batch.end(at, event.timestamp)
@@ -945,18 +937,15 @@ class _Log:
 
     def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
         """Whether a statement of the log ends a transaction."""
-        text = _COMMENTS.sub("", event.query if isinstance(event.query, str) else event.query.decode(errors="replace"))
-        verb = text.split(None, 1)[0].upper().rstrip(";") if text.strip() else ""
+        query = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
+        text = statements.plain(query)
+        verb = statements.verb(text)
         schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
         if verb == "BEGIN":
             self._is_open = True
         if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
             return False
-        named = [
-            each
-            for each in batch.tables
-            if re.search(rf"(?<!\w){re.escape(each.partition('.')[2].replace('`', '``'))}(?!\w)", text)
-        ]
+        named = [each for each in batch.tables if statements.names(text, each)]
         error: LakeError
         fresh = [each for each in named if self._is_fresh(each, at)]
         if verb == "XA":
@@ -965,29 +954,29 @@ class _Log:
             if is_end:
                 batch.end(at, event.timestamp)
             return is_end
-        for name in fresh if _ROWS_AS_TEXT.match(text) else ():
+        for name in fresh if statements.changes_rows(text) else ():
             error = SourceError(
                 f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
             batch.fail(name, error, at)
-        for name in fresh if verb == "ALTER" and _ROWS_BY_FILE.search(text) else ():
+        for name in fresh if verb == "ALTER" and statements.moves_partitions(text) else ():
             error = UnsupportedFeature(
                 f"{name}: {text[:60]!r} in the log after {self.position.text} takes rows away, or brings some, that are not in the log; take the "
                 f"table anew (restart=True)"
             )
             batch.fail(name, error, at)
-        for name in _gone(_LITERAL.sub("''", _COMMENT.sub(" ", text)), schema, batch.tables):
+        for name in statements.removed(text, schema, batch.tables):
             if self._is_fresh(name, at):
                 error = NotFound(
                     f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows are not deleted by it; take "
                     f"the table anew (restart=True)"
                 )
                 batch.fail(name, error, at)
-        if found := _TRUNCATE.match(_COMMENT.sub(" ", text)):
-            name = _named(found, schema)
-            if name in batch.tables and not self._is_known:
-                batch.empty(name, at)
+        truncated = statements.truncated(text, schema)
+        if truncated is not None:
+            if truncated in batch.tables and not self._is_known:
+                batch.empty(truncated, at)
         elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
             for name in named:
                 try:
@@ -999,46 +988,6 @@ class _Log:
 
     def close(self) -> None:
         self._reader.close()
-
-
-def _gone(text: str, schema: str, tables: Collection[str]) -> list[str]:
-    """Tables that are no longer those of their names after a statement. A name that another table gets in the same statement goes on, as
-    gh-ost and pt-online-schema-change have it."""
-    if found := _DROP.match(text):
-        return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
-    if found := _DROP_ALL.match(text):
-        return [each for each in tables if each.startswith(f"{_unquoted(found['schema'])}.")]
-    if found := _CREATE.match(text) or _RENAME_ONE.match(text):
-        return [_named(found, schema)]
-    if found := _RENAME.match(text):
-        pairs = list(_TO.finditer(text, found.end()))
-        old, new = ([_named(_whole(each[side]), schema) for each in pairs] for side in ("old", "new"))
-        return [each for each in old if each not in new]
-    return []
-
-
-def _whole(name: str) -> re.Match[str]:
-    found = _WHOLE_NAME.match(name)
-    assert found is not None, name
-    return found
-
-
-def _named(found: re.Match[str], schema: str) -> str:
-    return f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
-
-
-def _tell_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
-    """Write the kinds of the two rows of each update, which both are UPDATE_AFTER: the one before, and the one after; where they have another
-    key, a deletion and an insertion."""
-    both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
-    old, new = both[::2], both[1::2]
-    moved = np.zeros(len(old), bool)
-    for values in (arrays[each] for each in key if each in arrays):
-        before, now = values.take(pa.array(old)), values.take(pa.array(new))
-        same = pc.or_(pc.fill_null(pc.equal(before, now), False), pc.and_(before.is_null(), now.is_null()))
-        moved |= ~same.to_numpy(zero_copy_only=False)
-    kinds[old] = np.where(moved, RowKind.DELETE, RowKind.UPDATE_BEFORE)
-    kinds[new] = np.where(moved, RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 def _compared(
@@ -1068,10 +1017,6 @@ def _escaped(name: str) -> str:
 
 def _escaped_table(name: str) -> str:
     return _quoted_table(name).replace("%", "%%")
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def _quoted_table(name: str) -> str:

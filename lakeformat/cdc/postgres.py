@@ -55,6 +55,8 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "client_encoding": "UTF8",
     "search_path": "",
+    "row_security": "off",  # A policy that would hide rows is an error.
+    "idle_in_transaction_session_timeout": "0",  # A snapshot's connection waits while a chunk is committed.
 }
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _PEEK = """
@@ -88,6 +90,7 @@ class Postgres:
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
         self._roots: set[str] = set()  # Tables that are partitioned.
+        self._oids: dict[str, int] = {}  # By which the log knows a table, whatever its name was for a while.
 
     def __repr__(self) -> str:
         return f"Postgres(slot={self._slot!r})"
@@ -120,6 +123,7 @@ class Postgres:
         if not found:
             raise NotFound(f"no table {name!r} in the database; there are: {', '.join(self.table_names()[:20])}")
         oid, identity, comment, is_readable, role, is_root = found[0]
+        self._oids[f"{schema}.{table}"] = oid
         if is_root:
             self._roots.add(f"{schema}.{table}")
         quoted = ".".join(f'"{part}"' for part in (schema, table))
@@ -139,7 +143,9 @@ class Postgres:
                 oid,
             )
         )
-        chosen = chosen_key(name, declared, key, {row[0] for row in columns})
+        # The server's log lacks generated columns.
+        followed = [row for row in columns if not row[5] and f"{schema}.{table}.{row[0]}" not in self._excluded]
+        chosen = chosen_key(name, declared, key, {row[0] for row in followed})
         is_full = identity == "f"
         if not is_full and not (identity == "d" and chosen == declared):
             which = ", of the table and of each of its partitions" if is_root else ""
@@ -147,7 +153,7 @@ class Postgres:
                 f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
             )
         may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
-        # The server's log lacks generated columns, and without REPLICA IDENTITY FULL all of a deleted row but its key.
+        # Without REPLICA IDENTITY FULL the log lacks all of a deleted row but its key.
         fields = tuple(
             self._field(
                 row[0],
@@ -156,8 +162,7 @@ class Postgres:
                 nullable=row[0] not in chosen and not (row[3] and may_be_required),
                 comment=row[4],
             )
-            for row in columns
-            if not row[5] and f"{schema}.{table}.{row[0]}" not in self._excluded
+            for row in followed
         )
         return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared)
 
@@ -205,13 +210,17 @@ class Postgres:
             if self._connection is not None and not self._connection.closed:
                 self._rows("SELECT set_config('statement_timeout', '0', false)")
 
-    def require_kept(self, names: Collection[str]) -> None:
-        """A table that is dropped leaves the publication, and one of its name that is made later is another."""
-        if gone := sorted(set(names) - self._published().keys()):
-            raise NotFound(
-                f"{gone[0]} is not in the publication {self._slot!r}: it was dropped and made anew, or taken out, and changes since are not in the "
-                f"log; take the table anew (restart=True)"
-            )
+    def kept(self, names: Collection[str]) -> Mapping[str, str]:
+        """The tables of the publication, by their entries: a table that is dropped, or taken out, loses its entry, and gets another one when it is put in
+        again. Also by what wrote the publication's own row: `ALTER PUBLICATION ... SET (publish = ...)`."""
+        self._whole_publication(names)
+        rows = self._rows(
+            "SELECT n.nspname || '.' || c.relname, p.xmin::text || '/' || r.oid::text || '/' || c.oid::text "
+            "FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN pg_class c ON c.oid = r.prrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s",
+            self._slot,
+        )
+        return {name: entry for name, entry in rows if name in names}
 
     def _require_settings(self) -> None:
         version, level, role, may_replicate = self._rows(
@@ -231,21 +240,7 @@ class Postgres:
     def _publish(self, names: Sequence[str]) -> None:
         """Have the publication hold these tables. The log may lack them in a transaction that wrote before it did, so all that
         run by then are waited for."""
-        is_there = self._rows(
-            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE pubname = %s",
-            self._slot,
-        )
-        published = self._published()
-        if is_there and not is_there[0][0]:
-            raise SourceError(
-                f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = 'insert, update, delete, truncate', "
-                f"publish_via_partition_root = true), and take the tables anew (restart=True)"
-            )
-        if partial := [name for name in names if published.get(name)]:
-            raise SourceError(
-                f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves changes out; drop it from the "
-                f"publication, and take it anew (restart=True)"
-            )
+        is_there, published = self._whole_publication(names)
         missing = [name for name in names if name not in published]
         if is_there and not missing:
             return
@@ -273,6 +268,25 @@ class Postgres:
                     f"pg_stat_activity); run it again when they have ended"
                 )
             time.sleep(0.05)
+
+    def _whole_publication(self, names: Collection[str]) -> tuple[bool, dict[str, bool]]:
+        """(whether there is a publication, its tables); raises where it leaves changes of these tables out."""
+        settings = self._rows(
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE pubname = %s",
+            self._slot,
+        )
+        published = self._published()
+        if settings and not settings[0][0]:
+            raise SourceError(
+                f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = 'insert, update, delete, truncate', "
+                f"publish_via_partition_root = true), and take the tables anew (restart=True)"
+            )
+        if partial := [name for name in names if published.get(name)]:
+            raise SourceError(
+                f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves changes out; drop it from the "
+                f"publication, and take it anew (restart=True)"
+            )
+        return bool(settings), published
 
     def _published(self) -> dict[str, bool]:
         """The tables that the publication names, and whether it has but a part of each. One FOR ALL TABLES names none: a table that is dropped, and
@@ -467,7 +481,8 @@ class Postgres:
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
     ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]]]:
         made, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
-        names = {each.relation.name for each in decoded.rows} | {relation.name for relation, _ in decoded.truncated}
+        names = {self._oids.get(name): name for name in tables}
+        changed = {each.relation.id for each in decoded.rows} | {relation.id for relation, _ in decoded.truncated}
 
         def fail(name: str, error: LakeError, places: np.ndarray) -> None:
             places = places[decoded.ends[places] > after.order]
@@ -475,10 +490,10 @@ class Postgres:
                 lost = Failed(error, name, decoded.ends[places], decoded.transactions[places])
                 failed[name] = (*failed.get(name, ()), lost)
 
-        for name in sorted(names & tables.keys()):
-            own, emptied = list[pgoutput.RelationRows](), [at for each, at in decoded.truncated if each.name == name]
+        for oid, name in sorted((oid, names[oid]) for oid in changed & names.keys()):
+            own, emptied = list[pgoutput.RelationRows](), [at for each, at in decoded.truncated if each.id == oid]
             for piece in decoded.rows:
-                if piece.relation.name == name:
+                if piece.relation.id == oid:
                     try:
                         tables[name] = self._evolved(tables[name], piece.relation)
                         own.append(piece)

@@ -11,7 +11,7 @@ from lakeformat.errors import CorruptTable
 from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
-FILLING, SHARDS = "cdc.filling", "cdc.shards"
+FILLING, SHARDS, KEPT = "cdc.filling", "cdc.shards", "cdc.kept"
 USER = "cdc"  # Of the stream that commits.
 RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
 _RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
@@ -48,6 +48,9 @@ class Progress:
     is_complete: bool = False
     filling: Filling | None = None
     parts: tuple[str, ...] = ()  # Of a table of several: in the order in which their rows were, or are to be, read.
+    kept: tuple[
+        tuple[str, str], ...
+    ] = ()  # As `Source.kept` had the tables since this began; none in what earlier versions wrote.
 
     @property
     def upto(self) -> tuple[str, ...] | None:
@@ -65,6 +68,8 @@ class Progress:
             properties[FILLING] = json.dumps(astuple(self.filling))
         if self.parts:
             properties[SHARDS] = json.dumps(self.parts)
+        if any(entry for _, entry in self.kept):
+            properties[KEPT] = json.dumps(dict(self.kept))
         if self.is_complete and not views:
             return properties
         return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
@@ -103,10 +108,11 @@ def _parse(properties: Mapping[str, str], name: str) -> Progress:
             columns, after, upto, until, is_done = json.loads(properties[FILLING])
             filling = Filling(tuple(columns), after, _key(upto), until, is_done)
         parts = tuple(json.loads(properties.get(SHARDS, "[]")))
-    except (ValueError, TypeError) as error:
-        wrong = {each: properties.get(each) for each in (SNAPSHOT, FILLING, SHARDS)}
+        kept = tuple(sorted(json.loads(properties.get(KEPT, "{}")).items()))
+    except (ValueError, TypeError, AttributeError) as error:
+        wrong = {each: properties.get(each) for each in (SNAPSHOT, FILLING, SHARDS, KEPT)}
         raise CorruptTable(f"{name}: properties {wrong} are none of a sync's ({error})") from error
-    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts)
+    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept)
 
 
 def _key(texts: list[str] | None) -> tuple[str, ...] | None:

@@ -75,8 +75,8 @@ class Shards:
     def begin(self, tables: Sequence[SourceTable]) -> Position:
         return self._source.begin([part for each in tables for part in self._shards(each)])
 
-    def require_kept(self, names: Collection[str]) -> None:
-        self._source.require_kept(names)
+    def kept(self, names: Collection[str]) -> Mapping[str, str]:
+        return self._source.kept(names)
 
     def _shards(self, table: SourceTable) -> list[SourceTable]:
         there = self._parts[table.name] if table.parts else {}

@@ -48,7 +48,10 @@ def chosen_key(
     if not chosen:
         raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
     if missing := [each for each in chosen if each not in columns]:
-        raise InvalidInput(f"{table}: there is no column {missing[0]!r} for the primary key")
+        raise InvalidInput(
+            f"{table}: there is no column {missing[0]!r} for the primary key: it is not in the table, generated, or left out (exclude_columns); say "
+            f"which other columns identify its rows: primary_key=[...]"
+        )
     return chosen
 
 
@@ -150,8 +153,9 @@ class Source(Protocol):
         a view taken afterwards does not cover comes after it."""
         ...
 
-    def require_kept(self, names: Collection[str]) -> None:
-        """Raise `NotFound` where the changes of tables that were begun are no longer kept; `begin` has them kept again."""
+    def kept(self, names: Collection[str]) -> Mapping[str, str]:
+        """Those of the tables whose changes are kept, each with a text that is another one where they were not kept for a while, as where the
+        table was made anew."""
         ...
 
     def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:

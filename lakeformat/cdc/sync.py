@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lakeformat.cdc.computed import NONE, Computed
-from lakeformat.cdc.follow import Follower, Report
+from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.shards import Shards, matching
 from lakeformat.cdc.source import Source
 from lakeformat.errors import InvalidInput, LakeError
@@ -169,6 +169,7 @@ def _follower(
     computed: Computed = NONE,
     tell: Callable[[Report], None] | None = None,
 ) -> Follower:
+    require_names(declared)
     made = lake.create_table(
         table,
         (*declared.fields, *computed.fields(declared)),

@@ -528,7 +528,7 @@ def test_a_replica_takes_over(run, server, lake):
     """Its log has other files and places; what it has in common with the first server's are GTIDs."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         replica = SERVER(folder, id=2)
-        replica.start(*LOGS_ALL, *SERVER.replicates, "--log-bin=other-bin")
+        replica.start(*LOGS_ALL, *SERVER.replicates, "--log-bin=other-bin", "--binlog-ignore-db=ignored")
         try:
             with replica.connect() as connection, connection.cursor() as there:
                 _takes_over(run, server, lake, replica, there)
@@ -577,6 +577,12 @@ def _takes_over(run, server, lake, replica, there):
     assert rows_of(lake.table("d.t")) == [{"id": 2, "v": 2}, {"id": 3, "v": 2}]
     assert replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"]).keys() == {(2,), (3,)}
     assert sync_table(second, name, lake, "d.t").rows == 0
+    there.execute("CREATE DATABASE ignored")
+    there.execute("CREATE TABLE ignored.t (id int PRIMARY KEY)")
+    with pytest.raises(
+        SourceError, match=r"leaves the database 'ignored' out of its log \(binlog_do_db, binlog_ignore_db\)"
+    ):
+        sync_table(second, "ignored.t", lake, "d.ignored")
     # A position as it was written before it had GTIDs, which MariaDB alone looks up.
     old = first.parse(position.partition(";")[0])
     (batch,) = first.changes(old, first.position(), {name: first.describe(name)}, 100)
@@ -623,6 +629,27 @@ def test_nothing_is_lost_in_silence(run, server, source, lake):
     reports = sync_database(source, lake, "e", including=rf"{run.name}\.[pq]")
     assert re.search(r"TRUNCATE PARTITION.*restart=True", str(reports[f"{run.name}.p"].error))
     assert reports[f"{run.name}.q"].rows == 1
+    run("CREATE TABLE c (id int PRIMARY KEY, q int, FOREIGN KEY (q) REFERENCES q (id) ON DELETE CASCADE)")
+    run("INSERT INTO c VALUES (1, 1)")
+    if SERVER is MariaDb:  # MySQL logs what a foreign key changes.
+        with pytest.raises(
+            SourceError, match=r"ON DELETE CASCADE, which the server does not log.*unlogged_cascades=accept"
+        ):
+            sync_table(source, f"{run.name}.c", lake, "d.c")
+    accepting = MySql(f"{server.url}&unlogged_cascades=accept")
+    assert sync_table(accepting, f"{run.name}.c", lake, "d.c").snapshot_rows == 1
+    run("DELETE FROM q")
+    assert sync_table(accepting, f"{run.name}.c", lake, "d.c").rows == (0 if SERVER is MariaDb else 1)
+    accepting.close()
+    run("INSERT INTO q VALUES (1)")
+    place, who, known = sync_table(source, f"{run.name}.q", lake, "e.q").position.split(";")
+    later = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1000), known)
+    properties = {"cdc.source": f"{source.name}/{run.name}.q", "cdc.position": f"{place};{who};{later}"}
+    lake.table("e.q").append([{"id": 9}], properties=properties)
+    run("INSERT INTO q VALUES (5)")
+    with pytest.raises(NotFound, match=r"another log, the server was reset or restored.*restart=True"):
+        sync_table(source, f"{run.name}.q", lake, "e.q")
+    run("DELETE FROM q WHERE id = 5")
     locked = MySql(server.url, readers=2, lock_seconds=1)
     run("LOCK TABLES q WRITE")
     with pytest.raises(SourceError, match=r"for 1 s \(lock_seconds\).*SHOW PROCESSLIST"):

@@ -402,7 +402,7 @@ def test_nothing_is_lost_in_silence(server, source, lake):
     sync_table(own, "t", lake, "d.t")
     server.execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (3, 3)")
     for _ in range(2):
-        with pytest.raises(NotFound, match=r"public\.t is not in the publication.*restart=True"):
+        with pytest.raises(NotFound, match=r"changes of public\.t were not kept.*dropped and made anew.*restart=True"):
             sync_table(own, "t", lake, "d.t")
     assert sync_table(own, "t", lake, "d.t", restart=True).snapshot_rows == 1
     server.execute(
@@ -421,6 +421,33 @@ def test_nothing_is_lost_in_silence(server, source, lake):
             sync_table(own, "t", lake, "d.t")
         server.execute(f"ALTER PUBLICATION {server.info.dbname}_t SET (publish = 'insert, update, delete, truncate')")
     server.execute(f"ALTER PUBLICATION {server.info.dbname}_t SET TABLE t")
+    for _ in range(2):  # The publication had only a part of it for a while, and was another one.
+        with pytest.raises(
+            NotFound, match=r"changes of public\.t were not kept.*left changes out for a while.*restart=True"
+        ):
+            sync_table(own, "t", lake, "d.t")
+    assert sync_table(own, "t", lake, "d.t", restart=True).snapshot_rows == 1
+    server.execute(
+        "ALTER TABLE t RENAME TO u; UPDATE u SET v = 7; ALTER TABLE u RENAME TO t; INSERT INTO t VALUES (8, 8)"
+    )
+    assert dict(sync_table(own, "t", lake, "d.t").rows_by_kind) == {"-U": 1, "+U": 1, "+I": 1}
+    server.execute(
+        f"DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); ALTER PUBLICATION {server.info.dbname}_t ADD TABLE t"
+    )
+    with pytest.raises(NotFound, match=r"put in again, perhaps made anew.*restart=True"):
+        sync_table(own, "t", lake, "d.t")
+    sync_table(own, "t", lake, "d.t", restart=True)
+    role = f"r{random.getrandbits(40):x}"
+    server.execute(
+        f"CREATE ROLE {role} LOGIN REPLICATION; GRANT SELECT ON t TO {role}; ALTER TABLE t ENABLE ROW LEVEL SECURITY"
+    )
+    weak = Postgres(server.dsn.replace("postgres:@", f"{role}:@"), slot=f"{server.info.dbname}_t")
+    with pytest.raises(SourceError, match="row-level security"):
+        sync_table(weak, "t", lake, "d.hidden")
+    weak.close()
+    server.execute("CREATE TABLE kinds (id int PRIMARY KEY, rowkind text)")
+    with pytest.raises(InvalidInput, match=r"public\.kinds has a column 'rowkind'.*exclude_columns"):
+        sync_table(source, "kinds", lake, "d.kinds")
     lake.table("d.t").append(
         [{"id": 4, "v": 4}], properties={"cdc.source": f"{own.name}/public.t", "cdc.position": "FFFF/0"}
     )

@@ -151,10 +151,11 @@ class DeltaFiles:
             return
         order = np.argsort(chosen)
         rows = unit if len(chosen) == unit.num_rows else unit.take(pa.array(chosen[order]))
-        batch = rows.append_column("_slot", pa.array(slots[order]))
+        name = f"slot {max(rows.schema.names, key=len)}"  # No column has a longer one.
+        batch = rows.append_column(name, pa.array(slots[order]))
         for _, _, part in worker.placed(batch, self._layout.data):
-            own = np.asarray(part.column("_slot"))
-            made = worker.write(self._store, [part.drop_columns(["_slot"])], self._layout.data)
+            own = np.asarray(part.column(name))
+            made = worker.write(self._store, [part.drop_columns([name])], self._layout.data)
             ends = np.cumsum([each.row_count for each in made])
             nth = np.arange(len(own))
             file = np.searchsorted(ends, nth, side="right")

@@ -1,0 +1,79 @@
+"""The rows of one table among events of MySQL's log, before they are a table of Arrow."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.cdc import row_events
+from lakeformat.cdc.row_events import Images, LogColumn
+from lakeformat.cdc.spool import Messages
+from lakeformat.model.work import RowKind
+
+
+@dataclass(slots=True)
+class EventRows:
+    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time: those that are not yet are `waiting`, or in `spilled`."""
+
+    waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
+    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # Of each event that is on disk: its columns.
+    first: int = 0  # Of those: the number of the first one among `Messages`.
+    pieces: list[Images] = field(default_factory=list)
+    kinds: list[RowKind] = field(default_factory=list)  # Of each event; UPDATE_AFTER: both rows of each update.
+    places: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+    row_count: int = 0  # Of the pieces.
+    waiting_bytes: int = 0
+    smallest: int = 1  # Bytes of the shortest row of the pieces.
+    emptied: tuple[int, int] | None = None  # The number of the event after, and the position.
+    described: Any = None  # The columns of the last event, and what they are here.
+    columns: tuple[LogColumn, ...] = ()
+
+    def decode(self) -> None:
+        for columns, events in groupby(self.waiting, lambda each: each[0]):
+            made = row_events.decode([body for _, body in events], columns)
+            self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
+            self.row_count += int(made.counts.sum())
+            self.pieces.append(made)
+        self.waiting, self.waiting_bytes = [], 0
+
+    def spill(self, messages: Messages) -> None:
+        self.first, self.spilled = len(messages), [columns for columns, _ in self.waiting]
+        for _, body in self.waiting:
+            messages.append(body)
+        self.waiting, self.waiting_bytes = [], 0
+
+    def load(self, messages: Messages) -> None:
+        if self.spilled:
+            data, starts = messages.read(self.first, self.first + len(self.spilled))
+            ends = starts + messages.lengths[self.first : self.first + len(self.spilled)]
+            bodies = (bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+            self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
+
+    def end(self, end: int, time_ms: int) -> None:
+        """The rows since the last transaction are of one that ends there."""
+        new = len(self.kinds) - len(self.ends)
+        self.ends.extend([end] * new)
+        self.times.extend([time_ms] * new)
+
+
+def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
+    """Write the kinds of the two rows of each update, which both are UPDATE_AFTER: the one before, and the one after; where they have another
+    key, a deletion and an insertion."""
+    both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
+    old, new = both[::2], both[1::2]
+    moved = np.zeros(len(old), bool)
+    for values in (arrays[each] for each in key if each in arrays):
+        before, now = values.take(pa.array(old)), values.take(pa.array(new))
+        same = pc.or_(pc.fill_null(pc.equal(before, now), False), pc.and_(before.is_null(), now.is_null()))
+        moved |= ~same.to_numpy(zero_copy_only=False)
+    kinds[old] = np.where(moved, RowKind.DELETE, RowKind.UPDATE_BEFORE)
+    kinds[new] = np.where(moved, RowKind.INSERT, RowKind.UPDATE_AFTER)

@@ -1,0 +1,94 @@
+"""What a statement in MySQL's or MariaDB's log does to tables, as far as its text tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_NAME = r"(?:`(?:[^`]|``)+`|[^`\s.;,(]+)"
+_WHOLE = rf"(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})"
+_WHOLE_NAME = re.compile(_WHOLE)
+_QUALIFIED = rf"(?:{_NAME}\s*\.\s*)?{_NAME}"
+_TOKEN = re.compile(
+    r"""(?P<kept>`(?:[^`]|``)*`|"(?:[^"\\]|\\.|"")*")|(?P<literal>'(?:[^'\\]|\\.|'')*')|/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s)[^\n]*|\#[^\n]*""",
+    re.DOTALL,
+)
+_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_WHOLE}", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
+_DROP_DATABASE = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?(?P<schema>{_NAME})", re.IGNORECASE)
+_CREATE = re.compile(rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?!IF\s+NOT\s){_WHOLE}", re.IGNORECASE)
+_RENAME = re.compile(r"RENAME\s+TABLES?\s", re.IGNORECASE)
+_RENAME_PAIR = re.compile(
+    rf"(?P<old>{_QUALIFIED})\s+(?:WAIT\s+\d+\s+|NOWAIT\s+)?TO\s+(?P<new>{_QUALIFIED})", re.IGNORECASE
+)
+_ALTER_RENAME = re.compile(
+    rf"ALTER\s+(?:\w+\s+)*?TABLE\s+(?:IF\s+EXISTS\s+)?{_WHOLE}.*?[\s,]RENAME\s+(?!(?:COLUMN|INDEX|KEY)\s)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PARTITION_ROWS = re.compile(
+    r"\b(?:TRUNCATE|DROP|EXCHANGE|CONVERT|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b|\bCONVERT\s+TABLE\b",
+    re.IGNORECASE,
+)
+_ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
+
+
+def plain(text: str) -> str:
+    """The statement without comments, and with empty literals. What a comment of the form `/*!50100 ... */` holds is executed, and stays."""
+    return _TOKEN.sub(lambda found: found["kept"] or ("''" if found["literal"] else " "), text).strip()
+
+
+def verb(text: str) -> str:
+    """The first word: "ALTER"."""
+    return text.split(None, 1)[0].upper().rstrip(";") if text else ""
+
+
+def names(text: str, table: str) -> bool:
+    """Whether the statement has the name of a table ("database.table"), without its database."""
+    name = re.escape(table.partition(".")[2].replace("`", "``"))
+    return re.search(rf"(?<!\w){name}(?!\w)", text) is not None
+
+
+def changes_rows(text: str) -> bool:
+    """Whether it is a change of rows, which a log with `binlog_format = ROW` has as rows."""
+    return _ROW_CHANGE.match(text) is not None
+
+
+def moves_partitions(text: str) -> bool:
+    """Whether an ALTER TABLE adds or removes rows by whole partitions or files: the log has none of these rows."""
+    return _PARTITION_ROWS.search(text) is not None
+
+
+def truncated(text: str, schema: str) -> str | None:
+    """The table that TRUNCATE empties."""
+    found = _TRUNCATE.match(text)
+    return None if found is None else _named(found, schema)
+
+
+def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
+    """The tables that are no longer those of their names after the statement. A name that another table gets in the same statement goes on:
+    gh-ost and pt-online-schema-change exchange tables so."""
+    if found := _DROP.match(text):
+        return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
+    if found := _DROP_DATABASE.match(text):
+        return [each for each in tables if each.startswith(f"{_unquoted(found['schema'])}.")]
+    if found := _CREATE.match(text) or _ALTER_RENAME.match(text):
+        return [_named(found, schema)]
+    if found := _RENAME.match(text):
+        pairs = list(_RENAME_PAIR.finditer(text, found.end()))
+        old, new = ([_qualified(each[side], schema) for each in pairs] for side in ("old", "new"))
+        return [each for each in old if each not in new]
+    return []
+
+
+def _qualified(name: str, schema: str) -> str:
+    found = _WHOLE_NAME.match(name)
+    assert found is not None, name
+    return _named(found, schema)
+
+
+def _named(found: re.Match[str], schema: str) -> str:
+    return f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -1,0 +1,52 @@
+"""What the text of a statement in MySQL's log says of tables."""
+
+import pytest
+
+from lakeformat.cdc import statements
+
+TABLES = ["s.t", "s.u", "other.t"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DROP TABLE t", ["s.t"]),
+        ("drop tables if exists `t`, other . t", ["s.t", "other.t"]),
+        ("/* a */ -- b\n DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`", []),
+        ("CREATE TABLE t (id int)", ["s.t"]),
+        ("CREATE OR REPLACE TABLE other.t SELECT 1", ["other.t"]),
+        ("CREATE TABLE IF NOT EXISTS t (id int)", []),
+        ("CREATE TEMPORARY TABLE t (id int)", []),
+        ("DROP DATABASE s", ["s.t", "s.u"]),
+        ("RENAME TABLE t TO x, u TO t", ["s.u"]),
+        ("ALTER TABLE t ADD c int COMMENT 'don''t RENAME x /*', RENAME TO y /* */", ["s.t"]),
+        ("ALTER TABLE t RENAME COLUMN a TO b", []),
+        ("ALTER TABLE t COMMENT ', RENAME TO y'", []),
+    ],
+)
+def test_tables_that_a_statement_removes(text, expected):
+    assert statements.removed(statements.plain(text), "s", TABLES) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ALTER TABLE t /*!50100 TRUNCATE PARTITION p0 */", True),
+        ("ALTER TABLE t CONVERT PARTITION p0 TO TABLE x", True),
+        ("ALTER TABLE t CONVERT TABLE x TO PARTITION p0 VALUES LESS THAN (9)", True),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", False),
+        ("ALTER TABLE t COMMENT 'DROP PARTITION p0' /* DROP PARTITION p0 */", False),
+        ("ALTER TABLE t DROP COLUMN p0", False),
+    ],
+)
+def test_statements_that_move_rows_by_partitions(text, expected):
+    assert statements.moves_partitions(statements.plain(text)) is expected
+
+
+def test_tables_that_a_statement_empties_or_names():
+    assert statements.truncated(statements.plain("/*!50000 TRUNCATE TABLE */ `o ``t` . t WAIT 5"), "s") == "o `t.t"
+    assert statements.truncated(statements.plain("# a comment\nTRUNCATE t"), "s") == "s.t"
+    assert statements.truncated("ALTER TABLE t TRUNCATE PARTITION p", "s") is None
+    assert statements.names("ALTER TABLE `t` ADD c int", "s.t")
+    assert not statements.names("ALTER TABLE t2 ADD c int", "s.t")
+    assert (statements.verb("commit;"), statements.verb("")) == ("COMMIT", "")
