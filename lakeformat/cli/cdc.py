@@ -115,7 +115,7 @@ def cdc(
                 re.compile(tables) if shards else tables,
                 session.lake,
                 target,
-                primary_key=primary_key,
+                primary_key=primary_key or None,
                 restart=restart,
                 computed_columns=_columns(computed),
                 **how,
