@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
-from lakeformat.dialects.dialect import AnyView, Consumers
+from lakeformat.dialects.dialect import AnyView, Consumers, RowKinds
 from lakeformat.engines.choose import engine_for, require_spark
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind
@@ -53,6 +53,11 @@ class Changes:
     def plan(self) -> list[Delta]:
         """The tasks, oldest changes first. Raises `NotFound` if a snapshot in between has expired."""
         if self.after is None:
+            if not isinstance(self.view, RowKinds):
+                raise UnsupportedFeature(
+                    f"{self.view.reader.root}: an audit log of an {self.view.format.capitalize()} table without from_snapshot: "
+                    "not supported; its rows have no kinds"
+                )
             return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
         return [
             delta

@@ -252,10 +252,6 @@ class View(Protocol[S]):
         """The number of rows that satisfy `predicate`, if metadata alone has it exactly; else None."""
         ...
 
-    def audit(self, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
-        """The rows, each with its kind."""
-        ...
-
     # --- writing ---
 
     def layout(self, from_files: bool = ...) -> WriteTask:
@@ -397,6 +393,15 @@ class Keyed(Protocol):
     def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
         """As `scan`; if rows are merged by key, each task has files of one bucket, and names its partition and
         bucket."""
+        ...
+
+
+@runtime_checkable
+class RowKinds(Protocol):
+    """A table whose files record the kind of each row."""
+
+    def audit(self, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
+        """The rows, each with its kind."""
         ...
 
 

@@ -314,13 +314,6 @@ def _keys(entries: pa.Table) -> tuple[FileKey | None, ...]:
     return () if entries["key_metadata"].null_count == len(entries) else encryption.file_keys(entries)
 
 
-def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
-    """Raises: rows of Iceberg tables have no kinds."""
-    raise UnsupportedFeature(
-        f"{reader.root}: an audit log of an Iceberg table without from_snapshot: not supported; its rows have no kinds"
-    )
-
-
 def delta(
     reader: Reader,
     base: State,

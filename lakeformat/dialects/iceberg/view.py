@@ -200,9 +200,6 @@ class IcebergView(TableView[State]):
     def count(self, predicate: Expression = ALWAYS) -> int | None:
         return scans.count(self.reader, self.state, predicate)
 
-    def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
-        return scans.audit(self.reader, self.state, fields, predicate)
-
     def layout(self, from_files: bool = False) -> WriteTask:
         return layouts.layout(self.state, self.reader if from_files else None)
 
