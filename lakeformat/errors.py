@@ -1,10 +1,10 @@
 """The one error tree.
 
     LakeError
-    ├── InvalidInput            the caller asked for something that cannot be: names the thing and the way out
+    ├── InvalidInput            the caller asked for something impossible: names it and the way out
     │   └── OutsideScope        rows outside the partitions that an overwrite declared
-    ├── NotFound                no such warehouse, table, snapshot, tag, column or file
-    ├── AlreadyExists           a table, tag or column of that name is there
+    ├── NotFound                the warehouse, table, snapshot, tag, column or file does not exist
+    ├── AlreadyExists           a table, tag or column of that name exists
     ├── UnsupportedFeature      the table uses something lakeformat does not know: refused, never half-read
     │   └── MissingKey          an encrypted table, without the key that opens it
     ├── CorruptTable            metadata that contradicts itself or is not there
@@ -14,7 +14,7 @@
     │   └── StoreRefused        storage said no for good: nothing was done, and asking again does not help
     ├── SourceError             a database whose changes are followed refused: says what to set there
     └── CommitError
-        ├── Conflict            somebody changed what this operation relied on; nothing was written
+        ├── Conflict            others changed what this operation relied on; nothing was written
         ├── CommitLost          every attempt lost the race; nothing was written
         └── CommitUnknown       no answer came; ask again with the same id, delete nothing
 

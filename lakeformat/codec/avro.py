@@ -269,7 +269,7 @@ _BLOCK_BYTES_MAX = 1 << 30
 
 @lru_cache(maxsize=64)
 def _tree(text: bytes) -> tuple[Any, avro_schema.Record, int | None]:
-    """(the schema as it is written, its tree, branch of null); the same objects for the same text, which nobody changes."""
+    """(the schema as it is written, its tree, branch of null); the same objects for the same text; they are never changed."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Byte strings by where they stand in a buffer: gathered into Arrow, padded and joined, in whole columns."""
+"""Byte strings given by their offsets in a buffer: gathered into Arrow, padded and joined, in whole columns."""
 
 from __future__ import annotations
 

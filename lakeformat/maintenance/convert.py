@@ -144,9 +144,9 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
 
 
 def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[AnyView, tuple[str, ...]]:
-    """The table, once a table of `to` with its rows exists that nobody sees yet, and the data files that only the first
-    one refers to. Files are kept, each under a schema of the columns that it has. Files with deleted rows, outside the
-    table's folder, or that no schema describes are rewritten."""
+    """The table, once an invisible table of `to` has its rows, and the data files that only the old metadata refers to.
+    Files are kept, each under a schema of the columns that it has. Files with deleted rows, outside the table's folder,
+    or that no schema describes are rewritten."""
     view = newest(store, format)
     assert isinstance(view, Adoption), view
     _require_adoptable(store, view)

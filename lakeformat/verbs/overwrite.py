@@ -112,8 +112,8 @@ def replace_by_key(
     data: Any,
     pinned_to: int | None,
 ) -> RowDelta:
-    """The operation that deletes the rows for which `condition` is true and inserts those of `data` after them, for all
-    of which it is true; for tables that merge rows by key."""
+    """The operation that deletes the rows for which `condition` is true and then inserts the rows of `data`, which must
+    satisfy it; for tables that merge rows by key."""
     task = change.view.layout(from_files=True)
     assert task.keyed is not None, task
     if task.keyed.merge.sequence:

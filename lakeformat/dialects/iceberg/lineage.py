@@ -36,5 +36,5 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     own = {*map(reader.location, new_files(operation)), *map(reader.location, plan.files)}
     metas = manifest.metas_of(reader, seen.snapshot_document)
     live = manifest.read_all(reader, seen, metas)["file_path"].to_pylist()
-    # Its snapshot may have expired, but nobody else can have brought these files.
+    # Its snapshot may have expired; only it can have added these files.
     return Outcome.PUBLISHED if own & {*live, *metas["manifest_path"].to_pylist()} else Outcome.UNKNOWN

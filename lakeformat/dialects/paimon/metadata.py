@@ -673,7 +673,7 @@ def emit_snapshot(document: Mapping[str, Any]) -> bytes:
 
 
 def content(document: Mapping[str, Any]) -> tuple[str, str]:
-    """What differs between any two snapshots of a table, whoever wrote the file."""
+    """What differs between any two snapshots of a table, independent of their writer."""
     return document["baseManifestList"], document["deltaManifestList"]
 
 

@@ -375,7 +375,7 @@ class Output:
         self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
-        # Of each row group its own, if it was copied, or how many bytes, of which Arrow does not know, stand before it.
+        # For each row group: itself, if it was copied; otherwise the number of bytes before it that Arrow does not know about.
         self._groups: list[bytes | int] = []
         self._copied_bytes = 0
 
