@@ -42,6 +42,8 @@ KEYED = replace(
 GROWS = {"bucket": "-1", "dynamic-bucket.target-row-num": "3"}
 MARKS = {"deletion-vectors.enabled": "true"}
 QUIET = {"write-only": "true"}
+APART = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+SHOWN = {"metadata.iceberg.storage": "table-location"}
 
 
 def having(schema: Schema, *more: dict[str, str]) -> Schema:
@@ -54,6 +56,8 @@ TABLES = {
     "rows": PLAIN,
     "rows with vectors": having(PLAIN, MARKS),
     "buckets with vectors": having(PLAIN, MARKS, {"bucket": "2", "bucket-key": "id"}),
+    "columns in files of their own": having(PLAIN, MARKS, APART),
+    "rows shown as Iceberg": having(PLAIN, SHOWN),
     "keys": having(KEYED, {"bucket": "2"}, QUIET),
     "keys in buckets that grow": having(KEYED, GROWS, QUIET),
     "keys that change partitions": having(
@@ -74,7 +78,7 @@ ICEBERG = {
 FORMATS: dict[str, tuple[Format, dict[str, Schema]]] = {"paimon": (Paimon(), TABLES), "iceberg": (Iceberg(), ICEBERG)}
 DIALECTS = {kind: dialect for dialect, kinds in FORMATS.values() for kind in kinds}
 SCHEMAS = TABLES | ICEBERG
-ROOTS = ("snapshot/", "metadata/v")  # Creating one publishes a snapshot.
+ROOTS = ("snapshot/", "metadata/v", "branch/branch-ahead/snapshot/")  # Creating one publishes a snapshot.
 EVERYWHERE = int(os.environ.get("LAKEFORMAT_EXAMPLES", "0")) > 100  # Each pair both ways, on each kind of table.
 DAY_MS = 86_400_000
 ORPHANS = {
@@ -130,13 +134,19 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "delete tag": lambda t, who: t.delete_tag("old"),
     "remove orphans": lambda t, who: t.remove_orphan_files(),
     "rewrite manifests": lambda t, who: t.rewrite_manifests(),
+    "append to a branch": lambda t, who: t.branch("ahead").append(rows(70 + who)),
+    "create branch": lambda t, who: t.create_branch(f"new{who}"),
+    "delete branch": lambda t, who: t.delete_branch("ahead"),
+    "fast forward": lambda t, who: t.fast_forward("ahead"),
 }
+BRANCHING = {verb for verb in VERBS if verb.endswith(("branch", "forward"))}
 REFUSALS = (Conflict, InvalidInput, NotFound, AlreadyExists, OutsideScope)
 
 
 def verbs_of(kind: str) -> list[str]:
     has_buckets = SCHEMAS[kind].properties.get("bucket", "-1") != "-1"
-    own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG}
+    by_row = not APART.items() <= SCHEMAS[kind].properties.items()  # Where rows leave their files.
+    own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG, "overwrite by row": by_row}
     return [verb for verb in VERBS if own.get(verb, True)]
 
 
@@ -168,7 +178,8 @@ class Meanwhile:
 
 @cache
 def _files(kind: str) -> dict[str, bytes]:
-    """Of a table with files on several levels, deleted rows, a tag that is not the newest snapshot, and an orphan."""
+    """Of a table with files on several levels, deleted rows, a tag that is not the newest snapshot, a branch that is ahead, and an
+    orphan."""
     store = MemoryFiles()
     table = table_of(kind, store)
     create(table, SCHEMAS[kind])
@@ -180,6 +191,7 @@ def _files(kind: str) -> dict[str, bytes]:
     table.compact(full=True)
     table.delete("id = 7")
     table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
+    table.create_branch("ahead").append(rows(11))
     store.write(orphan(kind), b"x")
     return {each.path: store.read(each.path) for each in store.list("")}
 
@@ -214,7 +226,9 @@ def tags_of(table: Table) -> list[str]:
 def state(kind: str, store: MemoryFiles) -> tuple[Any, ...]:
     table = table_of(kind, store)
     tags = tags_of(table)
-    return content(table), sorted(table.schema.names), tags
+    names = sorted(table.inspect.branches()["branch_name"].to_pylist())
+    branches = {name: content(table.branch(name)) for name in names if name != "main"}
+    return content(table), sorted(table.schema.names), tags, branches
 
 
 @cache
@@ -233,20 +247,22 @@ def moments(kind: str, verb: str) -> int:
 
 
 def check_whole(kind: str, store: MemoryFiles) -> None:
-    """What the metadata counts is there, and so is each tag; see the format's own for the rest."""
+    """What the metadata counts is there, and so is each tag, and what another format shows; see the format's own for the rest."""
     table = table_of(kind, store)
     rows = content(table)
     assert table.scan().count() == len(rows)
     (check_levels if kind in TABLES else check_deletes)(table, rows)
     for tag in tags_of(table):
         content(table, tag=tag)
+    if SHOWN.items() <= SCHEMAS[kind].properties.items():
+        assert content(Table("i", store, Iceberg())) == rows
 
 
 def check_levels(table: Table, rows: list[tuple[Any, ...]]) -> None:
     """Keys are there once, on each level above 0 of a bucket too; vectors speak of files that are there; all is counted."""
     base = table._view()
     entries, document = base.files().entries, base.state.document or {}
-    assert document.get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
+    assert document.get("totalRecordCount", 0) == sum(table.inspect.files()["row_count"].to_pylist())
     marked = manifest.vectors(manifest.read_index(base.reader, base.state.document))["of"].to_pylist()
     assert len(set(marked)) == len(marked)
     assert set(marked) <= set(entries["_FILE_NAME"].to_pylist())
@@ -266,8 +282,9 @@ def check_deletes(table: Table, rows: list[tuple[Any, ...]]) -> None:
     files, deletes = table.inspect.files(), table.inspect.delete_files()
     live = files["path"].to_pylist()
     assert len(set(live)) == len(live)
-    if summary := (table.inspect.snapshots()["summary"].to_pylist() or [None])[-1]:
-        assert int(dict(summary)["total-data-files"]) == len(live)
+    now, found = table.current_snapshot(), table.inspect.snapshots()
+    for id, summary in zip(found["snapshot_id"].to_pylist(), found["summary"].to_pylist(), strict=True):
+        assert now is None or id != now.id or int(dict(summary)["total-data-files"]) == len(live)
     marked = [path for path in deletes["referenced_data_file"].to_pylist() if path is not None]
     if table.schema.properties.get("format-version") == "3":
         assert len(set(marked)) == len(marked)
@@ -288,7 +305,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
     assert any(after == in_turn(kind, *order) for order in orders), where
     check_whole(kind, store)
     table = table_of(kind, store)
-    if not {"roll back", "delete tag"} & {verb, other}:  # Which leave files to the sweep.
+    if not {"roll back", "delete tag", "delete branch"} & {verb, other}:  # Which leave files to the sweep.
         ours = {each.path for each in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
@@ -309,6 +326,8 @@ def test_two_at_once(verb: str, format: str) -> None:
         turn = one * 3 + two
         if not EVERYWHERE:
             is_chosen = (one + two) % (2 if format == "paimon" else 4) == (one < two)
+            if {verb, other} & BRANCHING:
+                is_chosen = (one + two) % 12 == 6 * (one < two)
             kinds = kinds[turn % len(kinds) :][:1] if kinds and is_chosen else []
         for kind in kinds:
             race(kind, verb, other, turn // len(tables) % moments(kind, verb))
