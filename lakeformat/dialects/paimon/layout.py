@@ -164,8 +164,8 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
     schema, task = base.schema, layout(base, reader)
     if options.of(schema).data_evolution_enabled:
         raise UnsupportedFeature(
-            f"table at schema {schema.id}: with data evolution no row leaves its file: set deletion-vectors.enabled=true to delete "
-            "rows, or drop or overwrite whole partitions"
+            f"table at schema {schema.id}: with data evolution no row leaves its file; delete rows by delete(), with "
+            "deletion-vectors.enabled=true, and append the new ones, or drop or overwrite whole partitions"
         )
     if not options.of(schema).row_tracking_enabled:
         return schema.fields, task
