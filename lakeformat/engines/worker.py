@@ -314,7 +314,8 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
         return pa.concat_tables([merge.last_of_each(rows_of(settled), spec), rows_of(rest)])
 
     # Only the merge refers to the rows, so that it can release them.
-    for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields):
+    unasked = {each.name for each in fields} - {each.name for each in task.fields}
+    for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields, unasked):
         result = columns(batch, task.fields, fields)
         if task.predicate != ALWAYS:
             result = rows.keep(result, expression.mask(task.predicate, result))

@@ -4,12 +4,14 @@ import math
 import os
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
+from lakeformat.engines.kernels import ranks
 from lakeformat.engines.keyed import roaring64
 from lakeformat.engines.keyed.aggregate import FUNCTIONS
 from lakeformat.engines.keyed.merge import merge, merge_in_batches
@@ -443,3 +445,35 @@ def test_batches_of_a_merge_are_the_merge(engine, data):
     found = list(merge_in_batches(table_of(rows, schema, 3), spec, size, with_retracts))
     assert pa.Table.from_batches(found, schema).equals(expected.combine_chunks())
     assert all(0 < len(each) <= size for each in found)
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("engine", [MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW])
+def test_batches_of_sorted_runs_are_the_merge_of_all_rows(engine, numbered, is_sorted):
+    random = np.random.default_rng(7)
+    pool = pa.array([None, -math.inf, -1.0, -0.0, 0.0, 2.5, math.inf, math.nan])
+    runs = []
+    for run in range(4):
+        count = int(random.choice([3, 300, 1500]))
+        places = random.integers(0, len(pool) * 200, count)
+        if engine == MergeEngine.DEDUPLICATE:
+            places = np.unique(places)
+        keys = pa.table({"a": pool.take(pa.array(places // 200)), "b": (places % 200).astype(str)})
+        order = pa.array(np.argsort(ranks.ranks(keys.columns), kind="stable") if is_sorted else np.arange(len(places)))
+        kinds = random.integers(0, 4, len(places)) if engine == MergeEngine.DEDUPLICATE else np.zeros(len(places))
+        columns = {"_SEQUENCE_NUMBER": run * 10_000 + np.arange(len(places)), "_VALUE_KIND": kinds.astype(np.int8)}
+        runs.append(
+            pa.table({**dict(zip("ab", keys.take(order).columns, strict=True)), **columns, "v": np.arange(len(places))})
+        )
+    rows, spec = pa.concat_tables(runs), MergeSpec(("a", "b"), engine)
+    if not is_sorted and engine == MergeEngine.FIRST_ROW:
+        rows = rows.set_column(2, "_SEQUENCE_NUMBER", pa.array(random.permutation(rows.num_rows)))
+    expected = merge(rows, spec)
+    given = rows if numbered or not is_sorted else rows.drop_columns(["_SEQUENCE_NUMBER"])
+
+    found = list(merge_in_batches(given, spec, 64, True, {"_SEQUENCE_NUMBER", "a"}))
+
+    asked = ["b", "_VALUE_KIND", "v"]
+    assert repr(pa.Table.from_batches(found).to_pylist()) == repr(expected.select(asked).to_pylist())
+    assert all(0 < len(each) <= 64 for each in found)

@@ -4,8 +4,11 @@ import random
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from lakeformat import Lake
+from lakeformat.dialects.paimon import scan
 from lakeformat.dialects.paimon.compaction import Rules, pick
 from lakeformat.model.schema import Schema
 
@@ -51,3 +54,36 @@ def test_whatever_is_picked_leaves_the_levels_in_order():
         assert 1 <= level <= 5, seed
         assert all(other > level for other in levels[taken:]), seed
         assert taken == len(levels) or level < 5, seed
+
+
+# Levels of a section's files, their sequence numbers from and to -> whether rows that stand later are newer.
+ORDERS = [
+    ([0], [(0, 9)], True),
+    ([5, 0, 0], [(0, 9), (10, 19), (20, 20)], True),
+    ([5, 0, 0], [(0, 9), (10, 20), (20, 30)], False),
+    ([0, 0], [(10, 19), (0, 9)], False),
+    ([5, 5, 0], [(0, 90), (3, 80), (91, 99)], True),  # Those of a level above 0 have no key in common.
+    ([5, 5, 0], [(0, 90), (3, 80), (85, 99)], False),
+    ([5, 3, 3, 0], [(0, 9), (12, 30), (10, 11), (31, 31)], True),
+    ([5, 3, 3, 0], [(0, 9), (12, 30), (9, 11), (31, 31)], False),
+]
+
+
+@pytest.mark.parametrize(("levels", "numbers", "ordered"), ORDERS)
+def test_files_in_the_order_of_their_numbers_are_told_by_the_manifests(levels, numbers, ordered):
+    least, greatest = np.array(numbers).T
+    assert scan.in_order(np.array(levels), least, greatest) is ordered
+
+
+@pytest.mark.parametrize(("properties", "numbered"), [({}, False), ({"sequence.field": "v"}, True)])
+def test_numbers_are_read_only_where_files_do_not_stand_in_their_order(tmp_path, properties, numbered):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    options = {"bucket": "1", **properties}
+    table = Lake(str(tmp_path)).create_table("d.t", schema, format="paimon", primary_key=["id"], properties=options)
+    for value in "abc":
+        table.upsert(pa.table({"id": [1, 2], "v": [value, value]}))
+    reading = table.scan()
+
+    held = {field.name for task in reading.plan() for part in task.parts for field in part.fields}
+    assert held == {"id", "v", "_VALUE_KIND", *(["_SEQUENCE_NUMBER"] if numbered else [])}
+    assert reading.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "c"}, {"id": 2, "v": "c"}]

@@ -444,9 +444,15 @@ def merges(
     settles = options.of(base.schema).looks_up and not spec.replaces
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
     snapshot_ids = _snapshot_ids(base, entries)
+    least, greatest = (np.asarray(entries[f"_{end}_SEQUENCE_NUMBER"]) for end in ("MIN", "MAX"))
+    stands_by_place = (
+        spec.replaces and SEQUENCE not in fields and not options.of(base.schema).sequence_snapshot_ordering
+    )
     result = []
     for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
-        parts, settled = [], 0
+        parts, settled, span = [], 0, slice(start, start + size)
+        # Rows that stand later are newer, so that their numbers need not be read.
+        is_ordered = stands_by_place and in_order(np.array(levels[span]), least[span], greatest[span])
         for (schema_id, format, is_settled, snapshot_id), places in groupby(
             range(start, start + size),
             lambda i: (schema_ids[i], formats[i], settles and levels[i] > 0, snapshot_ids[i]),
@@ -459,13 +465,12 @@ def merges(
                 row_counts=tuple(row_counts[i] for i in run),
                 sizes_bytes=tuple(sizes[i] for i in run),
                 file_format=format,
-                fields=merged_fields,
+                fields=tuple(f for f in merged_fields if f != SEQUENCE) if is_ordered else merged_fields,
                 file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
                 predicate=of_key,
                 deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
             )
             parts.append(_with_number(part, snapshot_id))
-        span = slice(start, start + size)
         result.append(
             ReadTask(
                 paths=tuple(names[span]),
@@ -481,6 +486,15 @@ def merges(
             )
         )
     return result
+
+
+def in_order(levels: np.ndarray, least: np.ndarray, greatest: np.ndarray) -> bool:
+    """Whether the sequence numbers of each file of a section, by the `least` and the `greatest`, are all above those of the files
+    before it that may have the same keys: of levels above 0, files of the same level have none in common."""
+    begins = np.append(True, (levels[1:] != levels[:-1]) | (levels[1:] == 0))
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(levels)), 0))
+    before = np.maximum.accumulate(greatest)[first - 1]
+    return bool(((first == 0) | (least > before)).all())
 
 
 def bucket_codes(entries: pa.Table) -> np.ndarray:

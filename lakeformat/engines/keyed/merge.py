@@ -5,7 +5,8 @@ Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ from lakeformat.model.work import (
     SequenceGroup,
 )
 
+_MOST_RUNS = 256  # Of rows in order of their keys; of more, all are put in order together.
+_SAMPLES = 16  # Keys that are looked at for each batch, to tell where it ends.
+
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     """One row per key, in key order; same columns.
@@ -45,8 +49,10 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     return _ENGINES[spec.engine](rows, keyed(rows, spec), spec)
 
 
-def merge_in_batches(rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retracts: bool) -> Iterator[pa.RecordBatch]:
-    """As `merge`, `batch_rows` at a time; without retractions unless `with_retracts`.
+def merge_in_batches(
+    rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retracts: bool, unasked: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """As `merge`, `batch_rows` at a time; without retractions unless `with_retracts`. Columns `unasked` may be left out.
 
     If results are unchanged rows, they are gathered batch by batch: no second copy of all rows is made.
     """
@@ -56,14 +62,37 @@ def merge_in_batches(rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retr
             merged = merged.filter(pa.array(~retracts(merged)))
         yield from merged.to_batches(batch_rows)
         return
-    columns, schema = rows.columns, rows.schema
-    del rows
-    rows = pa.Table.from_arrays(_unchunked(columns), schema=schema)
-    chosen = _CHOICES[spec.engine](rows, keyed(rows, spec))
-    if not with_retracts:
-        chosen = chosen[~retracts(rows)[chosen]]
-    for start in range(0, len(chosen), batch_rows):
-        yield from rows.take(pa.array(chosen[start : start + batch_rows])).combine_chunks().to_batches()
+    keys = ranks.ranks([rows.column(name) for name in spec.key])
+    asked = [name for name in rows.column_names if name not in unasked] or [VALUE_KIND.name]
+    for pieces in _windows(keys, batch_rows):
+        some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
+        own = np.concatenate([keys[start:stop] for start, stop in pieces])
+        some = pa.Table.from_arrays([each.combine_chunks() for each in some.columns], schema=some.schema)
+        chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
+        if not with_retracts:
+            chosen = chosen[~retracts(some)[chosen]]
+        result = _take(some.select(asked), chosen)
+        yield from result.combine_chunks().to_batches(batch_rows)
+
+
+def _windows(keys: np.ndarray, most: int) -> Iterator[list[tuple[int, int]]]:
+    """Rows in pieces from start to stop, so that all rows of a key are in one list, and lists are in order of the keys: of about `most`
+    rows each where rows are runs in order of their keys, as files are."""
+    starts = np.concatenate(([0], np.flatnonzero(keys[1:] < keys[:-1]) + 1))
+    count = len(keys) // max(1, most)
+    if count < 2 or len(starts) > _MOST_RUNS:
+        yield [(0, len(keys))]
+        return
+    sample = np.sort(keys[:: max(1, len(keys) // (count * _SAMPLES))])
+    edges = np.unique(sample[_SAMPLES::_SAMPLES])
+    stops = np.append(starts[1:], len(keys))
+    cuts = [
+        np.concatenate(([start], start + np.searchsorted(keys[start:stop], edges), [stop]))
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+    for pieces in zip(*(pairwise(each.tolist()) for each in cuts), strict=True):
+        if held := [(start, stop) for start, stop in pieces if start < stop]:
+            yield held
 
 
 def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
@@ -143,17 +172,18 @@ class Keyed:
         return np.append(self.starts[1:], len(self.order))
 
 
-def keyed(rows: pa.Table, spec: MergeSpec) -> Keyed:
-    """The order in which `rows` are merged."""
-    keys = ranks.ranks([rows.column(name) for name in spec.key])
+def keyed(rows: pa.Table, spec: MergeSpec, keys: np.ndarray | None = None) -> Keyed:
+    """The order in which `rows` are merged; `keys` are the ranks of their keys, where these are known."""
+    if keys is None:
+        keys = ranks.ranks([rows.column(name) for name in spec.key])
     order = np.argsort(keys, kind="stable")  # Files are sorted runs, so merging them is close to linear.
     keys = keys[order]
     same = keys[1:] == keys[:-1]
-    if same.any():
-        fields = [rows.column(name) for name in spec.sequence]
-        age = ranks.ranks([*fields, rows.column(SEQUENCE.name)], [*([not spec.is_ascending] * len(fields)), False])[
-            order
-        ]
+    # Without numbers, rows stand in the order of their ages.
+    by_age = [*spec.sequence, *([SEQUENCE.name] if SEQUENCE.name in rows.column_names else [])]
+    if by_age and same.any():
+        descending = [name in spec.sequence and not spec.is_ascending for name in by_age]
+        age = ranks.ranks([rows.column(name) for name in by_age], descending)[order]
         if np.any(same & (age[1:] < age[:-1])):
             order = order[np.lexsort((age, keys))]
     return Keyed(order, np.concatenate(([0], np.flatnonzero(~same) + 1)))
@@ -377,16 +407,6 @@ def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
     if len(chosen) == rows.num_rows and np.array_equal(chosen, np.arange(len(chosen))):
         return rows
     return rows.take(pa.array(chosen))
-
-
-def _unchunked(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray | pa.Array]:
-    """Each column in one chunk; its old chunks are released before the next column is combined."""
-    found = []
-    while columns:
-        found.append(columns.pop(0).combine_chunks())
-        if found[-1].nbytes > 1 << 20:
-            pa.default_memory_pool().release_unused()  # What was let go of has the wrong sizes for what is to come.
-    return found
 
 
 # Engines that keep one of a key's rows unchanged: which one.
