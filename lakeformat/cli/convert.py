@@ -14,7 +14,10 @@ from lakeformat.cli.session import Session
 @click.option("--history", is_flag=True, help="Earlier snapshots and tags stay readable.")
 @click.pass_obj
 def convert(session: Session, table: str, to: str, history: bool) -> None:
-    """Make a table one of the other format where it lies; its rows are compared before. The same command again goes on where it was cut off."""
+    """Convert a table to the other format.
+
+    In place, after its rows were compared. The same command again goes on where it was cut off.
+    """
     made = session.lake.convert(table, to, history)
     data = {"table": made.name, "format": made.format, "uri": made.uri}
     session.answer(data, Text(f"{made!r} is {'an' if made.format[0] in 'aeiou' else 'a'} {made.format} table"))

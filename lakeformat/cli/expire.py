@@ -15,7 +15,10 @@ from lakeformat.cli.session import Session, age
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.pass_obj
 def expire(session: Session, table: str, retain_last: int | None, older_than: str | None, dry_run: bool) -> None:
-    """Drop old snapshots; without options, as the table's own properties say."""
+    """Drop old snapshots.
+
+    Without options, those that the table's own properties let go.
+    """
     found = session.table(table)
     twin, record = found.dry_run()
     target = twin if dry_run else found

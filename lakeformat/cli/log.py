@@ -37,7 +37,10 @@ class Commit:
 @click.option("--graph", is_flag=True, help="Draw branches, and what was rolled back.")
 @click.pass_obj
 def log(session: Session, table: str, number: int, graph: bool) -> None:
-    """List snapshots, newest first: kind, rows and files that came and went, who made them."""
+    """List snapshots, newest first.
+
+    Each with its kind, the rows and files added and removed, and who made it.
+    """
     found = session.table(table)
     commits = (_all(found) if graph else _led(found))[-number:]
     commits.reverse()

@@ -14,7 +14,10 @@ from lakeformat.cli.session import Session, age
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.pass_obj
 def sweep(session: Session, table: str, older_than: str, dry_run: bool) -> None:
-    """Remove orphan files: those that no snapshot, tag or branch reaches."""
+    """Remove orphan files.
+
+    Files that no snapshot, tag or branch reaches.
+    """
     found = session.table(table)
     limit = age(older_than)
     assert limit is not None

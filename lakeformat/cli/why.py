@@ -18,7 +18,10 @@ from lakeformat.cli.session import Session, Size, grid, size
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=50, help="How many files.")
 @click.pass_obj
 def why(session: Session, table: str, where: str, limit: int) -> None:
-    """Explain a scan: what is read, and what is left out by partition, bounds and row groups."""
+    """Explain which files a condition reads.
+
+    And which it leaves out: by partition, by bounds, or by row group.
+    """
     scan = session.table(table).scan(where=where)
     rows, manifests = scan.explain().to_pylist(), scan.explain_manifests().to_pylist()
     manifests_read = sum(row["left_out_by"] is None for row in manifests)

@@ -1,5 +1,5 @@
-"""The same statements through Paimon's own connector on Spark and through `lake.sql`, in process and on Spark: the same rows after each,
-and, where rows came or went, a snapshot for each."""
+"""The same statements through Paimon's own connector on Spark and through `lake.sql`, in process and on Spark: the same rows after
+each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .test_sql import STEPS, Statements, on_spark
 
 __all__ = ["on_spark"]
 
-NAMES = "id, v, n, dt"
 TABLES = {
     "append": "CREATE TABLE d.t (id BIGINT, v STRING, n INT, dt STRING) {using}PARTITIONED BY (dt)",
     "primary key": "CREATE TABLE d.t (id BIGINT NOT NULL, v STRING, n INT, dt STRING NOT NULL) {using}PARTITIONED BY (dt) "
