@@ -226,30 +226,56 @@ def encode(
     1 for zstandard and 6 for deflate. A table of no more than `few_bytes` in memory is written record by record, to the
     same bytes. Raises `InvalidInput` where table and schema do not fit.
     """
-    if codec not in CODECS:
-        raise InvalidInput(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
-    if sync is not None and len(sync) != 16:
-        raise InvalidInput(f"an Avro sync marker has 16 bytes, not {len(sync)}")
-    reserved = [name for name in metadata or {} if name.startswith("avro.")]
-    if reserved:
-        raise InvalidInput(f"metadata {reserved[0]!r}: names that begin with 'avro.' belong to the format")
-    marker = os.urandom(16) if sync is None else sync
     text = schema if isinstance(schema, bytes) else spell(schema)
     _, record, null_at = _tree(text)
-    head = {"avro.schema": text, "avro.codec": codec.encode(), **(metadata or {})}
-    out = [_MAGIC, avro_encode.varint(len(head))]
-    for name, value in head.items():
-        out += [avro_encode.varint(len(name.encode())), name.encode(), avro_encode.varint(len(value)), bytes(value)]
-    out += [avro_encode.varint(0), marker]
-    few = (
-        avro_few.write(record, null_at, table)
-        if table.num_rows and table.get_total_buffer_size() <= few_bytes
-        else None
-    )
+    few = few_records(table, text, few_bytes)
     if few is not None and len(few) <= block_bytes:
         blocks: Iterable[tuple[int, memoryview]] = [(table.num_rows, memoryview(few))]
     else:
         blocks = avro_encode.blocks(record, null_at, table, block_bytes)
+    return _framed(blocks, text, codec, metadata or {}, level, sync)
+
+
+def few_records(table: pa.Table, text: bytes, few_bytes: int = avro_few.WRITE_BYTES) -> bytes | None:
+    """The records of a table of no more than `few_bytes` in memory, side by side, as a file of the schema `text` holds them; None
+    where they are more, or none, or not plain."""
+    _, record, null_at = _tree(text)
+    is_few = table.num_rows and table.get_total_buffer_size() <= few_bytes
+    return avro_few.write(record, null_at, table) if is_few else None
+
+
+def of_records(
+    count: int,
+    records: bytes,
+    text: bytes,
+    codec: str = "zstandard",
+    metadata: Mapping[str, bytes] | None = None,
+) -> bytes:
+    """The file of `count` records in one block, as `few_records` gives them: those of several tables may be put together."""
+    return _framed([(count, memoryview(records))], text, codec, metadata or {}, None, None)
+
+
+def _framed(
+    blocks: Iterable[tuple[int, memoryview]],
+    text: bytes,
+    codec: str,
+    metadata: Mapping[str, bytes],
+    level: int | None,
+    sync: bytes | None,
+) -> bytes:
+    if codec not in CODECS:
+        raise InvalidInput(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
+    if sync is not None and len(sync) != 16:
+        raise InvalidInput(f"an Avro sync marker has 16 bytes, not {len(sync)}")
+    reserved = [name for name in metadata if name.startswith("avro.")]
+    if reserved:
+        raise InvalidInput(f"metadata {reserved[0]!r}: names that begin with 'avro.' belong to the format")
+    marker = os.urandom(16) if sync is None else sync
+    head = {"avro.schema": text, "avro.codec": codec.encode(), **metadata}
+    out = [_MAGIC, avro_encode.varint(len(head))]
+    for name, value in head.items():
+        out += [avro_encode.varint(len(name.encode())), name.encode(), avro_encode.varint(len(value)), bytes(value)]
+    out += [avro_encode.varint(0), marker]
     for count, block in blocks:
         packed = _compress(codec, block, level)
         out += [avro_encode.varint(count), avro_encode.varint(len(packed)), packed, marker]

@@ -2,8 +2,8 @@
 calls for each field.
 
 Nothing is accepted here that those refuse. Bytes are taken only if what was read gives the very same bytes when it is written,
-rows only if what was written gives the very same rows when it is read. Everything else, damage included, is None: the columnar
-coders decide.
+rows only if their types are those of the members, and nothing is null that must not be. Everything else, damage included, is
+None: the columnar coders decide.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def write(record: Record, null_at: int | None, table: pa.Table) -> bytes | None:
     rows = [row | absent for row in table.to_pylist()]
     try:
         framed = _written(schema, rows)
-        if fastavro.schemaless_reader(io.BytesIO(framed), schema, None) != rows:  # A null that it took for false, say.
+        # A null where there is none it refuses, but for a boolean, which it takes for false.
+        if _has_boolean(record) and fastavro.schemaless_reader(io.BytesIO(framed), schema, None) != rows:
             return None
     except Exception:  # As for `read`; the columnar coder says what does not fit.
         return None
@@ -117,6 +118,21 @@ def _has_decimal(node: Node) -> bool:
             return any(member.keep and _has_decimal(member.node) for member in members)
         case Array(inner) | Choice(inner) | Map(inner):
             return _has_decimal(inner)
+    raise AssertionError(node)
+
+
+@lru_cache(maxsize=64)
+def _has_boolean(node: Node, may_be_null: bool = False) -> bool:
+    """Whether a boolean stands somewhere that has to be one."""
+    match node:
+        case Leaf(kind):
+            return kind == "boolean" and not may_be_null
+        case Choice(inner):
+            return _has_boolean(inner, True)
+        case Record(members):
+            return any(_has_boolean(member.node) for member in members)
+        case Array(inner) | Map(inner):
+            return _has_boolean(inner)
     raise AssertionError(node)
 
 

@@ -16,14 +16,20 @@ from lakeformat.errors import CorruptFile
 _GZIP = b"\x1f\x8b"
 # What a file may unpack to, for each of its bytes and besides. Metadata, most of it names and numbers, packs to a tenth.
 _RATIO, _LEEWAY_BYTES = 200, 16 << 20
+_PIECES = 64  # Of a text, before they become one.
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The first parts of a long list of a document: as they were parsed, and as `emit` writes them, with commas between."""
+    """The first parts of a long list of a document: as they were parsed, and as `emit` writes them, with commas between. The text is in
+    pieces, for what is put together is copied."""
 
     parts: Sequence[Any] = ()
-    text: bytes = b""
+    text: tuple[bytes, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.text))
 
     def begins(self, parts: Sequence[Any]) -> bool:
         """Whether a list begins with these very parts."""
@@ -32,7 +38,18 @@ class Written:
     def followed(self, parts: Sequence[Any]) -> Written:
         """The list that begins with these parts and is longer."""
         more = _dumped(parts[len(self.parts) :])[1:-1]
-        return Written(parts, self.text + b"," + more if self.text and more else self.text or more)
+        if not more:
+            return Written(parts, self.text)
+        text = (*self.text, b"," + more if self.text else more)
+        return Written(parts, text if len(text) <= _PIECES else (b"".join(text),))
+
+    def stands_at(self, data: bytes, start: int) -> int | None:
+        """Where the text ends, if it is that of `data` from `start` on."""
+        for piece in self.text:
+            if not data.startswith(piece, start):
+                return None
+            start += len(piece)
+        return start
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -57,8 +74,8 @@ def parse_after(
     for name, begun in known.items():
         start = rest.find(key := f'"{name}":['.encode())
         after = start + len(key)
-        end = after + len(begun.text)
-        if start >= 0 and begun.text and rest.startswith(begun.text, after) and rest[end : end + 1] in (b",", b"]"):
+        end = begun.stands_at(rest, after) if start >= 0 and begun.text else None
+        if end is not None and rest[end : end + 1] in (b",", b"]"):
             rest, cut[name] = b'%b"%b"%b' % (rest[:after], mark.encode(), rest[end:]), begun
     if cut:
         try:
@@ -82,7 +99,7 @@ def emit(document: Mapping[str, Any], is_gzip: bool = False, lists: Mapping[str,
                 pieces += [_dumped(value), b","]
                 continue
             more = _dumped(value[len(lists[name].parts) :])[1:-1]
-            pieces += [b"[", lists[name].text, b"," if more else b"", more, b"]", b","]
+            pieces += [b"[", *lists[name].text, b"," if more else b"", more, b"]", b","]
         data = b"".join([*pieces[:-1], b"}"])
     return gzip.compress(data, mtime=0) if is_gzip else data
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
@@ -65,6 +65,16 @@ class Cache:
         with self._lock:
             self._size -= self._held.pop(key, (None, 0))[1]
             self._put(key, lists, size_bytes)
+
+    def records(self, root: str, path: str) -> bytes | None:
+        """The records of a file that was written, as they were `put_records`."""
+        return cast(bytes | None, self._get(("records", root, path)))
+
+    def put_records(self, root: str, path: str, records: bytes) -> None:
+        key = ("records", root, path)
+        with self._lock:
+            self._size -= self._held.pop(key, (None, 0))[1]
+            self._put(key, records, len(records) + _MARKS_BYTES)
 
     def _get(self, key: tuple[Any, ...]) -> Any:
         with self._lock:

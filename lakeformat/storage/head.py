@@ -109,7 +109,8 @@ class CreateHead:
         # hold very many.
         highest, endings, pattern = 0, set(self.suffixes), self._pattern
         names = self.store.names(self.folder)
-        for name in sorted(names, key=len)[::-1]:
+        candidates = [name for name in names if name.startswith(self.prefix)]  # Iceberg's manifests lie beside them.
+        for name in sorted(candidates, key=len)[::-1]:
             found = pattern.fullmatch(name)
             if found and found[2] in endings:
                 highest = max(highest, int(found[1]))

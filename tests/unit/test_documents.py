@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -17,7 +18,8 @@ from lakeformat.storage.files import open_store
 from lakeformat.table import Table
 
 KNOWN = [{"id": 1, "text": "ö ,] \\"}, {"id": 2}]
-WRITTEN = Written().followed(KNOWN)
+WRITTEN = Written().followed(KNOWN[:1]).followed(KNOWN)
+TEXT = b"".join(WRITTEN.text)
 
 
 def dumped(document):
@@ -34,10 +36,10 @@ def dumped(document):
         dumped({"other": {"parts": KNOWN}, "parts": [{"id": 9}]}),
         dumped({"other": {"parts": KNOWN}}),
         dumped({'"parts': KNOWN}),
-        dumped({"a": '"parts":[' + WRITTEN.text.decode(), "parts": KNOWN}),
-        b'{"parts":[1],"parts":[' + WRITTEN.text + b"]}",
-        b'{"parts":[' + WRITTEN.text + b'],"parts":[7]}',
-        b'{ "parts" : [' + WRITTEN.text + b"]}",
+        dumped({"a": '"parts":[' + TEXT.decode(), "parts": KNOWN}),
+        b'{"parts":[1],"parts":[' + TEXT + b"]}",
+        b'{"parts":[' + TEXT + b'],"parts":[7]}',
+        b'{ "parts" : [' + TEXT + b"]}",
         gzip.compress(dumped({"parts": [*KNOWN, {"id": 3}]}), mtime=0),
     ],
 )
@@ -52,7 +54,7 @@ def test_a_document_says_the_same_whatever_is_known_of_its_lists(data):
 @pytest.mark.parametrize("after", [b"]", b",", b",]}", b"}", b',"parts":[}'])
 def test_what_is_no_json_is_none_whatever_is_known_of_its_lists(after):
     with pytest.raises(CorruptFile, match="not JSON"):
-        documents.parse_after(b'{"parts":[' + WRITTEN.text + after, "it", {"parts": WRITTEN})
+        documents.parse_after(b'{"parts":[' + TEXT + after, "it", {"parts": WRITTEN})
 
 
 @pytest.mark.parametrize("more", [[], [{"id": 3}]])
@@ -61,7 +63,7 @@ def test_the_text_of_a_list_is_written_again(more):
     assert WRITTEN.begins(document["parts"])
     assert not WRITTEN.begins([dict(KNOWN[0]), KNOWN[1]])
     assert documents.emit(document, lists={"parts": WRITTEN}) == dumped(document) == documents.emit(document)
-    assert WRITTEN.followed(document["parts"]).text == dumped(document["parts"])[1:-1]
+    assert b"".join(WRITTEN.followed(document["parts"]).text) == dumped(document["parts"])[1:-1]
 
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -80,7 +82,11 @@ def grown(tmp_path_factory):
     table.create_branch("side")
     for number in range(3):
         table.append(pa.table({"id": [number]}), properties={"note": f"n{number}"})
-    return table, Path(uri.removeprefix("file://")) / "metadata", lambda: cache.written(store.root)
+    return (
+        table,
+        Path(uri.removeprefix("file://")) / "metadata",
+        lambda: {name: cache.written(store.root)[name] for name in ("snapshots", "snapshot-log")},
+    )
 
 
 def test_versions_have_the_bytes_that_they_have_without_the_text_of_the_one_before(grown):
@@ -149,3 +155,38 @@ def test_what_is_new_in_a_version_is_checked(grown, change, says):
                 (reader if reader is table else reader.table("d.t")).append(pa.table({"id": [9]}))
     finally:
         path.write_bytes(before)
+
+
+def test_a_text_of_very_many_pieces_stays_one():
+    parts = [{"id": number} for number in range(200)]
+    grown = Written()
+    for count in range(len(parts)):
+        grown = grown.followed(parts[: count + 1])
+    assert b"".join(grown.text) == dumped(parts)[1:-1]
+    assert len(grown.text) < len(parts) / 2
+    document = {"parts": [*parts, {"id": 200}]}
+    assert documents.emit(document, lists={"parts": grown}) == dumped(document)
+    assert documents.parse_after(dumped(document), "it", {"parts": grown})[0] == {"parts": [{"id": 200}]}
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_lists_that_repeat_those_before_them_say_the_same_to_others(tmp_path, format):
+    """In Iceberg's, the fields of a record change with the format version."""
+    table = Lake(tmp_path, fsync="false").create_table("d.t", SCHEMA, format=format)
+    for number in range(9):
+        table.append(pa.table({"id": [number]}))
+        if number == 3 and format == "iceberg":
+            table.alter().set_properties({"format-version": "3"}).commit()
+        if number == 6:
+            table.delete("id = 2")
+        fresh = Lake(tmp_path, fsync="false").table("d.t")
+        assert fresh.inspect.manifests().equals(table.inspect.manifests())
+        assert fresh.scan().to_arrow()["id"].to_pylist() == table.scan().to_arrow()["id"].to_pylist()
+    assert sorted(fresh.scan().to_arrow()["id"].to_pylist()) == [0, 1, 3, 4, 5, 6, 7, 8]
+    names = "manifest/manifest-list-*" if format == "paimon" else "metadata/snap-*.avro"
+    lists = sorted(Path(table.uri.removeprefix("file://")).glob(names))
+    assert len(lists) == (20 if format == "paimon" else 10)
+    for each in lists:
+        records = [*fastavro.reader(each.open("rb"))]
+        paths = [record.get("_FILE_NAME") or record.get("manifest_path") for record in records]
+        assert len(set(paths)) == len(paths)

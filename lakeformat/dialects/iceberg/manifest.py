@@ -57,7 +57,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.model.work import FileKey, in_folder
-from lakeformat.storage.cache import decoded, keys_of, remember
+from lakeformat.storage.cache import cache_of, decoded, keys_of, remember
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
@@ -709,8 +709,9 @@ def emit_list(
     parent_id: int | None,
     sequence_number: int,
     first_row_id: int | None = None,
+    records: bytes | None = None,
 ) -> bytes:
-    """Rows of `META` -> a manifest list."""
+    """Rows of `META` -> a manifest list. `records`: those of `metas`, where they are known."""
     version = format_version(base)
     metadata = {
         "snapshot-id": str(snapshot_id).encode(),
@@ -721,7 +722,34 @@ def emit_list(
     if first_row_id is not None:
         metadata["first-row-id"] = str(first_row_id).encode()
     names, text = _LIST_TEXTS[version >= 3]
+    if records:
+        return avro.of_records(len(metas), records, text, _codec(base.schema), metadata)
     return avro.encode(metas.select(names), text, _codec(base.schema), metadata)
+
+
+def keep_records(reader: Reader, base: State, path: str, records: bytes) -> None:
+    """Keep what `list_records` made for the list at `path`."""
+    if (cache := cache_of(reader)) is not None:
+        cache.put_records(reader.root, _records_of(path, base), records)
+
+
+def _records_of(path: str, base: State) -> str:
+    return f"{path}#{format_version(base)}"  # A version's records have its fields.
+
+
+def list_records(reader: Reader, base: State, metas: pa.Table) -> bytes | None:
+    """The records of a list of the manifests `metas`, which mostly ends as the base's does; None where they are many."""
+    cache, (names, text) = cache_of(reader), _LIST_TEXTS[format_version(base) >= 3]
+    if cache is None or len(metas) == 0:
+        return None
+    path = (base.snapshot_document or {}).get("manifest-list", "")
+    before, known = cache.get(reader.root, path), cache.records(reader.root, _records_of(path, base))
+    start = 0 if before is None or known is None else len(metas) - len(before)
+    if known is None or before is None or start < 0 or not metas.slice(start).equals(before):
+        return avro.few_records(metas.select(names), text, _LIST_BYTES)
+    new = avro.few_records(metas.slice(0, start).select(names), text, _LIST_BYTES) if start else b""
+    whole = None if new is None else new + known
+    return whole if whole is not None and len(whole) <= _LIST_BYTES else None
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -1052,4 +1080,5 @@ def _list_text(fields: Sequence[Mapping[str, Any]]) -> tuple[list[str], bytes]:
     return [f["name"] for f in fields], avro.spell({"type": "record", "name": "manifest_file", "fields": fields})
 
 
+_LIST_BYTES = 32_000  # Of the records of a list that is made of the one before: they go into one block.
 _LIST_TEXTS = (_list_text([f for f in LIST_FIELDS if f["field-id"] != 520]), _list_text(LIST_FIELDS))

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from lakeformat.codec import document as documents
 from lakeformat.codec import order, parsing
-from lakeformat.dialects.iceberg import options, types
+from lakeformat.dialects.iceberg import options, parents, types
 from lakeformat.errors import (
     CorruptFile,
     CorruptTable,
@@ -70,7 +70,8 @@ DOCUMENT_OPERATION = "lakeformat-operation"
 OPERATION_PROPERTY = "lakeformat.operation"  # The same if a server writes the document.
 FOLLOWS = "lakeformat-follows"  # The operation of the previous document, if it has one: in the Hadoop layout.
 
-_LONG = ("snapshots", "snapshot-log")  # The lists that grow with every commit.
+_SNAPSHOTS, _IDS = "snapshots", "ids"
+_LONG = (_SNAPSHOTS, "snapshot-log")  # The lists that grow with every commit.
 _PARSED = 6  # About the memory per byte of their text, with the parsed values.
 _PLAIN, _COMPRESSED = ".metadata.json", ".gz.metadata.json"
 _SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which Java looks for a version's document.
@@ -216,8 +217,9 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
 
 def _parsed(reader: Reader, path: str, version: int) -> State:
     cache = cache_of(reader)
-    written = cache.written(reader.root) if cache else {}
-    return parse(reader.read(path), version, reader.location(path), written)
+    written = dict(cache.written(reader.root)) if cache else {}
+    ids = written.pop(_IDS, None)
+    return parse(reader.read(path), version, reader.location(path), written, ids)
 
 
 def data_folder(base: State) -> str:
@@ -262,9 +264,15 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
     return {} if in_catalog(reader) else {HINT: str(base.version + 1).encode()}
 
 
-def parse(data: bytes, version: int, where: str, written: Mapping[str, documents.Written] | None = None) -> State:
-    """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked. Raises
-    `UnsupportedFeature` for format versions other than 1, 2 and 3."""
+def parse(
+    data: bytes,
+    version: int,
+    where: str,
+    written: Mapping[str, documents.Written] | None = None,
+    ids: parents.Ids | None = None,
+) -> State:
+    """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked; `ids` are those of its
+    snapshots. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     with parsing.of(where):
         try:
             document, rest, known = documents.parse_after(data, where, written or {})
@@ -280,7 +288,7 @@ def parse(data: bytes, version: int, where: str, written: Mapping[str, documents
         document = _normal(document)
         parsing.check(document, _SHAPE)
         document |= {name: [*begun.parts, *document[name]] for name, begun in known.items()}
-        _check_history(document, len(known["snapshots"].parts) if "snapshots" in known else 0)
+        parents.check(document, _current_id(document), ids if "snapshots" in known else None)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
         for each in schemas.values():
@@ -295,7 +303,7 @@ def parse(data: bytes, version: int, where: str, written: Mapping[str, documents
         return (
             state
             if current_snapshot is None
-            else replace(state, snapshot_document=_snapshots(document)[current_snapshot])
+            else replace(state, snapshot_document=parents.found(document, current_snapshot))
         )
 
 
@@ -311,13 +319,17 @@ def kept_lists(reader: Reader, base: State, document: Mapping[str, Any]) -> dict
     cache = cache_of(reader)
     if cache is None:
         return {}
-    known, found = cache.written(reader.root), dict[str, documents.Written]()
+    known, found, ids = cache.written(reader.root), dict[str, documents.Written](), parents.Ids()
     for name in _LONG:
         before, begun = base.document.get(name) or (), known.get(name, documents.Written())
         if before and documents.Written(before).begins(document.get(name) or ()):
-            found[name] = (begun if begun.begins(before) else documents.Written()).followed(before)
+            begins = begun.begins(before)
+            found[name] = (begun if begins else documents.Written()).followed(before)
+            if name == _SNAPSHOTS:
+                ids = (known.get(_IDS, ids) if begins else ids).followed(before)
     if found:
-        cache.put_written(reader.root, found, sum(len(each.text) for each in found.values()) * _PARSED)
+        size_bytes = sum(each.size_bytes for each in found.values()) * _PARSED
+        cache.put_written(reader.root, {**found, _IDS: ids}, size_bytes)
     return found
 
 
@@ -549,6 +561,13 @@ def branches(base: State) -> dict[str, Mapping[str, Any]]:
 def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
     """Every snapshot of the document, by id."""
     return _snapshots(base.document)
+
+
+def snapshot_of(base: State, snapshot_id: int | None) -> Mapping[str, Any] | None:
+    """A snapshot of the document; the one that the table is looked at from is at hand."""
+    if base.snapshot_document is not None and base.snapshot_document["snapshot-id"] == snapshot_id:
+        return base.snapshot_document
+    return None if snapshot_id is None else snapshots(base).get(snapshot_id)
 
 
 def staged(base: State, wap_id: str) -> list[int]:
@@ -1042,34 +1061,6 @@ def _normal(document: dict[str, Any]) -> dict[str, Any]:
 
 def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}
-
-
-def _check_history(document: Mapping[str, Any], checked: int) -> None:
-    """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the first `checked`
-    snapshots are known not to."""
-    by_id = _snapshots(document)
-    current = _current_id(document)
-    if current is not None and current not in by_id:
-        raise CorruptFile(f"the current snapshot {current} is not among the snapshots")
-    for name, ref in document["refs"].items():
-        if ref["snapshot-id"] not in by_id:
-            raise CorruptFile(
-                f"{ref['type']} {name!r} is of snapshot {ref['snapshot-id']}, which is not among the snapshots"
-            )
-    old, new = (document.get("snapshots") or ())[:checked], (document.get("snapshots") or ())[checked:]
-    ids = {each["snapshot-id"] for each in new}
-    if any(each.get("parent-snapshot-id") in ids for each in old):
-        old, ids = (), set(by_id)
-    ended = {each["snapshot-id"] for each in old} - ids
-    for id in ids:
-        chain: dict[int, None] = {}
-        at: int | None = id
-        while at is not None and at in by_id and at not in ended:
-            if at in chain:
-                raise CorruptFile(f"snapshot {at} comes from itself")
-            chain[at] = None
-            at = by_id[at].get("parent-snapshot-id")
-        ended.update(chain)  # A union with a keys view would copy the set.
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:

@@ -639,7 +639,7 @@ def _snapshot(
     clash = sorted(filter(metadata.is_own, request.properties))
     if clash:
         raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
-    parent = metadata.snapshots(base).get(parent_id, {}) if parent_id is not None else {}
+    parent = metadata.snapshot_of(base, parent_id) or {}
     properties = carried(request.properties, request.session, parent.get("summary") or {})
     made: dict[str, Any] = {
         "snapshot-id": snapshot_id,
@@ -658,9 +658,12 @@ def _snapshot(
         made |= {"first-row-id": first_row_id, "added-rows": rows}
         document["next-row-id"] = first_row_id + rows
     metas = metas.combine_chunks()
-    emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number, first_row_id)
+    records = manifest.list_records(reader, base, metas)
+    emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number, first_row_id, records)
     if first_row_id is not None or metas["first_row_id"].null_count == len(metas):  # A list of version 2 holds none.
         remember(reader, made["manifest-list"], metas)
+        if records is not None:
+            manifest.keep_records(reader, base, made["manifest-list"], records)
     document["last-sequence-number"] = sequence_number
     document["snapshots"] = [*document.get("snapshots", []), made]
     document["refs"] = dict(document["refs"])

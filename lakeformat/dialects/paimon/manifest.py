@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
-from lakeformat.storage.cache import decoded, keeps_part, remember
+from lakeformat.storage.cache import cache_of, decoded, keeps_part, remember
 from lakeformat.storage.store import Reader
 
 
@@ -117,6 +117,8 @@ INDEX_ENTRY = pa.schema(
 HASH_INDEX = "HASH"
 DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
+_FEW = 32  # Entries below which a value at a time costs less than a few calls of Arrow.
+_LIST_BYTES = 32_000  # Of the records of a list that is made of those before: they go into one block.
 _INDEX_ENTRY_VERSION = 1
 _PIECE_ROWS = 500
 _LARGE_BYTES = 16 << 20  # Bytes of manifests that are planned together: some 360,000 entries.
@@ -435,15 +437,29 @@ def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
 
 def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]:
     """(the index of each entry's partition, the distinct partitions as a table of their values)."""
+    names, kinds = schema.partitioning.names, tuple(partition_types(schema))
+    if len(entries) <= _FEW:
+        places: dict[bytes, int] = {}
+        codes = [places.setdefault(each, len(places)) for each in entries["_PARTITION"].to_pylist()]
+        return np.array(codes, np.int32), _few_partitions(tuple(places), names, kinds)
     encoded = entries["_PARTITION"].dictionary_encode().unify_dictionaries()
-    dictionary = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
-    columns = binary_row.decode(dictionary, partition_types(schema))
-    fields = [pa.field(n, c.type) for n, c in zip(schema.partitioning.names, columns, strict=True)]
-    values = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks]), _partitions_of(
+        encoded.chunk(0).dictionary, names, kinds
+    )
+
+
+@lru_cache(maxsize=256)
+def _few_partitions(rows: tuple[bytes, ...], names: tuple[str, ...], kinds: tuple[Type, ...]) -> pa.Table:
+    """A commit asks twice, and the next one mostly for the same."""
+    return _partitions_of(pa.array(rows, pa.binary()), names, kinds)
+
+
+def _partitions_of(rows: pa.Array, names: tuple[str, ...], kinds: tuple[Type, ...]) -> pa.Table:
+    columns = binary_row.decode(rows, list(kinds))
+    fields = [pa.field(n, c.type) for n, c in zip(names, columns, strict=True)]
     if not fields:  # A table without columns would have no rows either.
-        values = pa.table({"": pa.nulls(len(dictionary))})
-    codes = [np.asarray(chunk.indices) for chunk in encoded.chunks]
-    return np.concatenate(codes) if codes else np.zeros(0, np.int32), values
+        return pa.table({"": pa.nulls(len(rows))})
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
@@ -548,7 +564,28 @@ def remembered(reader: Reader, made: Manifests) -> Manifests:
 
 def emit_list(metas: pa.Table, schema: Schema) -> bytes:
     """Rows of `META` -> a manifest list."""
-    return avro.encode(metas.select(META.names), _META_TEXT, options.of(schema).manifest_codec)
+    return emit_records(metas, schema)[0]
+
+
+def emit_records(metas: pa.Table, schema: Schema, records: bytes | None = None) -> tuple[bytes, bytes | None]:
+    """Rows of `META` -> (a manifest list, its records where these are few). `records`: those of `metas`, where they are known."""
+    codec, own = options.of(schema).manifest_codec, metas.select(META.names)
+    if records is None:
+        records = avro.few_records(own, _META_TEXT)
+    if records is None or not len(own):
+        return avro.encode(own, _META_TEXT, codec), None
+    return avro.of_records(len(own), records, _META_TEXT, codec), records
+
+
+def records_of(reader: Reader, document: Mapping[str, Any] | None) -> bytes | None:
+    """The records of a snapshot's manifests, older before newer, where its lists were written here."""
+    cache = cache_of(reader)
+    if cache is None or document is None:
+        return None
+    lists = (document["baseManifestList"], document["deltaManifestList"])
+    found = [cache.records(reader.root, f"{MANIFEST_FOLDER}/{name}") for name in lists]
+    whole = None if None in found else b"".join(filter(None, found))
+    return whole if whole and len(whole) <= _LIST_BYTES else None
 
 
 def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
@@ -673,7 +710,7 @@ def _merge_neighbours(
 
 
 def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.Table:
-    added = pc.sum(pc.equal(entries["_KIND"], int(EntryKind.ADD)).cast(pa.int64())).as_py()
+    added = int(np.count_nonzero(entries["_KIND"].to_numpy() == int(EntryKind.ADD)))
     codes, values = partitions(entries, schema)
     kinds = partition_types(schema)
     occurrences = np.bincount(codes, minlength=len(values))
@@ -684,7 +721,7 @@ def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.T
         lows.append(pa.array([bounds["min"]], column.type))
         highs.append(pa.array([bounds["max"]], column.type))
         nulls.append(int(occurrences[np.asarray(column.is_null())].sum()))
-    buckets, levels = pc.min_max(entries["_BUCKET"]), pc.min_max(entries["_LEVEL"])
+    buckets, levels = entries["_BUCKET"].to_numpy(), entries["_LEVEL"].to_numpy()
     stats = stats_struct(lows, highs, kinds, [nulls])
     row = {
         "_VERSION": [_ENTRY_VERSION],
@@ -694,10 +731,10 @@ def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.T
         "_NUM_DELETED_FILES": [len(entries) - added],
         "_PARTITION_STATS": stats,
         "_SCHEMA_ID": [schema.id],
-        "_MIN_BUCKET": [buckets["min"].as_py()],
-        "_MAX_BUCKET": [buckets["max"].as_py()],
-        "_MIN_LEVEL": [levels["min"].as_py()],
-        "_MAX_LEVEL": [levels["max"].as_py()],
+        "_MIN_BUCKET": [int(buckets.min())],
+        "_MAX_BUCKET": [int(buckets.max())],
+        "_MIN_LEVEL": [int(levels.min())],
+        "_MAX_LEVEL": [int(levels.max())],
         "_MIN_ROW_ID": [None],
         "_MAX_ROW_ID": [None],
     }
@@ -730,7 +767,8 @@ EMPTY_ROW = bytes(12)
 
 
 def _nest(entries: pa.Table) -> pa.Table:
-    columns = {f.name: entries[f.name].combine_chunks() for f in ENTRY}
+    (whole,) = entries.select(ENTRY.names).combine_chunks().to_batches()
+    columns = dict(zip(ENTRY.names, whole.columns, strict=True))
     file = pa.StructArray.from_arrays([columns[f.name] for f in _FILE_FIELDS], fields=_FILE_FIELDS)
     version = pa.array(np.full(len(entries), _ENTRY_VERSION, np.int32))
     return pa.Table.from_arrays([version, *(columns[f.name] for f in _ENTRY_FIELDS), file], schema=_NESTED_ENTRY)

@@ -50,7 +50,7 @@ from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type, is_plain
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp, carried
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
-from lakeformat.storage.cache import remember
+from lakeformat.storage.cache import cache_of, remember
 from lakeformat.storage.store import Reader
 
 _KEY_STATS_LENGTH = 128  # Characters.
@@ -237,9 +237,11 @@ def _commit(
     added = tuple(f for f in added if f.content is Content.DATA)
     if hashes:
         index = _index_with(reader, base, index, hashes, stamp)
-    stays = pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())
+    replaced = gone
+    if len(kept):
+        replaced = gone.filter(pc.invert(pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())))
     homes = _homes(gone, added) if options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT else {}
-    index, unused = _with_vectors(reader, base, index, gone.filter(pc.invert(stays)), vectors, stamp, homes)
+    index, unused = _with_vectors(reader, base, index, replaced, vectors, stamp, homes)
     document = base.document or {}
     next_row_id = document.get("nextRowId") or 0
     new = _added(reader, request, kind, base, gone, added)
@@ -247,7 +249,7 @@ def _commit(
         new, next_row_id = tracking.assigned(new, added, gone, base.version + 1, next_row_id, kind)
     if options.of(schema).sequence_snapshot_ordering and kind != OperationKind.COMPACT:
         new = _stamped(new, base.version + 1)
-    delta = pa.concat_tables([_deleted(gone), kept, new])
+    delta = pa.concat_tables([_deleted(gone), kept, new]) if len(gone) or len(kept) else new
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.remembered(reader, manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}"))
@@ -282,6 +284,7 @@ def _commit(
             "statistics": document.get("statistics") if document.get("schemaId") == schema.id else None,
         },
         statistics=partial(_statistics, delta, schema),
+        begun=None if merged.files or len(merged.metas) != len(before) else manifest.records_of(reader, base.document),
     )
 
 
@@ -358,14 +361,18 @@ def _publish(
     unused: tuple[str, ...] = (),
     rows_of: Mapping[str, Any] | None = None,  # The snapshot whose rows the new one has, if it is not the base.
     statistics: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+    begun: bytes | None = None,  # The records of the base list, where they are known.
 ) -> Plan:
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
-    emitted = [manifest.emit_list(metas, schema) for metas in lists]
-    for list_name, data, metas in zip(names, emitted, lists, strict=True):
+    cache, emitted = cache_of(reader), list[bytes]()
+    for place, (list_name, metas) in enumerate(zip(names, lists, strict=True)):
         path = f"{metadata.MANIFEST_FOLDER}/{list_name}"
-        files[path] = data
+        files[path], records = manifest.emit_records(metas, schema, begun if place == 0 else None)
+        emitted.append(files[path])
         remember(reader, path, metas)
+        if cache is not None and records is not None:
+            cache.put_records(reader.root, path, records)
     now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs increasing timestamps.
     user, identifier = metadata.commit_identity(request)
     before = (base.document or {}).get("properties") or {}

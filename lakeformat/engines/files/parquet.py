@@ -366,13 +366,13 @@ class Output:
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
-        self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
+        self._schema = _file_schema(task.fields)
         # By the index of a variant column: its shredded parts.
         self._shredded: dict[int, pa.DataType] = {}
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon uses INT96 for more than 6 digits, and reads it as any TIMESTAMP; pyarrow's switch is per file.
         self._int96 = _writes_int96(task)
-        self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
+        self._has_uuids = _holds(task.fields, Kind.UUID)
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
         # For each row group: itself, if it was copied; otherwise the number of bytes before it that Arrow does not know about.
@@ -602,7 +602,23 @@ def _elements(held: Any) -> int:
 
 
 def _writes_int96(task: WriteTask) -> bool:
-    return task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
+    return task.options.get(NANOS) != "int64" and _is_fine(task.fields)
+
+
+@lru_cache(maxsize=64)
+def _is_fine(fields: tuple[Field, ...]) -> bool:
+    """Whether some timestamps have more than 6 digits."""
+    return any(_digits(each.type) > 6 for each in walk(fields))
+
+
+@lru_cache(maxsize=64)
+def _holds(fields: tuple[Field, ...], kind: Kind) -> bool:
+    return any(each.type == scalar(kind) for each in walk(fields))
+
+
+@lru_cache(maxsize=64)
+def _file_schema(fields: tuple[Field, ...]) -> pa.Schema:
+    return pa.schema([_file_field(each, each.name) for each in fields])
 
 
 @lru_cache(maxsize=64)
@@ -712,7 +728,7 @@ def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> Non
 
 def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[int] | None:
     """The number of leaf columns of each of `fields`, all of a file's, if that does not follow from their types."""
-    if all(each.type != scalar(Kind.VARIANT) for each in walk(fields)):
+    if not _holds(fields, Kind.VARIANT):
         return None
     return [_width(each.type) for each in metadata.schema.to_arrow_schema()]
 
@@ -810,7 +826,9 @@ def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]
     chosen = []
     step = max(1, first.num_rows // _SAMPLES)
     rows = min(step, _SAMPLE_ROWS // _SAMPLES)
-    some = pa.concat_tables([first.slice(start, rows) for start in range(0, first.num_rows, step)] or [first])
+    some = first
+    if step > 1:
+        some = pa.concat_tables([first.slice(start, rows) for start in range(0, first.num_rows, step)])
     for place, each in enumerate(schema):
         if not pa.types.is_nested(each.type):
             sample = some.column(place)

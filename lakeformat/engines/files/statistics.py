@@ -41,9 +41,10 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
             case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
                 statistics[field.id] = _of_column(table.column(i), field.type)
             case Scalar(kind) if kind in _TEXTS or kind in _BLOBS:
-                longest = pc.max(pc.binary_length(table.column(i))).as_py()
+                column = table.column(i)
+                longest = pc.max(pc.binary_length(column)).as_py() if column.nbytes >= FOOTER_LIMIT else None
                 if longest is not None and longest >= FOOTER_LIMIT:
-                    statistics[field.id] = _of_column(table.column(i), field.type)
+                    statistics[field.id] = _of_column(column, field.type)
             case Scalar(kind) if kind is not Kind.VARIANT:
                 pass
             case _:
@@ -102,13 +103,14 @@ def from_footer(
     for group in range(metadata.num_row_groups):
         leaf = 0
         beside = extra[group] if group < len(extra) else {}
+        row_group = metadata.row_group(group)
         for field, width in zip(fields, widths, strict=True):
-            chunks = [metadata.row_group(group).column(i) for i in range(leaf, leaf + width)]
+            chunks = [row_group.column(i) for i in range(leaf, leaf + width)]
             size = sum(chunk.total_compressed_size for chunk in chunks)
             if field.id in beside:
                 statistics[field.id].append(_sized(beside[field.id], size))
             else:
-                statistics[field.id].append(_of_chunk(chunks, field.type, metadata.row_group(group).num_rows, size))
+                statistics[field.id].append(_of_chunk(chunks, field.type, row_group.num_rows, size))
             leaf += width
     return {id: merge(parts) for id, parts in statistics.items()}
 

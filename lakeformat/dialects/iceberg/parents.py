@@ -1,0 +1,56 @@
+"""Whether the snapshots of a document exist and come from one another, without reading those again that were checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakeformat.errors import CorruptFile
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The ids of the first `count` snapshots of a document, and of those that they come from."""
+
+    count: int = 0
+    ids: frozenset[int] = frozenset()
+    parents: frozenset[int] = frozenset()
+
+    def followed(self, snapshots: Sequence[Mapping[str, Any]]) -> Ids:
+        """Of snapshots that begin with these."""
+        new = snapshots[self.count :]
+        parents = {each["parent-snapshot-id"] for each in new if each.get("parent-snapshot-id") is not None}
+        return Ids(len(snapshots), self.ids | {each["snapshot-id"] for each in new}, self.parents | parents)
+
+
+def found(document: Mapping[str, Any], snapshot_id: int) -> Mapping[str, Any]:
+    """A snapshot that is there: one of the newest, mostly."""
+    return next(each for each in reversed(document["snapshots"]) if each["snapshot-id"] == snapshot_id)
+
+
+def check(document: Mapping[str, Any], current: int | None, checked: Ids | None) -> None:
+    """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the `checked` snapshots are
+    known not to."""
+    every = document.get("snapshots") or ()
+    new = {each["snapshot-id"]: each for each in every[checked.count if checked else 0 :]}
+    if checked and not (new.keys().isdisjoint(checked.parents) and new.keys().isdisjoint(checked.ids)):
+        checked, new = None, {each["snapshot-id"]: each for each in every}
+    old = checked.ids if checked else frozenset()
+    if current is not None and current not in new and current not in old:
+        raise CorruptFile(f"the current snapshot {current} is not among the snapshots")
+    for name, ref in document["refs"].items():
+        if ref["snapshot-id"] not in new and ref["snapshot-id"] not in old:
+            raise CorruptFile(
+                f"{ref['type']} {name!r} is of snapshot {ref['snapshot-id']}, which is not among the snapshots"
+            )
+    ended: set[int] = set()
+    for id in new:
+        chain: dict[int, None] = {}
+        at: int | None = id
+        while at is not None and at in new and at not in ended:
+            if at in chain:
+                raise CorruptFile(f"snapshot {at} comes from itself")
+            chain[at] = None
+            at = new[at].get("parent-snapshot-id")
+        ended.update(chain)  # A union with a keys view would copy the set.
