@@ -66,17 +66,24 @@ def sync_table(
     poll_seconds: float = 1.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Bring `table` up to `source_table`, from where it stands: first the rows that are there, then what changes.
+    """Copy `source_table` into `table`, and apply its changes since: a snapshot of its rows first, then its transactions, in commits of about
+    `batch_rows` rows. Each call continues where the table stands, whatever ended the call before.
 
-    The table is made where it is not there, with the source's columns and key (`primary_key`: where that declares none, or another).
-    `computed_columns`: further columns, by Spark SQL over the source's, `_source_table` and `_committed_at` (when the row was changed; null in
-    the snapshot), e.g. `{"year": "year(at)"}`.
-    A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, takes all tables that match it together, which must have the same key; rows then have the columns
-    `database_name` and `table_name`, which belong into `primary_key` where two shards may have the same key. Shards that come later are read when they are there.
-    `restart` empties it and begins anew; a restart with a name does so once, and a second call with that name goes on.
-    `on_progress` is told after each commit what was done so far, with rows a second and the lag. `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
-    on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
-    changes, `Conflict` where another process follows into the table.
+    The table is created if it does not exist, with the source's columns and primary key (`primary_key`: other columns, or those of a source
+    table without one), `partition_by` and `properties`. `computed_columns`: further columns by name, as Spark SQL over the source's columns,
+    `_source_table` and `_committed_at` (when the row was changed; null in the snapshot), e.g. `{"year": "year(at)"}`.
+
+    A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, copies all tables that match it into one. They must have the same key; rows get the
+    columns `database_name` and `table_name`, which belong in `primary_key` if two of the tables may have the same key. Tables that match later
+    are copied once a sync finds them.
+
+    `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns when everything committed
+    before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and `max_seconds` return earlier, after a whole batch.
+    `poll_seconds`: the pause where the source has no new changes. `on_progress` gets the report so far after each commit.
+    `snapshot_properties` are written into each snapshot.
+
+    Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes, `UnsupportedFeature` if a
+    schema change cannot be followed, and `Conflict` if another process writes the same table.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     if isinstance(source_table, re.Pattern):
@@ -120,9 +127,11 @@ def sync_database(
     poll_seconds: float = 1.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> dict[str, Report]:
-    """As `sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, as tables of
-    `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`).
-    `merge_shards`: tables of the same name in several schemas are one table together, as a pattern's are in `sync_table`, and reported as `*.name`."""
+    """`sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, into tables of `namespace`.
+
+    Returns a report of each, by the source's name. A table that cannot be followed stops alone: `Report.error` says why.
+    `merge_shards`: tables of the same name in several schemas become one table, as those of a pattern do in `sync_table`; it is reported as `*.name`.
+    """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     names = matching(source, including, excluding)
     if merge_shards:

@@ -85,7 +85,14 @@ class Server:
             self._process = None
 
     def connect(self, **settings):
-        return pymysql.connect(unix_socket=self.socket, user="root", autocommit=True, charset="utf8mb4", **settings)
+        how = {
+            "unix_socket": self.socket,
+            "user": "root",
+            "autocommit": True,
+            "charset": "utf8mb4",
+            "ssl_disabled": True,
+        }
+        return pymysql.connect(**how, **settings)
 
     def _run(self, *options, script=None):
         subprocess.run(
