@@ -14,7 +14,7 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.dialects.dialect import AnyView, Consumers, RowKinds
 from lakeformat.engines.choose import engine_for, require_spark
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind
@@ -67,9 +67,17 @@ class Changes:
         ]
 
     def snapshot_ids(self) -> list[int]:
-        """The snapshots whose changes are read, oldest first."""
+        """The snapshots whose changes are read, oldest first. Raises `NotFound` if `after` did not lead to the last one."""
         kept = self.view.history.ids_with_changes(self.after or 0)
-        return kept[: kept.index(self.until) + 1] if self.until in kept else []
+        if self.until in kept:
+            return kept[: kept.index(self.until) + 1]
+        # A consumer may be ahead of a table that another engine has rolled back: it waits.
+        if self.after not in (None, self.until) and self.consumer is None:
+            raise NotFound(
+                f"{self.view.reader.root}: snapshot {self.after} did not lead to snapshot {self.until}, the last one of these changes; "
+                "snapshots() lists those that did"
+            )
+        return []
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, oldest first."""

@@ -614,6 +614,10 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
     catalog_options: Annotated[
         dict[str, Text], dg.Resolver.default(description="What the catalog needs; keys as {env: NAME}.")
     ] = {}
+    encryption_keys: Annotated[
+        dict[str, Text],
+        dg.Resolver.default(description="Master keys of encrypted Iceberg tables by id, in base64, as {env: NAME}."),
+    ] = {}
     spark: Annotated[
         dict[str, Any], dg.Resolver.default(description="Fields of SparkResource: master, remote, conf ...")
     ] = {}
@@ -637,6 +641,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
             storage_options={name: _value(each) for name, each in self.storage_options.items()},
             catalog=_value(self.catalog),
             catalog_options={name: _value(each) for name, each in self.catalog_options.items()},
+            encryption_keys={id: _value(each) for id, each in self.encryption_keys.items()},
         )
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredAssets)

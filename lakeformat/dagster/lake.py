@@ -1,5 +1,7 @@
 """LakeResource: a Lake made from configuration, and the write of a table from inside an asset."""
 
+import base64
+import binascii
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -69,6 +71,12 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         repr=False,
         json_schema_extra=SECRET,
     )
+    encryption_keys: dict[str, str] = Field(
+        default={},
+        description="What opens encrypted Iceberg tables: master keys by id, in base64, as `EnvVar`.",
+        repr=False,
+        json_schema_extra=SECRET,
+    )
     _lake: Lake | None = PrivateAttr(default=None)
     _written: set[tuple[str, int]] = PrivateAttr(
         default_factory=set
@@ -80,6 +88,8 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         if self._lake is None:
             where = {"catalog": self.catalog, "catalog_options": self.catalog_options}
             options: dict[str, Any] = {**where, **self.storage_options}
+            if self.encryption_keys:
+                options["encryption_keys"] = {id: _key(id, text) for id, text in self.encryption_keys.items()}
             self._lake = Lake(self.warehouse, **options)
         return self._lake
 
@@ -158,3 +168,10 @@ def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: A
     run = context.run
     backfill = run.tags.get("dagster/backfill", "")
     return Origin(run.run_id, str(step), backfill, first_run_id=run.root_run_id or run.run_id)
+
+
+def _key(id: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidInput(f"encryption_keys[{id!r}]: give the key in base64") from None

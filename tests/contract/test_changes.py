@@ -51,6 +51,17 @@ def test_a_column_called_as_the_kinds_are_is_left_out(lake, format):
         assert table.inspect.audit_log(columns=["id"]).to_pylist() == [{"rowkind": "+I", "id": 1}]
 
 
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_changes_after_a_snapshot_that_did_not_lead_there_are_refused(lake, format):
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format=format)
+    first = table.append(pa.table({"id": [1]}))
+    last = table.append(pa.table({"id": [2]}))
+    assert table.changes(last.id).to_arrow().num_rows == 0
+    for after, until in ((last.id + 7, None), (last.id, first.id)):
+        with pytest.raises(NotFound, match=f"snapshot {after} .*did not lead to"):
+            table.changes(after, until).to_arrow()
+
+
 def multiset(table, snapshot_id):
     if snapshot_id == 0:
         return Counter()

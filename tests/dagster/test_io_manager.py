@@ -1,5 +1,6 @@
 """LakeIOManager without Spark: every kind of partitions and frame, one commit a run, and what goes wrong."""
 
+import base64
 import inspect
 import os
 import re
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeformat import Conflict, Lake, NotFound, Scan
+from lakeformat import Conflict, InvalidInput, Lake, NotFound, Scan
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.frames import NoRows, to_read
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
@@ -808,7 +809,10 @@ def test_a_catalog_is_configured_and_secrets_come_from_the_environment(tmp_path,
 
 def test_fields_that_may_hold_secrets_are_marked_and_not_shown():
     resource = LakeResource(
-        warehouse="w", storage_options={"secret_access_key": "hush"}, catalog="sqlite://u:hush@h/db"
+        warehouse="w",
+        storage_options={"secret_access_key": "hush"},
+        catalog="sqlite://u:hush@h/db",
+        encryption_keys={"master": "hush"},
     )
     assert "hush" not in repr(resource)
     fields = LakeResource.to_config_schema().as_field().config_type.fields
@@ -816,7 +820,16 @@ def test_fields_that_may_hold_secrets_are_marked_and_not_shown():
         "storage_options",
         "catalog",
         "catalog_options",
+        "encryption_keys",
     }
+
+
+def test_encryption_keys_are_given_in_base64():
+    key = base64.b64encode(b"k" * 16).decode()
+    assert LakeResource(warehouse="w", encryption_keys={"master": key}).lake.uri == "w"
+    for text, says in (("no base64!", "give the key in base64"), ("aHVzaA==", "give 16, 24 or 32 bytes")):
+        with pytest.raises(InvalidInput, match=f"encryption_keys.'master'.: {says}"):
+            LakeResource(warehouse="w", encryption_keys={"master": text}).lake.uri  # noqa: B018 - opens the lake
 
 
 # --- other shapes of assets ---------------------------------------------------------------------------------------------
