@@ -669,9 +669,8 @@ class Lake:
     def _remove_files(self, table: Table, forget: Callable[[], None] | None = None) -> None:
         mirror.forget(table._store, table._format)
         store = table._store
-        with suppress(
-            NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature
-        ):  # Then it goes by its files' names.
+        # Then it goes by its files' names.
+        with suppress(NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature):
             store = table._reach(table._view())
         drop(store, table._format, forget)
         fence.forget(store)

@@ -344,9 +344,8 @@ class DeltaWriter:
         self._view = session._view()
         delta_layout(self._view, key)  # Raises what it refuses before the first row is written.
         self._files: DeltaFiles | None = None
-        self._frames: list[
-            Any
-        ] = []  # Spark's frames, which its tasks write at the checkpoint; either these or `_files`.
+        # Spark's frames, which its tasks write at the checkpoint; either these or `_files`.
+        self._frames: list[Any] = []
         self._prepared: Prepared | None = None  # A commit that may or may not have landed.
         self.last_checkpoint = session.last_committed()
 

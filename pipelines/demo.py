@@ -208,9 +208,8 @@ class Demo:
         self.seconds[job] = time.monotonic() - began
         made = [event.materialization for event in result.get_asset_materialization_events()]
         observed = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
-        self.commits.update(
-            {each.asset_key.to_user_string(): "-" for each in made}
-        )  # Where there was nothing to write.
+        # Where there was nothing to write.
+        self.commits.update({each.asset_key.to_user_string(): "-" for each in made})
         for each in [*made, *observed]:  # A run of several partitions reports its commit in an observation.
             if took := each.metadata.get("lake/commit_milliseconds"):
                 self.commits[each.asset_key.to_user_string()] = f"{took.value} ms"

@@ -60,9 +60,8 @@ class _Signed:
                 f"{request.url}: no AWS credentials to sign with: give 'client.access-key-id' and 'client.secret-access-key', or set "
                 "the environment as for the AWS command line"
             )
-        request.url = request.url.replace(
-            "+", "%20"
-        )  # The only encoding of a blank that AWS accepts; a plus sign is %2B.
+        # The only encoding of a blank that AWS accepts; a plus sign is %2B.
+        request.url = request.url.replace("+", "%20")
         given = {name: value for name, value in request.headers.items() if name.lower() in _SIGNED}
         signed = AWSRequest(request.method, request.url, given, request.body)
         SigV4Auth(credentials.get_frozen_credentials(), self.service, self.region).add_auth(signed)

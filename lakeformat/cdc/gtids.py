@@ -17,9 +17,8 @@ class Gtids:
     """A set of them. In MariaDB the last one of each domain stands for all before it."""
 
     last: dict[int, tuple[int, int]] = field(default_factory=dict)  # MariaDB: domain -> (sequence, server).
-    ranges: dict[str, list[tuple[int, int]]] = field(
-        default_factory=dict
-    )  # MySQL: source -> from, to; in order, with gaps.
+    # MySQL: source -> from, to; in order, with gaps.
+    ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Gtids:

@@ -70,23 +70,25 @@ _WANTED = {  # Server variables, and how they are to be; those that a server lac
 _AT_START = {"log_bin"}  # Not to be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
+# Rules of foreign keys by which a change of one table changes another.
 _CASCADES = {
     "CASCADE",
     "SET NULL",
     "SET DEFAULT",
-}  # Rules of foreign keys by which a change of one table changes another.
+}
 _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
 _ROW_BYTES = 1024  # A part of a transaction has so many for each row of a batch, up to `MEMORY_BYTES`.
 _FILE_BITS = 40  # Of a position's order: the place in its file.
 _PREPARED_XA = 64  # A flag of MariaDB's GTID event.
 _KEYS_A_QUERY = 500
+# That are not in the order of their texts.
 _KEY_CASTS = {
     "time": "TIME(6)",
     "uuid": "UUID",
     "inet6": "INET6",
     "inet4": "INET4",
-}  # That are not in the order of their texts.
+}
 _TRIES = 3
 _GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")

@@ -622,10 +622,11 @@ class PostgresView:
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
         """The key of the last of the next `size` rows, if there are more."""
+        # An order by the name of the column would be that of its text, if that had its name.
         texts = sql.SQL(", ").join(
             sql.SQL("{}::text AS {}").format(sql.Identifier(name), sql.Identifier(f"text of {name}"))
             for name in self._table.key
-        )  # An order by the name of the column would be that of its text, if that had its name.
+        )
         query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 2 OFFSET {}").format(
             texts, self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
         )

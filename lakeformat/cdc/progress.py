@@ -48,9 +48,8 @@ class Progress:
     is_complete: bool = False
     filling: Filling | None = None
     parts: tuple[str, ...] = ()  # Of a table of several: in the order in which their rows were, or are to be, read.
-    kept: tuple[
-        tuple[str, str], ...
-    ] = ()  # As `Source.kept` had the tables since this began; none in what earlier versions wrote.
+    # As `Source.kept` had the tables since this began; none in what earlier versions wrote.
+    kept: tuple[tuple[str, str], ...] = ()
 
     @property
     def upto(self) -> tuple[str, ...] | None:

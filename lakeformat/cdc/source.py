@@ -85,9 +85,8 @@ class Failed:
 
     error: LakeError
     table: str  # Of a table of several: which one.
-    ends: (
-        np.ndarray
-    )  # Of each transaction that is lost by it: the `order` of a place in it, at most that of the position after it.
+    # Of each transaction that is lost by it: the `order` of a place in it, at most that of the position after it.
+    ends: np.ndarray
     transactions: np.ndarray  # Their numbers, as in views.
 
 

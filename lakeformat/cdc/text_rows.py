@@ -38,9 +38,8 @@ class TextRows:
     data: bytearray
     starts: np.ndarray  # Of each row.
     ends: np.ndarray
-    readers: Sequence[
-        tuple[str | None, Callable[[str], Any] | None]
-    ]  # Of each column: its encoding, and PyMySQL's reader.
+    # Of each column: its encoding, and PyMySQL's reader.
+    readers: Sequence[tuple[str | None, Callable[[str], Any] | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from lakeformat.model.schema import Kind, Scalar, Type
 
 _TEXTS = frozenset({Kind.CHAR, Kind.VARCHAR, Kind.STRING})
 _WIDTHS = {Kind.TINYINT: 1, Kind.SMALLINT: 2, Kind.INT: 4, Kind.BIGINT: 8, Kind.DATE: 4}  # Bytes of a value.
+# Written alone.
 _STORED = {
     Kind.BOOLEAN: 1,
     Kind.TIME: 4,
@@ -25,12 +26,11 @@ _STORED = {
     Kind.TIMESTAMP: 8,
     Kind.TIMESTAMP_TZ: 8,
     Kind.DOUBLE: 8,
-}  # Written alone.
+}
 _TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 _LONG_DIGITS = 18  # Of decimals that a number of 64 bits holds.
-_Slices = tuple[
-    int, int, BitMap, list[BitMap]
-]  # Least and greatest value, the rows with a value, those with each bit set.
+# Least and greatest value, the rows with a value, those with each bit set.
+_Slices = tuple[int, int, BitMap, list[BitMap]]
 
 
 def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
@@ -172,10 +172,11 @@ class Bitmaps:
         if _is_text(self._type):
             return np.asarray(pc.array_sort_indices(values)).astype(np.int64)
         held = np.asarray(values)
+        # Whose bits, below zero, are in the opposite order.
         if self._type in (
             Scalar(Kind.FLOAT),
             Scalar(Kind.DOUBLE),
-        ):  # Whose bits, below zero, are in the opposite order.
+        ):
             held = np.where(held < 0, -1 - (held - np.int64(-1 << (8 * self._width() - 1))), held)
         return np.argsort(held, kind="stable")
 
@@ -243,9 +244,8 @@ def _masked(values: pa.Array, type: Type) -> tuple[np.ndarray, pa.DataType, np.n
     match type:
         case Scalar(Kind.FLOAT | Kind.DOUBLE as kind):
             floats = np.asarray(values.fill_null(0))
-            floats = np.where(
-                np.isnan(floats), floats.dtype.type(np.nan), floats
-            )  # One of all the values that are no number.
+            # One of all the values that are no number.
+            floats = np.where(np.isnan(floats), floats.dtype.type(np.nan), floats)
             return floats.view(np.int32 if kind is Kind.FLOAT else np.int64).astype(np.int64), plain, missing
         case Scalar(Kind.DECIMAL):
             unscaled = np.ascontiguousarray(decimals.little_endian(values)[:, :8]).view("<i8")[:, 0]

@@ -10,9 +10,8 @@ import pyarrow as pa
 from lakeformat.codec import spans
 from lakeformat.errors import InvalidInput
 
-Corner = tuple[
-    float, float, float | None, float | None
-]  # x, y, z, m; None where not every geometry has the coordinate.
+# x, y, z, m; None where not every geometry has the coordinate.
+Corner = tuple[float, float, float | None, float | None]
 
 _POINT, _LINE, _POLYGON, _MULTIPOINT, _COLLECTION = 1, 2, 3, 4, 7
 _RING = 0  # Not a type of its own: a ring of a polygon has neither byte order nor type before it.
@@ -70,9 +69,8 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
     place, end = offsets[:-1].copy(), offsets[1:]
     left = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # Of each row: geometries or rings to come, by depth.
     inner = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # The type that they must have; -1 for any.
-    shapes = np.zeros(
-        (len(values), _MAX_DEPTH + 1), np.int64
-    )  # Thousands of the type (z, m, both), and byte order in the last bit.
+    # Thousands of the type (z, m, both), and byte order in the last bit.
+    shapes = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)
     depth = np.zeros(len(values), np.int64)
     left[:, 0], inner[:, 0] = 1, -1
     rows = np.arange(len(values))

@@ -33,11 +33,12 @@ from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
 from lakeformat.dagster.upkeep import IN_FLIGHT
 from lakeformat.errors import InvalidInput, LakeError
 
+# Asset metadata: the followed table, and the resource of its database.
 SOURCE_TABLE, SOURCE, IS_PATTERN = (
     "cdc/source_table",
     "cdc/source",
     "cdc/is_pattern",
-)  # Asset metadata: the followed table, and the resource of its database.
+)
 LAG = "lag"
 _SLOT_LENGTH = 63
 

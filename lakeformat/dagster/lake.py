@@ -78,9 +78,8 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         json_schema_extra=SECRET,
     )
     _lake: Lake | None = PrivateAttr(default=None)
-    _written: set[tuple[str, int]] = PrivateAttr(
-        default_factory=set
-    )  # The ids that `write` has used, with the step's attempt.
+    # The ids that `write` has used, with the step's attempt.
+    _written: set[tuple[str, int]] = PrivateAttr(default_factory=set)
 
     @property
     def lake(self) -> Lake:

@@ -33,9 +33,8 @@ def partitions_picture(partitions: pa.Table) -> str:
     """The last partitions, from `Table.inspect.partitions()`: rows with a bar, files, and how many are small."""
     names = partitions.column_names[: partitions.column_names.index("file_count")]
     shown = partitions.slice(max(0, partitions.num_rows - MOST)).to_pylist()
-    shown = [
-        {**row, "row_count": row["row_count"] or 0} for row in shown
-    ]  # Files of other engines may have no row counts.
+    # Files of other engines may have no row counts.
+    shown = [{**row, "row_count": row["row_count"] or 0} for row in shown]
     most = max((row["row_count"] for row in shown), default=0)
     lines = [
         [*(row[name] for name in names), _bar(row["row_count"], most), row["row_count"], row["file_count"], row["small_file_count"]]

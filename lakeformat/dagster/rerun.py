@@ -108,9 +108,8 @@ def _asked(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict
     downstream of them."""
     ops = context.run.run_config.get("ops") or {}
     asked: dict[str, list[str]] = {}
-    followed: dict[
-        str, tuple[TableAsset, set[str]]
-    ] = {}  # By asset: the partitions whose downstream partitions are rerun.
+    # By asset: the partitions whose downstream partitions are rerun.
+    followed: dict[str, tuple[TableAsset, set[str]]] = {}
     for asset in assets:
         config = Rerun(**((ops.get(_step(asset)) or {}).get("config") or {}))
         wanted = set(config.partitions)

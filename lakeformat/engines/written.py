@@ -401,9 +401,8 @@ class _Place:
     bucket: int | None
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
-    spilled: list[tuple[_Where, int]] = field(
-        default_factory=list
-    )  # Rows on disk before those: where, and their bytes.
+    # Rows on disk before those: where, and their bytes.
+    spilled: list[tuple[_Where, int]] = field(default_factory=list)
     file: _Open | None = None
     next_number: int = 0  # Of a row of a keyed table.
 

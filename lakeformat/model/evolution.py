@@ -463,9 +463,8 @@ def _with_default(each: Field, default: str | bytes | None, what: str) -> Field:
         if not isinstance(default, str):
             raise InvalidInput(f"column {what}: a default is given as text, not {default!r}")
         if isinstance(each.type, Scalar) and each.type.kind not in _UNCHECKED:
-            kind = (
-                scalar(Kind.TIME_MICROS) if each.type.kind is Kind.TIME else each.type
-            )  # The format decides what it keeps.
+            # The format decides what it keeps.
+            kind = scalar(Kind.TIME_MICROS) if each.type.kind is Kind.TIME else each.type
             coerce(default, kind, f"the default of column {what}")
     return replace(each, default=default)
 

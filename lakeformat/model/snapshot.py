@@ -53,9 +53,8 @@ class Snapshot:
     total_rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[PartitionChange, ...] | None = None  # None: not computed, as in a table's history.
-    figures: Mapping[str, int] = field(
-        default_factory=dict
-    )  # Without `partitions`, the counts that snapshot metadata has, by name.
+    # Without `partitions`, the counts that snapshot metadata has, by name.
+    figures: Mapping[str, int] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: int = 0
 

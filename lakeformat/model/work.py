@@ -235,9 +235,8 @@ class DeleteFile:
     content: Content
     offset: int | None = None
     size_bytes: int | None = None
-    fields: tuple[
-        Field, ...
-    ] = ()  # Equality deletes: the compared columns, with the table's types; of a row one field.
+    # Equality deletes: the compared columns, with the table's types; of a row one field.
+    fields: tuple[Field, ...] = ()
     file_format: str = "parquet"
     row_count: int | None = None
     key: FileKey | None = None
@@ -425,9 +424,8 @@ class WriteTask:
     trailing slash. It is a picklable callable of the dialect, so that engines need not know paths.
     """
 
-    fields: tuple[
-        Field, ...
-    ]  # The files' columns in order; ids >= 0 are written into the file, also those inside collections.
+    # The files' columns in order; ids >= 0 are written into the file, also those inside collections.
+    fields: tuple[Field, ...]
     directory: Callable[[tuple[Any, ...], int | None], str]
     locate: Callable[[str, str], str] = in_folder  # (folder, name of a file) -> its path; picklable too.
     partition_by: tuple[PartitionField, ...] = ()

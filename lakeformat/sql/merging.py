@@ -45,10 +45,11 @@ _OWN = "_lakeformat_"  # What the columns that are ours alone begin with.
 _COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
 _KEYS_IN_TEXT = re.compile(rf"{_KEY}\d+(, {_KEY}\d+)*")
 _STAGED, _ROW = f"{_OWN}source", f"{_OWN}row"
+# A row of a pair; a row of the table that the source does not match.
 _MATCHES, _ALONE = (
     f"{_OWN}matches",
     f"{_OWN}alone",
-)  # A row of a pair; a row of the table that the source does not match.
+)
 
 
 @dataclass(slots=True)
@@ -95,9 +96,8 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     except InvalidInput as error:
         if not paired or _KEY not in str(error):
             raise
-        raise InvalidInput(
-            _KEYS_IN_TEXT.sub("row of the table", str(error))
-        ) from error  # They are no columns of the user's.
+        # They are no columns of the user's.
+        raise InvalidInput(_KEYS_IN_TEXT.sub("row of the table", str(error))) from error
     return metrics(made)
 
 

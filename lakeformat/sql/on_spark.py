@@ -113,9 +113,8 @@ def _original(query: Query) -> str:
 
 def _alias(reference: Any) -> str:
     """The name by which the query's columns may know the table, where the user gave none."""
-    if reference.node.args.get("alias") or reference.node.args.get(
-        "sample"
-    ):  # Spark takes an alias behind TABLESAMPLE only.
+    # Spark takes an alias behind TABLESAMPLE only.
+    if reference.node.args.get("alias") or reference.node.args.get("sample"):
         return ""
     return " AS " + quoted(reference.path[-1]).replace("{", "{{").replace("}", "}}")
 

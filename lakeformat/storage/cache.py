@@ -91,9 +91,8 @@ class Cache:
             self._size -= self._held.popitem(last=False)[1][1]
 
 
-Parse = Callable[
-    [Sequence[bytes], Sequence[str]], Iterable[pa.Table]
-]  # (bytes, paths) of files -> the decoded content of each.
+# (bytes, paths) of files -> the decoded content of each.
+Parse = Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]]
 
 
 class Elsewhere(Protocol):

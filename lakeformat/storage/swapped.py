@@ -44,9 +44,8 @@ class Swapped(ForwardingStore):
 
     def list(self, prefix: str) -> list[Listed]:
         folder = prefix.strip("/")
-        if f"{self.outer}/".startswith(
-            f"{folder}/" if folder else ""
-        ):  # Its files are in several folders of the store.
+        # Its files are in several folders of the store.
+        if f"{self.outer}/".startswith(f"{folder}/" if folder else ""):
             inside = f"{folder}/" if folder else ""
             every = (replace(each, path=self._shown(each.path)) for each in self.store.list(""))
             return sorted((each for each in every if each.path.startswith(inside)), key=lambda each: each.path)

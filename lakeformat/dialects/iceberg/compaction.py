@@ -88,9 +88,8 @@ def delete_compaction(
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     positions = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
-    left, right = scan.attached(
-        base, entries, positions
-    )  # A data file with a deletion vector has no other position deletes.
+    # A data file with a deletion vector has no other position deletes.
+    left, right = scan.attached(base, entries, positions)
     files_of_deletes = np.flatnonzero(~scan.is_vector(positions))
     places = manifest.places(positions, base)[files_of_deletes]
     result = []

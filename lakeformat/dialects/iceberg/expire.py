@@ -32,9 +32,8 @@ log = logging.getLogger("lakeformat")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
-_STATISTICS_NAME = re.compile(
-    rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)"
-)  # Also partition statistics, beside manifests.
+# Also partition statistics, beside manifests.
+_STATISTICS_NAME = re.compile(rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)")
 _OWN_STATISTICS = re.compile(rf"\d+-{_UUID}\.stats|partition-stats-\d+-{_UUID}\.parquet")
 _FOLDER_NAME = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")  # In the Hadoop layout.
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")

@@ -120,9 +120,8 @@ class State:
     specs: Mapping[int, Spec] = field(default_factory=dict)
     branch: str = MAIN
     location: str = ""  # The document's location.
-    whole: State | None = field(
-        default=None, compare=False, repr=False
-    )  # The loaded state, of which this is a branch or an older snapshot.
+    # The loaded state, of which this is a branch or an older snapshot.
+    whole: State | None = field(default=None, compare=False, repr=False)
 
     exists: bool = True
 

@@ -441,9 +441,8 @@ def _pick(reader: Reader, request: Request, picked: int, base: State, stamp: Sta
     added, taken = conflict.picked(reader, base, picked)
     own: dict[str, Any] = {"snapshot_id": pa.array(np.full(len(added), snapshot_id, np.int64))}
     own["_manifest"] = pa.array(np.full(len(added), -1, np.int32))
-    own |= dict.fromkeys(
-        ("sequence_number", "file_sequence_number", "first_row_id")
-    )  # Sequence numbers of the new snapshot.
+    # Sequence numbers of the new snapshot.
+    own |= dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))
     columns = [
         added[f.name] if f.name not in own else pa.nulls(len(added), f.type) if own[f.name] is None else own[f.name]
         for f in added.schema

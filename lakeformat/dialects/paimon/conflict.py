@@ -439,9 +439,8 @@ def _changed_since(
             f"(expired or rolled back), so what changed is unknown. Nothing was changed: read again and pin anew"
         )
     for document in documents:
-        if (document.get("properties") or {}).get(
-            metadata.RESTORED_FROM
-        ):  # A restore has an empty delta, whatever it changed.
+        # A restore has an empty delta, whatever it changed.
+        if (document.get("properties") or {}).get(metadata.RESTORED_FROM):
             raise Conflict(
                 f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. Nothing was changed: "
                 f"run it again"

@@ -41,13 +41,14 @@ INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
 
 MAIN = "main"
+# The folders of each branch.
 ROOT_FOLDERS = (
     SCHEMA_FOLDER,
     SNAPSHOT_FOLDER,
     TAG_FOLDER,
     CHANGELOG_FOLDER,
     CONSUMER_FOLDER,
-)  # The folders of each branch.
+)
 
 BATCH_IDENTIFIER = 2**63 - 1
 UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
@@ -89,9 +90,8 @@ class State:
     schema: Schema
     document: Mapping[str, Any] | None = None
     schemas: dict[int, Schema] = field(default_factory=dict, compare=False, repr=False)
-    newest: Schema | None = field(
-        default=None, compare=False, repr=False
-    )  # The current options, for a table at an older snapshot.
+    # The current options, for a table at an older snapshot.
+    newest: Schema | None = field(default=None, compare=False, repr=False)
     is_complete: bool = False  # With rows that readers do not see before compaction.
 
     exists: bool = True

@@ -945,9 +945,8 @@ def _bounds(
         for field in wanted:
             place = places.get(field.id)
             if place is None:
-                if all(
-                    f.id != field.id for f in schema.fields
-                ):  # A column added after these files were written: all null.
+                # A column added after these files were written: all null.
+                if all(f.id != field.id for f in schema.fields):
                     nothing = pa.nulls(len(rows), to_arrow(field.type)) if is_plain(field.type) else None
                     if nothing is not None:
                         bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)

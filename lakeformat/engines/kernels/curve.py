@@ -24,9 +24,8 @@ def hilbert(columns: Sequence[pa.Array]) -> pa.Array:
     """For each row bytes that order rows along a Hilbert curve through all columns, of 64 bits each."""
     axes = [_ordered(each) for each in columns]
     bits = [np.uint64(1 << axis_index) for axis_index in range(8 * _BYTES - 1, 0, -1)]
-    for (
-        bit
-    ) in bits:  # Turn and mirror the cubes of this size, so that the curve enters each where it left the one before.
+    # Turn and mirror the cubes of this size, so that the curve enters each where it left the one before.
+    for bit in bits:
         below = bit - np.uint64(1)
         for axis_index, axis in enumerate(axes):
             is_set = (axis & bit) != 0

@@ -67,9 +67,8 @@ class KeySet:
     def __init__(self, fields: tuple[Field, ...], columns: Sequence[pa.Array]) -> None:
         self.fields = fields
         self._values = [column.unique() for column in columns]
-        self._levels: list[
-            np.ndarray
-        ] = []  # The combined codes of the columns up to the second, the third, ..., sorted.
+        # The combined codes of the columns up to the second, the third, ..., sorted.
+        self._levels: list[np.ndarray] = []
         codes = _places(columns[0], self._values[0])
         for column, values in zip(columns[1:], self._values[1:], strict=True):
             level, codes = np.unique(codes * len(values) + _places(column, values), return_inverse=True)
@@ -98,9 +97,8 @@ class KeySet:
         return np.where(found, codes, -1)
 
 
-Deletes = tuple[
-    np.ndarray, Sequence[tuple[KeySet, Sequence[pa.Array]]]
-]  # Positions, and sets of keys beside their columns.
+# Positions, and sets of keys beside their columns.
+Deletes = tuple[np.ndarray, Sequence[tuple[KeySet, Sequence[pa.Array]]]]
 
 
 def apply_deletes(

@@ -111,9 +111,8 @@ class Placer:
         self._partitions = KeyMap(parts)
         self._values: list[pa.Array] = []  # By number; one array for each column.
         self._counts: dict[tuple[Any, ...], dict[int, int]] = {}
-        self._given: dict[
-            tuple[Any, ...], tuple[KeyMap, np.ndarray]
-        ] = {}  # New keys of a partition, and their buckets.
+        # New keys of a partition, and their buckets.
+        self._given: dict[tuple[Any, ...], tuple[KeyMap, np.ndarray]] = {}
 
     def settled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows to write for these, with their `BUCKET` if it is fixed."""

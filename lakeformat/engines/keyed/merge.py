@@ -267,9 +267,8 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
 
     def reduce(name: str) -> Result:
         adds = living & ~taken_back
-        if not rows.schema.field(
-            name
-        ).nullable:  # A removed row keeps its NOT NULL values, from which aggregation continues.
+        # A removed row keeps its NOT NULL values, from which aggregation continues.
+        if not rows.schema.field(name).nullable:
             adds[removed[removed >= 0]] = True
         how = rules.get(name, Aggregation(name, "last_non_null_value"))
         values = rows.column(name).take(pa.array(several.rows))

@@ -22,9 +22,8 @@ from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
 _DECIDE_ROWS = 1 << 20  # Rows of the table that are decided together; they have few columns.
-_KEPT_BYTES = (
-    64 << 20
-)  # Bytes of changed rows' columns that are kept, over all files, so that they need not be read again.
+# Bytes of changed rows' columns that are kept, over all files, so that they need not be read again.
+_KEPT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,8 @@ class Index:
             together: Callable[[np.ndarray, np.ndarray], Numbered] | None = None
             if not self._steps:
                 codes = np.maximum(found, 0)
-            elif (
-                np.bincount(codes[alive]) <= 1
-            ).all():  # Of each row the keys so far are its own: others are compared.
+            # Of each row the keys so far are its own: others are compared.
+            elif (np.bincount(codes[alive]) <= 1).all():
                 known = np.full(int(codes.max()) + 1 if count else 0, NONE, np.int64)
                 known[codes[alive]] = found[alive]
                 together = partial(_same, known)
@@ -347,12 +346,13 @@ def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.Re
 
 # --- Over rows that an engine has joined: `t.` and `s.` columns, and the two sides' places. ---
 
+# ROW: of the source; null where there is none.
 FILE_NAME, POSITION_NAME, ROW, CHOICE = (
     "_file",
     "_pos",
     "_row",
     "_choice",
-)  # ROW: of the source; null where there is none.
+)
 DECISIONS = (
     Field(0, FILE_NAME, scalar(Kind.STRING)),
     Field(1, POSITION_NAME, scalar(Kind.BIGINT)),

@@ -20,13 +20,14 @@ from lakeformat.model.schema import Kind, Type, find_field, find_part, result_ty
 from lakeformat.model.work import BucketRule, WriteTask
 
 _HEADED = 56  # Columns of a BinaryRow whose header is eight bytes.
+# Bytes of their eight that are used.
 _WIDTHS = {
     Kind.TINYINT: 1,
     Kind.SMALLINT: 2,
     Kind.INT: 4,
     Kind.BIGINT: 8,
     Kind.DATE: 4,
-}  # Bytes of their eight that are used.
+}
 
 
 def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:

@@ -179,9 +179,8 @@ def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch])
     try:
         yield from work(each.rename_columns(names) for each in batches)
     except (InvalidInput, UnsupportedFeature) as error:
-        raise type(error)(
-            *error.args
-        ) from None  # A short trace, since the driver sees only the beginning of a long one.
+        # A short trace, since the driver sees only the beginning of a long one.
+        raise type(error)(*error.args) from None
 
 
 def read(

@@ -169,9 +169,8 @@ class SparkSource:
         if not frames:
             return []
         if layout.partition_by and layout.distribution in ("auto", "range"):
-            layout = replace(
-                layout, distribution="hash"
-            )  # A join has spread each partition; ranges would ask it twice.
+            # A join has spread each partition; ranges would ask it twice.
+            layout = replace(layout, distribution="hash")
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:

@@ -24,6 +24,7 @@ from lakeformat import errors
 from lakeformat.engines.spark import session
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 
+# The packages that workers import.
 MODULES = (
     "pyarrow",
     "numpy",
@@ -33,7 +34,7 @@ MODULES = (
     "obstore",
     "tqdm",
     "pyroaring",
-)  # The packages that workers import.
+)
 _DISTRIBUTIONS = (*MODULES, "pandas")  # What is packed for them, with what these need.
 _NAME = "lakeformat-packages"  # Of the folder that Spark unpacks the archive to, in a task's working folder.
 _PYTHON = "spark.sql.execution.pyspark.python"  # The Python that Spark starts for Arrow functions.
