@@ -61,6 +61,12 @@ def test_a_file_is_in_the_partition_that_its_rows_are_in(table, tmp_path):
     assert [(each["field-id"], each["names"]) for each in named] == [(1, ["id"]), (2, ["v"]), (3, ["ts"]), (4, ["dt"])]
 
 
+def test_rows_with_nan_are_found_though_a_footer_counts_none(lake, tmp_path):
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64()), ("v", pa.float64())]), format="iceberg")
+    table.add_files([file(tmp_path, without=("ts", "dt"), v=[1.0, float("nan")])])
+    assert [row["id"] for row in rows(table, where="v > 5")] == [2]
+
+
 def test_columns_that_a_file_lacks_come_from_its_folders_or_the_caller(table, tmp_path):
     by_folder = file(tmp_path, "dt=a%20b%2Fc/x.parquet", without=["dt"])
     nowhere = file(tmp_path, "dt=__HIVE_DEFAULT_PARTITION__/x.parquet", without=["dt"], id=[3, 4])

@@ -6,6 +6,7 @@ import random
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat.codec.arrow import arrow_schema
@@ -77,6 +78,17 @@ def test_a_nan_leaves_no_bounds(format):
     fields = one(Kind.DOUBLE)
     stats = written(pa.table({"v": [1.0, math.nan, None]}), fields, format).stats[7]
     assert (stats.minimum, stats.maximum, stats.null_count, stats.nan_count) == (None, None, 1, 1)
+
+
+def test_a_footer_of_another_writer_does_not_say_how_many_values_are_nan():
+    fields = one(Kind.DOUBLE)
+    stats = {}
+    for values in ([1.0, math.nan], [None, None]):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"v": pa.array(values, pa.float64())}), sink)
+        stats[values[0]] = statistics.from_footer(pq.read_metadata(pa.BufferReader(sink.getvalue())), fields)[7]
+    assert (stats[1.0].minimum, stats[1.0].maximum, stats[1.0].nan_count) == (1.0, 1.0, None)
+    assert (stats[None].null_count, stats[None].nan_count) == (2, 0)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -119,11 +119,12 @@ def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
     """The statistics of all rows of `parts`; with bounds only if every part with values has them."""
     minimum = maximum = None
     nulls: int | None = 0
-    values = nans = size = 0
+    nans: int | None = 0
+    values = size = 0
     bounded = True
     for part in parts:
         values += part.value_count or 0
-        nans += part.nan_count or 0
+        nans = None if nans is None or part.nan_count is None else nans + part.nan_count
         size += part.size_bytes or 0
         nulls = None if nulls is None or part.null_count is None else nulls + part.null_count
         if part.null_count is not None and part.null_count == part.value_count:
@@ -189,13 +190,19 @@ def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, s
         # A leaf's definition levels do not distinguish a null list from an empty one; only rows do.
         return ColumnStats(None, None, None, rows, 0, size)
     stats = chunks[0].statistics
+    # The writers of footers leave NaNs out of bounds, and out of counts.
+    nans = None if type.kind in _FLOATS else 0
     if stats is None:
-        return ColumnStats(None, None, None, rows, 0, size)
+        return ColumnStats(None, None, None, rows, nans, size)
     nulls = stats.null_count if stats.has_null_count else None
+    if nulls == rows:
+        nans = 0
     minimum = maximum = None
     if stats.has_min_max:
         minimum, maximum = (_logical(raw, type) for raw in (stats.min_raw, stats.max_raw))
-    return ColumnStats(minimum, maximum, nulls, rows, 0, size)
+    if minimum != minimum or maximum != maximum:  # Some writers make a bound of a NaN.
+        minimum = maximum = None
+    return ColumnStats(minimum, maximum, nulls, rows, nans, size)
 
 
 def _logical(raw: Any, type: Scalar) -> Any:
