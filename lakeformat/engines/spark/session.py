@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakeformat import errors
@@ -92,7 +93,7 @@ def in_large_batches(spark: SparkSession) -> Iterator[None]:
     """Rows are sent to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session
     sets a number of rows or is too old to limit bytes."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    if spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None) is None or spark.conf.get(name) != "10000":
+    if not _knows(spark, "spark.sql.execution.arrow.maxBytesPerBatch") or spark.conf.get(name) != "10000":
         yield
         return
     with _configured(spark, name, "100000"):
@@ -128,9 +129,20 @@ _EVALUATION = {
 @contextmanager
 def _configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """The session with another setting, temporarily."""
-    before = spark.conf.get(name)
+    before = spark.conf.get(name, None)  # None: it has Spark's own default.
     spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, before or "")
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+def _knows(spark: SparkSession, name: str) -> bool:
+    """Whether Spark has such a setting, whether or not the session has changed it."""
+    try:
+        return spark.conf.get(name) is not None
+    except PySparkException:
+        return False
