@@ -1,6 +1,6 @@
 """SQL over a lake: statements -> verbs of tables, queries -> DuckDB in this process, or Spark.
 
-The statements, and the parser below them, load with the first of these names that is asked for.
+The first access to one of these names loads the statements and the parser.
 """
 
 from typing import TYPE_CHECKING

@@ -19,7 +19,8 @@ from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 from lakeformat.table import Table
 
-_ACTIONS = {"TYPE", "COMMENT", "FIRST", "AFTER", "DROP", "SET"}  # What ALTER COLUMN does; else a declaration follows.
+# Actions of ALTER COLUMN; any other word begins a declaration.
+_ACTIONS = {"TYPE", "COMMENT", "FIRST", "AFTER", "DROP", "SET"}
 _UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
 
 
@@ -74,7 +75,7 @@ def comment(context: Context, cursor: Cursor) -> Result:
 
 
 def _column(table: Table, path: tuple[str, ...]) -> str:
-    """A column's path as the table spells it; parts of collections (`element`, `key`, `value`) as they are."""
+    """A column's path in the table's spelling; `element`, `key` and `value` of collections stay as written."""
     try:
         return ".".join(resolve(path, table.schema.fields)[0])
     except NotFound:
@@ -229,7 +230,7 @@ def _delete(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 
 def rename_tag(table: Table, old: str, new: str) -> None:
-    """Give the snapshot of a tag another name, kept for as long; the old name goes last. Raises `NotFound`, `AlreadyExists`."""
+    """Rename a tag; it keeps its snapshot and retention. The old name is deleted last. Raises `NotFound`, `AlreadyExists`."""
     there = {row["tag_name"]: row for row in table.inspect.tags().to_pylist()}
     if old not in there:
         raise NotFound(f"{table.name}: no tag {old!r}; there are: {', '.join(there) or 'none'}")
@@ -241,7 +242,7 @@ def rename_tag(table: Table, old: str, new: str) -> None:
 
 
 def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
-    """ALTER [COLUMN] a TYPE t, and what else ALTER and CHANGE say of a column."""
+    """ALTER [COLUMN] a TYPE t, and the other column actions of ALTER and CHANGE."""
     cursor.take("COLUMN")
     found = table.alter()
     while True:
@@ -254,7 +255,7 @@ def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 
 def _declared_anew(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:
-    """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: the column's declaration anew, under its name or another."""
+    """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: redeclares the column, under the same or a new name."""
     said = declare.column(context, cursor)
     if not said.nullable:
         cursor.refuse(f"NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
@@ -291,7 +292,7 @@ def _changed(context: Context, cursor: Cursor, found: Alteration, name: str) -> 
 
 
 def _partition_field(table: Table, text: str) -> str:
-    """The name of a partition field: itself, or the transform that it is."""
+    """The name of a partition field, given by name or by transform."""
     fields = table.schema.partitioning.fields
     if any(each.name == text for each in fields):
         return text
@@ -318,7 +319,7 @@ def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 
 def _write(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
-    """WRITE [LOCALLY] ORDERED BY, DISTRIBUTED BY PARTITION, UNORDERED: the sort order and how rows are spread."""
+    """WRITE [LOCALLY] ORDERED BY, DISTRIBUTED BY PARTITION, UNORDERED: sort order and distribution of rows."""
     found, mode, order = table.alter(), None, None
     if cursor.take("UNORDERED"):
         mode, order = "none", []
@@ -393,7 +394,7 @@ def _reference(
                 f"SQL at {context.script.place(start)}: {table.name} has no tag {name!r}; say CREATE OR REPLACE"
             )
         if name in there:
-            snapshot_id = table.scan(snapshot_id=snapshot_id).snapshot_id  # Raises before the tag goes.
+            snapshot_id = table.scan(snapshot_id=snapshot_id).snapshot_id  # Raises before the tag is deleted.
             table.delete_tag(name)
         table.create_tag(name, snapshot_id, retain)
         return nothing()
@@ -402,9 +403,9 @@ def _reference(
     )
     if name in there:
         snapshot_id = snapshot_id if snapshot_id is not None else table.scan().snapshot_id
-        table.scan(snapshot_id=snapshot_id)  # Raises where there is none, before the branch goes.
+        table.scan(snapshot_id=snapshot_id)  # Raises without a snapshot, before the branch is deleted.
         with suppress(AlreadyExists):
-            begin(snapshot_id)  # So does what cannot be asked of it.
+            begin(snapshot_id)  # Raises for invalid arguments, also before the deletion.
         table.delete_branch(name)
     elif replace and not may_create:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""ANALYZE TABLE: statistics that the table keeps for engines that plan by them."""
+"""ANALYZE TABLE: column statistics, stored in the table for query planners."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakeformat.sql.text import Cursor
 
 
 def analyze(context: Context, cursor: Cursor) -> Result:
-    """`ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]`, of all columns unless it names some; the result is
-    the statistics file's location."""
+    """`ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]`; all columns by default. The result is the
+    location of the statistics file."""
     start = cursor.offset
     cursor.expect("ANALYZE")
     if not cursor.take("TABLE"):

@@ -1,4 +1,4 @@
-"""Iceberg's changelog of a table: rows with what happened to them, when and by which snapshot."""
+"""Iceberg's changelog of a table: changed rows with change type, ordinal and snapshot id."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def read(
     net: bool = False,
     update_keys: Sequence[str] = (),
 ) -> pa.Table:
-    """The changes after a snapshot (from the first one on) up to another (the current one): the table's columns, `_change_type`
-    (INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER), `_change_ordinal` (from 0, one a snapshot) and `_commit_snapshot_id`.
+    """The changes after snapshot `after` (default: from the first) up to `until` (default: the current one). Columns: the table's,
+    `_change_type` (INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER), `_change_ordinal` (from 0, one per snapshot) and
+    `_commit_snapshot_id`.
 
-    Rows that a snapshot took away and brought back unchanged are left out unless `carry_over`; with `net`, so are those of the
-    whole stretch. With `update_keys`, a row that went and one that came in one snapshot with the same values there are the
-    two sides of an update.
+    Unless `carry_over`, rows that one snapshot removed and added back unchanged are left out; with `net`, so are rows that
+    the whole range removed and added back. With `update_keys`, a removed and an added row of one snapshot with the same
+    values in these columns become UPDATE_BEFORE and UPDATE_AFTER.
     """
     ids = [each.id for each in table.snapshots(after or 0)]
     ids = ids if until is None else ids[: ids.index(until) + 1] if until in ids else []
@@ -61,7 +62,7 @@ _NONE = pa.nulls(0, pa.int64())  # pa.array would import pandas.
 
 
 def _net(rows: pa.Table) -> pa.Table:
-    """What is left where each row that came takes an equal one that went with it; those that went before those that came."""
+    """The rows that remain after equal added and removed rows cancel out; removed rows before added rows."""
     columns = [name for name in rows.column_names if name not in (_SIGN, ORDINAL, SNAPSHOT)]
     if nested := [name for name in columns if pa.types.is_nested(rows[name].type)]:
         raise UnsupportedFeature(

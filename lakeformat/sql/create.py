@@ -1,4 +1,4 @@
-"""CREATE and DROP of tables, REPLACE, RENAME."""
+"""CREATE, REPLACE, DROP and RENAME of tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakeformat.storage.paths import relative
 from lakeformat.table import Table
 
 FORMATS = ("paimon", "iceberg")
-_KEY = "primary-key"  # Paimon's, and here also how an Iceberg table gets its identifier fields.
+_KEY = "primary-key"  # Paimon's option; in Iceberg tables it sets the identifier fields.
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ def _item(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
 
 
 def _partition(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
-    """A column, a transform, or a column with its type, which comes behind the others."""
+    """A column, a transform, or a typed column, which is added as the last column."""
     if cursor.word(1) in (",", ")", "(", "."):
         asked.partition_by.append(declare.transform(cursor))
         return
@@ -204,7 +204,7 @@ def _partition(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> N
 
 
 def _complete(context: Context, asked: Asked, data: Any) -> None:
-    """What the query, the table that is copied, and the properties say besides."""
+    """Fill in what the query, the LIKE table and the properties declare."""
     if data is not None:
         if asked.fields:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
@@ -234,8 +234,8 @@ def _complete(context: Context, asked: Asked, data: Any) -> None:
 
 
 def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result:
-    """OR REPLACE of a table that is there: its rows give way in one commit, and its history stays. Other columns, partition fields and
-    keys come in a commit before."""
+    """OR REPLACE of an existing table: one commit replaces its rows, and its history stays. A commit before it changes columns,
+    partition fields and key where they differ."""
     schema = table.schema
     if (asked.format or table.format) != table.format or (
         asked.location is not None and relative(table.uri, asked.location) != ""
@@ -255,7 +255,7 @@ def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result
 
 
 def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
-    """What makes of a table's declaration the one that is asked for, but properties that only the old one has, which stay."""
+    """The changes from a table's declaration to the requested one. Properties that only the old one has stay."""
     columns = evolution.towards(schema, asked.fields)
     wanted = Partitioning(tuple(parse_field(each) for each in asked.partition_by)).fields
     spelt = {transform_text(each) for each in wanted}
@@ -287,7 +287,7 @@ def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
 
 
 def _catalog(context: Context, cursor: Cursor, start: int) -> Result:
-    """A catalog of this very warehouse gets a name that tables may have in front; others are refused."""
+    """CREATE CATALOG: a name for this warehouse, which may prefix table names. Other warehouses are refused."""
     name = cursor.part()
     given = declare.properties(cursor) if cursor.take("WITH") else {}
     cursor.close()

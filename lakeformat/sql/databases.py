@@ -10,16 +10,16 @@ from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 
-_COMMENT, _LOCATION = "comment", "location"  # The properties that have words of their own.
+_COMMENT, _LOCATION = "comment", "location"  # Properties with SQL clauses of their own.
 
 
 def are_next(cursor: Cursor) -> bool:
-    """Take DATABASE, or another word for it."""
+    """Take DATABASE or a synonym of it."""
     return cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA")
 
 
 def create(context: Context, cursor: Cursor) -> Result:
-    """`[IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]`, behind CREATE DATABASE."""
+    """`[IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]`, after CREATE DATABASE."""
     if_not_exists = cursor.take("IF NOT EXISTS")
     at = cursor.offset
     name = ".".join(cursor.path())
@@ -43,7 +43,7 @@ def create(context: Context, cursor: Cursor) -> Result:
     if given:
         try:
             context.lake.alter_namespace(name, given)
-        except LakeError:  # A catalog may refuse a property, which it alone knows.
+        except LakeError:  # Only the catalog knows which properties it refuses.
             context.lake.drop_namespace(name)
             raise
     context.session.databases.add(name)
@@ -51,7 +51,7 @@ def create(context: Context, cursor: Cursor) -> Result:
 
 
 def alter(context: Context, cursor: Cursor) -> Result:
-    """`name SET | UNSET DBPROPERTIES`, `SET LOCATION`, behind ALTER DATABASE."""
+    """`name SET | UNSET DBPROPERTIES`, `SET LOCATION`, after ALTER DATABASE."""
     at = cursor.offset
     name = ".".join(cursor.path())
     start, word = cursor.offset, cursor.word()
@@ -75,7 +75,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
 
 
 def drop(context: Context, cursor: Cursor) -> Result:
-    """`[IF EXISTS] name [CASCADE | RESTRICT]`, behind DROP DATABASE."""
+    """`[IF EXISTS] name [CASCADE | RESTRICT]`, after DROP DATABASE."""
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
     name = ".".join(cursor.path())
@@ -104,7 +104,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
 
 
 def describe(context: Context, cursor: Cursor) -> Result:
-    """`[EXTENDED] name`, behind DESCRIBE DATABASE, with Spark's lines."""
+    """`[EXTENDED] name`, after DESCRIBE DATABASE, in Spark's rows."""
     extended = cursor.take("EXTENDED")
     at = cursor.offset
     name = ".".join(cursor.path())
@@ -145,5 +145,5 @@ def _require(context: Context, name: str, at: int) -> None:
 def _namespaces(context: Context) -> list[str]:
     try:
         return context.lake.namespaces()
-    except NotFound:  # A new warehouse, whose folder comes with its first table.
+    except NotFound:  # A new warehouse has no folder before its first table.
         return []

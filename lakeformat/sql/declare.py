@@ -82,7 +82,7 @@ def type_(context: Context, cursor: Cursor, flink: bool = False) -> Type:
 
 
 def default(context: Context, piece: Piece) -> str | None:
-    """A default as the library keeps it: text."""
+    """A default value as text, as the library stores it."""
     value = parameters.constant(piece, context.params)
     if value is parameters.UNKNOWN:
         value = query.constant(context, piece)
@@ -108,14 +108,14 @@ def properties(cursor: Cursor) -> dict[str, str]:
 
 
 def key(cursor: Cursor) -> str:
-    """A property's name: in quotes, or words with dots and dashes."""
+    """A property's name: quoted, or words joined by dots and dashes."""
     if cursor.kind is TokenType.STRING:
         return cursor.string()
     return cursor.until("=", ",", ")").text.strip().strip("`")
 
 
 def transform(cursor: Cursor) -> str:
-    """`days(ts)`, `bucket(16, id)`, `truncate(name, 4)` -> what `partition_by` takes."""
+    """`days(ts)`, `bucket(16, id)`, `truncate(name, 4)` -> an item of `partition_by`."""
     name = cursor.part() if not cursor.peek("(") else ""
     if not cursor.peek("("):
         path = [name]

@@ -1,4 +1,4 @@
-"""EXPLAIN: what a statement reads of each table, and what was left out of it."""
+"""EXPLAIN: which files and manifests of each table a statement reads, and which it skips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLUMNS = {
 
 
 def explain(context: Context, cursor: Cursor) -> Result:
-    """EXPLAIN of a query, or of a statement that writes: one row for each table that it reads."""
+    """EXPLAIN of a query or a write: one row per table read."""
     cursor.expect("EXPLAIN")
     for mode in ("EXTENDED", "CODEGEN", "COST", "FORMATTED"):
         cursor.take(mode)
@@ -55,7 +55,7 @@ def _query(context: Context, piece: Piece) -> Result:
 
 
 def _references(found: query.Query) -> Iterator[query.Reference]:
-    """What a query reads; in place of a view what its query reads."""
+    """The references of a query; a view is replaced by the references of its query."""
     for each in found.references:
         if isinstance(each.source, query.ViewRows):
             yield from _references(each.source.prepared())

@@ -1,8 +1,8 @@
-"""Which functions mean in DuckDB what they mean in Spark, and a query's tree in words that do.
+"""The functions that DuckDB evaluates as Spark does, and the translation of a query's tree to DuckDB.
 
-Each entry was held against Spark over values with nulls, NaN, negative numbers, old dates and other scripts than ours
-(tests/sql/test_spark.py). What is not here is refused by name. Where Spark's ANSI mode raises (division by zero, an index that
-is not there) the value is null, as everywhere in this library, or an error.
+The results of each entry were compared with Spark's over nulls, NaN, negative numbers, old dates and non-Latin scripts
+(tests/sql/test_spark.py). Other functions are refused by name. Where Spark's ANSI mode raises (division by zero, an index out
+of range), the value is null, as everywhere in this library, or an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR"}
 _CONVERSIONS = frozenset({"bigint", "smallint", "tinyint", "float", "decimal", "binary", "date", "timestamp"})
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 
-# Casts whose meaning follows from the type of what is cast, which is known once DuckDB has bound it.
+# Casts that depend on the operand's type, which DuckDB knows only after binding.
 _TO_TEXT = """
 CASE
   WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') AND (TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) IS NULL AND $x IS NOT NULL
@@ -78,17 +78,17 @@ END"""
 
 
 def translated(tree: Any, piece: Piece) -> Any:
-    """The tree for DuckDB. Raises `UnsupportedFeature` that names the function and its place."""
+    """The tree for DuckDB. Raises `UnsupportedFeature` with the function and its place in the text."""
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
             _refuse(node.this or node, piece, "table function")
     for node in tree.find_all(exp.Pivot, exp.MatchRecognize, exp.QueryTransform, exp.Command):
         _refuse(node, piece, "clause")
     for select in tree.find_all(exp.Select):
-        select.set("hint", None)  # A hint says how Spark should go about it, not what the rows are.
+        select.set("hint", None)  # Hints do not change the rows.
     for group in tree.find_all(exp.Group):
         _regroup(group)
-    for node in reversed(list(tree.bfs())):  # What is inside before what is around it.
+    for node in reversed(list(tree.bfs())):  # Inner nodes before outer ones.
         found = _node(node, piece)
         if found is node:
             continue
@@ -100,7 +100,7 @@ def translated(tree: Any, piece: Piece) -> Any:
 
 
 def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
-    """Of a translated tree the functions that read variants: (name, type of the result, the same as DuckDB spells it)."""
+    """The variant functions of a translated tree: (name, result type, DuckDB's spelling of that type)."""
     for node in tree.find_all(exp.Anonymous):
         if found := node.meta.get(_VARIANT_GET):
             yield node.name, *found
@@ -110,7 +110,7 @@ def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _regroup(group: Any) -> None:
-    """`GROUP BY a, b WITH ROLLUP | WITH CUBE | GROUPING SETS (...)` as DuckDB has them: in the place of the columns."""
+    """`GROUP BY a, b WITH ROLLUP | WITH CUBE | GROUPING SETS (...)` in DuckDB's form: in place of the columns."""
     for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
         if any(not each.expressions for each in group.args.get(key) or ()):
             group.set(key, [kind(expressions=group.expressions)])
@@ -171,7 +171,7 @@ def _typed(node: Any, kind: str) -> Any:
 
 
 def _template(text: str, type: str = "INT", **parts: Any) -> Any:
-    """Words of DuckDB with trees in the places of `$name`."""
+    """DuckDB SQL with trees in place of each `$name`."""
     tree = sqlglot.parse_one(text.replace("$t", type), read="duckdb")
 
     def change(each: Any) -> Any:
@@ -184,10 +184,10 @@ def _template(text: str, type: str = "INT", **parts: Any) -> Any:
 def _cast(node: Any) -> Any:
     kind = node.to.this.name if isinstance(node.to, exp.DataType) else ""
     safe = bool(node.args.get("safe"))
-    if kind == "TIMESTAMP":  # What to_timestamp gives; Spark's TIMESTAMP is an instant.
+    if kind == "TIMESTAMP":  # The result of to_timestamp; Spark's TIMESTAMP is an instant.
         node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
     operand = node.this
-    if kind in _WHOLE:  # DuckDB rounds, Spark leaves the fraction out.
+    if kind in _WHOLE:  # DuckDB rounds, Spark truncates.
         return _template(_TRY_WHOLE if safe else _TO_WHOLE, x=operand, type=kind)
     if isinstance(operand, exp.Literal) and operand.is_string:
         return node if safe else _strict(node)
@@ -199,7 +199,7 @@ def _cast(node: Any) -> Any:
 
 
 def _strict(node: Any) -> Any:
-    """Spark's CAST fails where a value has no meaning as the type; sqlglot reads it as TRY_CAST."""
+    """Spark's CAST fails for values that do not convert; sqlglot reads it as TRY_CAST."""
     return exp.Cast(this=node.this.copy(), to=node.to.copy())
 
 
@@ -217,7 +217,7 @@ def _anonymous(node: Any, piece: Piece) -> Any:
 
 
 def _variant_get(node: Any, piece: Piece) -> Any:
-    """A function of our own for each type of result, which is made where the query runs."""
+    """A call of our own function, one per result type; in_process.py registers it."""
     try:
         match sql_text.read(
             exp.Anonymous(this="variant_get", expressions=[exp.column("v"), *node.expressions[1:]]), "v"
@@ -283,7 +283,7 @@ def _to_date(node: Any) -> Any:
 
 
 def _escaped(node: Any, piece: Piece) -> Any:
-    """LIKE with the backslash as escape, which DuckDB has to be asked for."""
+    """LIKE with a backslash as escape character, which DuckDB needs stated."""
     pattern = node.expression
     if isinstance(node.parent, exp.Escape) or (isinstance(pattern, exp.Literal) and "\\" not in pattern.name):
         return node
@@ -297,7 +297,7 @@ def _escaped(node: Any, piece: Piece) -> Any:
 
 
 def _keep_rows(node: Any, piece: Piece) -> None:
-    """LATERAL VIEW OUTER explode(x): a row whose array is null or empty stays, with a null."""
+    """LATERAL VIEW OUTER explode(x): a row with a null or empty array gives one row with a null."""
     if not isinstance(node.this, exp.Explode) or isinstance(node.this, exp.Posexplode):
         raise piece.script.unsupported(
             piece.origin(_offset(node)), "LATERAL VIEW OUTER of other functions than explode in process; pass spark="
@@ -307,7 +307,7 @@ def _keep_rows(node: Any, piece: Piece) -> None:
 
 
 def _subquery(node: Any) -> Any:
-    """EXISTS of a query; the function of arrays has its name."""
+    """EXISTS of a subquery; the array function of the same name is not supported."""
     return node if isinstance(node.this, exp.Query) else None
 
 
@@ -324,7 +324,7 @@ _REWRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "sign": lambda node: _template(
         "CASE WHEN ISNAN(CAST($x AS DOUBLE)) THEN CAST('NaN' AS DOUBLE) ELSE CAST(SIGN($x) AS DOUBLE) END", x=node.this
     ),
-    "currentdate": lambda node: exp.Anonymous(this="today"),  # The word alone would be the column of that name.
+    "currentdate": lambda node: exp.Anonymous(this="today"),  # A bare `today` would name a column.
     "monthsbetween": lambda node: exp.Round(this=node.copy(), decimals=exp.Literal.number(8)),
     "strtotime": lambda node: _typed(node, "TIMESTAMPTZ"),
     "timestampfromparts": lambda node: _typed(node, "TIMESTAMPTZ"),

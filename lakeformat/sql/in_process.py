@@ -40,18 +40,18 @@ _LOADING_NOTHING = {
 
 
 def rows(context: Context, query: Query) -> pa.Table:
-    """The query's rows. Raises `InvalidInput` with DuckDB's words for what it cannot do, and for functions whose meaning
-    there is not known to be Spark's."""
+    """The query's rows. Raises `InvalidInput` with DuckDB's message for what DuckDB rejects, and `UnsupportedFeature` for
+    functions that are not known to match Spark's."""
     return stream(context, query).read_all()
 
 
 def stream(context: Context, query: Query) -> pa.RecordBatchReader:
-    """As `rows`, batch by batch as DuckDB finds them: it goes on when the next one is asked for."""
+    """As `rows`, batch by batch: DuckDB computes the next batch when it is requested."""
     tree = _replaced(query)
     translated = functions.translated(tree, query.piece)
     try:
         sql = translated.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
-    except UnsupportedError as error:  # DuckDB would be asked for something else.
+    except UnsupportedError as error:  # The generated SQL would mean something else.
         raise query.piece.script.unsupported(query.piece.origin(0), f"in process: {error}; pass spark=") from error
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
     variants = list(functions.variant_gets(translated))
@@ -60,7 +60,7 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     files = {} if variants or _stops_early(tree) else _files(query)
     ask = partial(_ask, query, sql, values or None, context.script.place(query.piece.origin(0)))
     if files:
-        with suppress(InvalidInput):  # What it was, the scans say.
+        with suppress(InvalidInput):  # On an error, scans read the rows or report it.
             return ask(files)
     return ask({})
 
@@ -71,11 +71,11 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
 def _ask(
     query: Query, sql: str, values: Any, place: str, files: Mapping[int, tuple[LocalFile, ...]]
 ) -> pa.RecordBatchReader:
-    """The rows that DuckDB finds; those of the references `files` it reads from the files itself."""
+    """The rows of DuckDB's answer. DuckDB itself reads the files of the references in `files`."""
     has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
     streams = {n: each.source.stream() for n, each in enumerate(query.references) if n not in files}
     database = _reading(each.path for found in files.values() for each in found) if files else _database(os.getpid())
-    connection = database.cursor()  # What is registered with one, and its temporary views, no other sees.
+    connection = database.cursor()  # Cursors do not share registered rows or temporary views.
     try:
         with _named(list(streams.values()), place):
             if files:
@@ -104,18 +104,18 @@ def _ask(
 
 
 def _files(query: Query) -> dict[int, tuple[LocalFile, ...]]:
-    """By reference, the files that DuckDB may read itself."""
+    """The files that DuckDB may read itself, by the index of the reference."""
     sources = [each.source.files() if isinstance(each.source, TableRows) else None for each in query.references]
     return {number: files for number, files in enumerate(sources) if files}
 
 
 def _stops_early(tree: Any) -> bool:
-    """Whether a scan might be left before its end: then no file is checked as a whole."""
+    """Whether DuckDB may stop a scan early: then checking whole files would not pay."""
     return tree.find(exp.Limit) is not None and tree.find(exp.Order, exp.Group, exp.AggFunc) is None
 
 
 def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ...]]) -> None:
-    """Make views of the files."""
+    """Create a view for each reference that is read from files."""
     for number, found in files.items():
         titles, parts = query.references[number].source.names, []
         for names, group in groupby(found, key=attrgetter("names")):
@@ -130,7 +130,8 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
 
 
 def _view(connection: Any, name: str, has_null_safe: bool = False, without_nan: Collection[str] = ()) -> None:
-    """Let a query read rows by this name, the conditions on which DuckDB tests itself where others would test something else."""
+    """Create the view that the query reads by this name. DuckDB itself tests the conditions that Arrow or row-group bounds would
+    test differently."""
     found = connection.table(f"{name}_rows")
     columns = selected(found.columns, found.types, has_null_safe, without_nan)
     connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
@@ -138,15 +139,15 @@ def _view(connection: Any, name: str, has_null_safe: bool = False, without_nan: 
 
 @contextmanager
 def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
-    """DuckDB's errors as `InvalidInput` with the place; what stopped a scan as it was raised there."""
+    """Raise DuckDB's errors as `InvalidInput` with the place in the text, and a scan's own error as it was."""
     duckdb = _duckdb()
     try:
         yield
-    except (duckdb.Error, OSError) as error:  # OSError: Arrow's, for what stopped a stream that it reads.
+    except (duckdb.Error, OSError) as error:  # OSError: Arrow's, when a stream that it reads failed.
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             _add_function.cache_clear()
             _opened.clear()
-            _database.cache_clear()  # DuckDB takes no more statements in a database that had one.
+            _database.cache_clear()  # DuckDB refuses further statements in that database.
         stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
         if stopped is not None:
             raise stopped from error
@@ -156,14 +157,14 @@ def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
 
 @cache
 def _database(process: int) -> Any:
-    """An empty database in memory, shut off; one for each process, since none survives a fork."""
+    """An empty in-memory database without external access; one per process, since a database does not survive a fork."""
     found = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
     _shut(found)
     return found
 
 
 def _reading(paths: Iterable[str]) -> Any:
-    """A database in memory that may read these files, or these and others that queries read lately, and is shut off from all else:
+    """An in-memory database that may read these files, and maybe files of recent queries, and nothing else. It is reused, since
     making one takes as long as reading a million rows."""
     process, wanted = os.getpid(), frozenset(paths)
     found = next((each for each in _opened if each.process == process and wanted <= each.paths), None)
@@ -175,7 +176,7 @@ def _reading(paths: Iterable[str]) -> Any:
         found = _Opened(process, wanted, made)
     others = [each for each in _opened if each is not found]
     kept, rest = others[: _MOST_OPENED - 1], others[_MOST_OPENED - 1 :]
-    # One that came with a fork has no threads any more, without which it cannot be closed: it stays.
+    # A database inherited by fork has lost its threads and cannot be closed: keep a reference to it.
     _opened[:] = [found, *kept, *(each for each in rest if each.process != process)]
     return found.database
 
@@ -187,7 +188,7 @@ class _Opened:
     database: Any
 
 
-_opened: list[_Opened] = []  # The one that was used last first.
+_opened: list[_Opened] = []  # Most recently used first.
 
 
 def _shut(connection: Any) -> None:
@@ -197,7 +198,7 @@ def _shut(connection: Any) -> None:
 
 @cache
 def _add_function(process: int, name: str, text: str, spelt: str) -> None:
-    """Make a function that reads variants, once for each type of result."""
+    """Register the function that reads variants, once per result type."""
     target = to_arrow(parse_type(text))
 
     def get(variants: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -227,7 +228,7 @@ def _name(place: int) -> str:
 
 
 def _replaced(query: Query) -> Any:
-    """The query's tree with the registered rows in the place of its tables."""
+    """The query's tree with the registered rows in place of its tables."""
     for place, each in enumerate(query.references):
         each.node.meta["lakeformat"] = place
     tree = query.tree.copy()
@@ -247,7 +248,7 @@ def _replaced(query: Query) -> Any:
 
 
 def _title(tree: Any) -> None:
-    """Call columns without a name as Spark does: `count(1)`."""
+    """Name unnamed columns as Spark does: `count(1)`."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     if not isinstance(tree, exp.Select):
@@ -262,7 +263,7 @@ def _title(tree: Any) -> None:
 
 
 def _shorten_columns(tree: Any, query: Query) -> None:
-    """`shop.orders.id` -> `orders.id`, as the table is called here."""
+    """`shop.orders.id` -> `orders.id`, the table's alias in this tree."""
     known = {tuple(p.casefold() for p in each.path) for each in query.references if len(each.path) > 1}
     for column in list(tree.find_all(exp.Column)):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
@@ -276,7 +277,7 @@ def _shorten_columns(tree: Any, query: Query) -> None:
 
 
 def _type(type: pa.DataType, kind: str) -> pa.DataType:
-    """Sums of whole numbers are Spark's BIGINT, and columns of nothing are such."""
+    """DuckDB's HUGEINT, its sums of integers, becomes BIGINT as in Spark; columns of untyped NULL become null."""
     return pa.int64() if kind in _HUGE else pa.null() if kind.strip('"') == "NULL" else type
 
 

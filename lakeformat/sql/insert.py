@@ -28,7 +28,7 @@ _PLAIN = (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean, pa.types.i
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """An INSERT that has been read."""
+    """A parsed INSERT."""
 
     table: Table
     overwrite: bool
@@ -38,12 +38,12 @@ class Insert:
     by_name: bool
     rows: Piece
     offset: int
-    where: Expression | None = None  # The rows that are replaced.
-    evolve: bool = False  # Columns that the table lacks are added, in a commit before; by name, as others have none.
+    where: Expression | None = None  # The rows to replace.
+    evolve: bool = False  # Add missing columns in a commit before; only BY NAME gives their names.
 
 
 def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
-    """`before`: the WITH clause that stands in front of the statement."""
+    """`before`: the WITH clause in front of the statement."""
     asked = read(context, cursor, before)
     data = query.rows(context, asked.rows)
     if asked.evolve:
@@ -96,7 +96,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
 
 
 def fields(schema: Any) -> tuple[Field, ...]:
-    """The columns of a query's rows, given its `pyarrow.Schema` or Spark's."""
+    """The columns of a query's rows, from a `pyarrow.Schema` or Spark's StructType."""
     return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
 
 
@@ -114,7 +114,7 @@ def grow(table: Table, given: Sequence[Field]) -> None:
 
 
 def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
-    """Flink's `/*+ OPTIONS('dynamic-partition-overwrite'='false') */` behind the table's name."""
+    """Flink's `/*+ OPTIONS('dynamic-partition-overwrite'='false') */` after the table's name."""
     comments = list(cursor.tokens[cursor.at - 1].comments)
     if cursor.kind is TokenType.HINT:
         comments += cursor.tokens[cursor.at].comments
@@ -128,7 +128,7 @@ def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
 
 
 def _query(cursor: Cursor) -> Piece:
-    """What is inserted; `TABLE t` is SELECT * FROM t."""
+    """The query to insert; `TABLE t` is SELECT * FROM t."""
     if cursor.take("TABLE"):
         return Piece.join(cursor.script, ["SELECT * FROM ", cursor.rest()])
     return cursor.rest()
@@ -143,7 +143,7 @@ def _with(before: Piece, rows: Piece) -> Piece:
 
 
 def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
-    """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are no partition's."""
+    """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are not partition columns."""
     schema, found = table.schema, {}
     known = schema.partitioning.columns
 
@@ -177,7 +177,7 @@ def literal(context: Context, piece: Piece, field: Field) -> Any:
 
 
 def _columns(context: Context, asked: Insert, data: Any) -> Any:
-    """The query's columns under the names of the table's, with the static values of the partition."""
+    """The query's columns under the table's names, with the static partition values."""
     fields = asked.table.schema.fields
     where = f"SQL at {context.script.place(asked.offset)}: INSERT"
     given = list(data.column_names if isinstance(data, pa.Table) else data.columns)
@@ -215,8 +215,8 @@ def _assigned(
 
 
 def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
-    """What Spark's store assignment allows and the library's own writes do not: numbers, dates and booleans into text, and
-    timestamps with and without a zone into each other (in this process, the session's zone is UTC)."""
+    """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans to text, and
+    timestamps with a zone to those without and back (in process, the session's zone is UTC)."""
     column = _untyped(column)
     wanted, kind = to_arrow(target.type), column.type
     is_plain = any(test(kind) for test in _PLAIN)
@@ -228,12 +228,12 @@ def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
 
 
 def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with nothing but NULL in it, or in a part of it, without a type: DuckDB takes it for INT."""
+    """The column with all-NULL INT parts retyped as null: DuckDB types an untyped NULL as INT."""
     if not (pa.types.is_int32(column.type) or pa.types.is_nested(column.type)):
         return column
     try:
         own = from_arrow(column.type)
-    except UnsupportedFeature:  # No type of a table's, which the write says.
+    except UnsupportedFeature:  # Not a type of tables; the write raises the error.
         return column
     return pa.chunked_array([casts.rebuilt(casts.flat(column), own, _without_type)])
 

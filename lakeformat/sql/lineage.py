@@ -1,4 +1,4 @@
-"""Lineage: which columns of which tables each column of a query is made of."""
+"""Lineage: the table columns that each column of a query is computed from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Origin = tuple[str, str]  # (the table as the text names it, its column)
 
 
 def of(tree: Any, references: Sequence[Referring], columns: Sequence[str]) -> dict[str, tuple[Origin, ...]]:
-    """For each of the query's `columns`, in their order, the columns that its value is computed from; conditions, grouping and
-    order do not count. Empty for a query that sqlglot cannot take apart."""
+    """For each of the query's `columns`, in order, the columns that its value is computed from. Conditions, grouping and order
+    do not count. Empty for a query that sqlglot cannot analyse."""
     try:
         qualified = pushdown.qualified(tree, references)
         selects = qualified.selects

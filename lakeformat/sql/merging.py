@@ -1,7 +1,8 @@
 """MERGE INTO -> merge_into.
 
-Expressions that our own evaluator cannot (subqueries, other functions, a column where it takes a value alone) become columns of the source, which the query engine
-computes: over the source where they speak of it alone, else over the pairs of rows that match, which take its place.
+The query engine computes the expressions that our evaluator does not support (subqueries, other functions, a column where it
+takes only a constant) as extra columns of the source. Expressions that name only the source are computed over the source; others
+over the pairs of matching rows, which then replace the source.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 from lakeformat.verbs.merge import Asked, MergeInto
 
-_OWN = "_lakeformat_"  # What the columns that are ours alone begin with.
+_OWN = "_lakeformat_"  # Prefix of the columns that we add.
 _COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
 _KEYS_IN_TEXT = re.compile(rf"{_KEY}\d+(, {_KEY}\d+)*")
 _STAGED, _ROW = f"{_OWN}source", f"{_OWN}row"
-# A row of a pair; a row of the table that the source does not match.
+# Flags of a paired row: it has the values of a table row; no source row matches that table row.
 _MATCHES, _ALONE = (
     f"{_OWN}matches",
     f"{_OWN}alone",
@@ -54,7 +55,7 @@ _MATCHES, _ALONE = (
 
 @dataclass(slots=True)
 class Reading:
-    """A MERGE being read: its sides, and the columns that its source is to be given: of its rows, and of pairs of rows."""
+    """A MERGE being parsed: its sides, and the columns to add to the source: `computed` over its rows, `of_pairs` over pairs."""
 
     context: Context
     on: Target
@@ -62,7 +63,7 @@ class Reading:
     alias: str
     computed: list[Piece] = field(default_factory=list)
     of_pairs: list[Piece] = field(default_factory=list)
-    needs_alone: bool = False  # Whether one of them is of rows that the source does not match.
+    needs_alone: bool = False  # Whether one of `of_pairs` is for rows NOT MATCHED BY SOURCE.
 
 
 def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
@@ -96,7 +97,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     except InvalidInput as error:
         if not paired or _KEY not in str(error):
             raise
-        # They are no columns of the user's.
+        # Replace the names of key columns, which the user did not write.
         raise InvalidInput(_KEYS_IN_TEXT.sub("row of the table", str(error))) from error
     return metrics(made)
 
@@ -105,7 +106,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
 
 
 def _alias(source: Piece) -> str:
-    """What the source's columns are called by."""
+    """The alias of the source."""
     tree = text.parse(Piece.join(source.script, ["SELECT * FROM ", source]), "source")
     from_ = tree.args.get("from_")
     if from_ is None or tree.args.get("joins"):
@@ -122,7 +123,7 @@ def _source(reading: Reading, before: Piece | None) -> Piece:
 
 
 def _matching(reading: Reading, piece: Piece) -> Expression | None:
-    """The condition by which rows match; None where our own evaluator does not know it, or no equality is part of it."""
+    """The ON condition; None where our evaluator does not support it or it has no equality."""
     node = parameters.marked(text.expression(piece))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
@@ -144,7 +145,7 @@ def _matching(reading: Reading, piece: Piece) -> Expression | None:
 
 
 def _equal(matching: Expression) -> dict[str, Expression]:
-    """The table's columns that equal a column of the source in rows that match."""
+    """The table's columns that equal a source column in matching rows -> that source column."""
     found: dict[str, Expression] = {}
     for each in conjuncts(matching):
         if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
@@ -155,7 +156,7 @@ def _equal(matching: Expression) -> dict[str, Expression]:
 
 
 def _untyped(data: Any) -> frozenset[str]:
-    """The source's columns of nothing but NULL, in lower case: DuckDB takes them for INT, and they fit every column."""
+    """The source's all-NULL INT columns, in lower case: DuckDB types an untyped NULL as INT, and NULL fits every column."""
     if not isinstance(data, pa.Table):
         return frozenset()
     columns = zip(data.column_names, data.columns, strict=True)
@@ -165,7 +166,7 @@ def _untyped(data: Any) -> frozenset[str]:
 
 
 def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:
-    """`*` as the columns that it stands for, of which ours are none. With `evolve`, those that the table lacks come first."""
+    """Expand `*` to the source's columns, without those that we added. With `evolve`, first add the columns that the table lacks."""
     fields = insert.fields(data.schema)
     named = tuple(each for each in fields if not each.name.startswith(_OWN))
     stars = [each.values is None and each.act is not Act.DELETE for each in clauses]
@@ -179,7 +180,7 @@ def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) 
 
 
 def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
-    """The clause with NULL for the source's columns that hold nothing else."""
+    """The clause with NULL in place of the source's all-NULL columns."""
 
     def change(each: Any) -> Any:
         match each:
@@ -196,9 +197,10 @@ def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
 def _paired(
     reading: Reading, piece: Piece, clauses: Sequence[Asked], data: Any, before: Piece | None
 ) -> tuple[pa.Table, Expression]:
-    """The source's rows beside the values of the table's columns that decide what they match and what becomes of it, one row for
-    each pair, and the others without any; and the equality that this makes of the condition. Where a clause needs it, also a row for the
-    values of rows of the table that match none. The query engine joins them; the source is held in memory."""
+    """A new source, and the equality that replaces the ON condition. The new source has one row per pair: the source's row
+    and the values of the table columns that decide the match and the clauses. Source rows without a match stay, with nulls for these
+    values. If a clause needs it, it also has a row for the values of unmatched table rows. The query engine computes the join; the
+    source is held in memory."""
     context, on = reading.context, reading.on
     source: pa.Table = data if isinstance(data, pa.Table) else data.toArrow()
     numbered = source.append_column(_ROW, pa.array(range(len(source)), pa.int64()))
@@ -220,7 +222,7 @@ def _paired(
     unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
     matched = [each for each in clauses if each.group is Group.MATCHED]
     if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
-        keys = [f"{_KEY}{i}" for i in range(len(names))]  # However many rows of the source a row matches, it goes.
+        keys = [f"{_KEY}{i}" for i in range(len(names))]  # A plain DELETE allows several matches per row.
         rest = [name for name in pairs.column_names if name not in keys]
         once = pairs.group_by(keys, use_threads=False).aggregate([(name, "first") for name in rest])
         pairs = once.rename_columns([name.removesuffix("_first") for name in once.column_names])
@@ -239,7 +241,7 @@ def _paired(
 
 
 def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression]) -> Asked:
-    """A clause over pairs of rows. What equals a column of the table wherever rows match is that column: a key does not change."""
+    """A clause over pairs of rows. A value that equals its target column in all matches becomes that column: keys do not change."""
     values = clause.values
     if values is not None and clause.group is Group.MATCHED:
         values = {
@@ -310,7 +312,7 @@ def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Express
 
 
 def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
-    """An expression over `t` and `s`; of one that only the query engine knows, the source's column that holds it."""
+    """An expression over `t` and `s`; if only the query engine supports it, the source column with its value."""
     node = parameters.marked(text.expression(piece))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
@@ -333,7 +335,7 @@ def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
 
 
 def _names_target(reading: Reading, node: Any) -> bool:
-    """Whether an expression names the target, by its alias or, outside of subqueries, by a column alone."""
+    """Whether an expression names the target: by its alias or, outside subqueries, by an unqualified column."""
     known = {each.casefold() for each in reading.on.table.schema.names}
     nested = {id(column) for each in node.find_all(exp.Query) for column in each.find_all(exp.Column)}
     for column in node.find_all(exp.Column):

@@ -14,7 +14,7 @@ from lakeformat.views import View
 
 CHANGES = "changes"
 _BRANCH, _TAG = "branch_", "tag_"
-# What Paimon or Iceberg have besides, and we do not.
+# Metadata tables that Paimon or Iceberg may have and a table here may not.
 _ELSEWHERE = frozenset({
     "all_data_files", "all_delete_files", "all_entries", "all_files", "all_manifests", "metadata_log_entries", "position_deletes",
     "data_files", "delete_files", "entries", "binlog", "ro", "aggregation_fields", "buckets", "statistics", "table_indexes", "row_tracking", "refs", "history",
@@ -24,7 +24,7 @@ _ELSEWHERE = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table that a name leads to: a branch, a tag or a metadata table of it where the name says so."""
+    """The table that a name resolves to, with the branch, tag or metadata table in the name."""
 
     table: Table
     tag: str | None = None
@@ -32,7 +32,7 @@ class Named:
     version: Mapping[str, Any] = field(default_factory=dict)  # of `scan`: snapshot_id, as_of or tag
 
     def require_rows(self, where: str) -> Table:
-        """The table to change. Raises `InvalidInput` for what cannot be written."""
+        """The table to change. Raises `InvalidInput` for metadata tables, tags and old versions."""
         if self.metadata or self.tag or self.version:
             what = f"metadata table {self.metadata}" if self.metadata else f"version {self.tag or dict(self.version)}"
             raise InvalidInput(
@@ -42,12 +42,12 @@ class Named:
 
 
 def full(context: Context, path: tuple[str, ...]) -> str:
-    """`namespace.table`, with the current database where the name has none."""
+    """`namespace.table`; a name without a database gets the current one."""
     return _full(context, _split(context, path))
 
 
 def find(context: Context, path: tuple[str, ...], where: str) -> Named:
-    """What a name leads to. Raises `NotFound`, naming the place and what is near."""
+    """Resolve a name. Raises `NotFound` with the place in the text and similar names."""
     path = _split(context, path)
     for count in range(len(path), 0, -1):
         name = _there(context, _full(context, path[:count])) if count + 2 >= len(path) else None
@@ -61,15 +61,15 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
 
 
 def table(context: Context, path: tuple[str, ...], where: str) -> Table:
-    """The table, or branch of one, that a statement changes."""
+    """The table or branch that a statement changes."""
     return find(context, path, where).require_rows(where)
 
 
 def view(context: Context, path: tuple[str, ...]) -> View | None:
-    """The view of a catalog that a name leads to."""
+    """The catalog's view of this name."""
     try:
         return context.lake.views.find(full(context, path))
-    except InvalidInput:  # A name that cannot be.
+    except InvalidInput:  # An invalid name.
         return None
 
 
@@ -81,7 +81,7 @@ def _full(context: Context, path: tuple[str, ...]) -> str:
 
 
 def _split(context: Context, path: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts of a name: `t$snapshots` is two, and so is a dotted name in backquotes; without the name of a catalog."""
+    """The parts of a name without the catalog: `t$snapshots` has two, and so has a dotted name in backquotes."""
     parts = tuple(part for each in path for part in (each.split(".") if "." in each else [each]))
     if len(parts) > 2 and parts[0] in context.session.catalogs:
         parts = parts[1:]
@@ -95,17 +95,17 @@ def _dollars(part: str) -> Iterator[str]:
 
 
 def _plain(path: tuple[str, ...]) -> tuple[str, ...]:
-    """The name without what stands behind a `$`."""
+    """The name up to the `$`."""
     return tuple(each for each in path if not each.startswith("$")) or path
 
 
 def _there(context: Context, name: str) -> str | None:
-    """A table's name as it is spelt: exactly this, or the only one that differs in case."""
+    """The table's name in its own spelling: this name, or the only one that differs in case."""
     try:
         if context.lake.exists(name):
             return name
         namespaces = context.lake.namespaces()
-    except (InvalidInput, NotFound):  # A name that cannot be, or a warehouse that is not there yet.
+    except (InvalidInput, NotFound):  # An invalid name, or a warehouse that does not exist yet.
         return None
     namespace = name.rpartition(".")[0].casefold()
     near = [
@@ -121,8 +121,8 @@ def _there(context: Context, name: str) -> str | None:
 
 
 def _audited(context: Context, name: str) -> Table:
-    """The table, or where `write.wap.enabled` lets it be audited first, the branch that `SET spark.wap.branch` named, or where writes
-    are staged under the id of `SET spark.wap.id`."""
+    """The table. If it has `write.wap.enabled` (write-audit-publish): the branch of `SET spark.wap.branch`, or the table that stages
+    its writes under the id of `SET spark.wap.id`."""
     table = context.lake.table(name)
     branch, wap_id = context.session.settings.get(WAP_BRANCH), context.session.settings.get(WAP_ID)
     if (branch is None and wap_id is None) or table.properties.get("write.wap.enabled", "").lower() != "true":
@@ -153,5 +153,5 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of the metadata tables: those of `inspect`, and `changes`, the changelog."""
+    """Names of the metadata tables: those of `inspect`, and the changelog `changes`."""
     return sorted({*table.inspect.names, CHANGES})

@@ -1,4 +1,4 @@
-"""Queries on Spark: the user's own text, with our frames in the place of the tables."""
+"""Queries on Spark: the user's own text, with our frames in place of the tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeformat.sql.query import Query
 
 
-# What of Spark's SQL leads out of a query's tables and functions of values.
+# Functions of Spark that reach beyond the query's tables, and the reason for refusing them.
 _OUTSIDE = {
     "identifier": "makes a name of a text, also one of files; write the name itself",
     "stream": "reads what no table of this warehouse is; write the table's name",
@@ -37,14 +37,14 @@ _OUTSIDE = {
 
 
 def frame(context: Context, query: Query) -> Any:
-    """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's words for what it cannot analyse, and `UnsupportedFeature`
-    for what reaches more than tables and functions: files, commands, methods of Java."""
+    """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's message if Spark cannot analyse it, and
+    `UnsupportedFeature` if it reaches files, programs or Java methods."""
     _require_inside(query)
     frames = {_name(place): each.source.frame(context.spark) for place, each in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     try:
         found = context.spark.sql(spliced(query), args=values or None, **frames)
-        found.schema  # noqa: B018 - Over Connect, mistakes are reported once the plan is asked for.
+        found.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
             said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
@@ -55,7 +55,7 @@ def frame(context: Context, query: Query) -> Any:
 
 
 def spliced(query: Query) -> str:
-    """The text with `{frame}` for each table, braces that are the user's doubled, and `?` as named parameters."""
+    """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters."""
     original = _original(query)
     edits = [
         (each.start, each.end, "{" + _name(place) + "}" + _alias(each)) for place, each in enumerate(query.references)
@@ -74,7 +74,7 @@ def spliced(query: Query) -> str:
 
 
 def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]) -> Any:
-    """A frame's columns under other names, with columns of one value each."""
+    """A frame with its columns renamed, and constant columns added."""
     found = data.toDF(*columns) if columns else data
     if not static:
         return found
@@ -112,15 +112,15 @@ def _original(query: Query) -> str:
 
 
 def _alias(reference: Any) -> str:
-    """The name by which the query's columns may know the table, where the user gave none."""
-    # Spark takes an alias behind TABLESAMPLE only.
+    """An alias for the table where the user gave none, so that columns can be qualified by its name."""
+    # With TABLESAMPLE, Spark accepts the alias only after it.
     if reference.node.args.get("alias") or reference.node.args.get("sample"):
         return ""
     return " AS " + quoted(reference.path[-1]).replace("{", "{{").replace("}", "}}")
 
 
 def _shortened(query: Query) -> list[tuple[int, int, str]]:
-    """`shop.orders.id` -> `orders.id`: what stands before the table's own name goes."""
+    """`shop.orders.id` -> `orders.id`: drop the qualifiers of the table's name."""
     known = {tuple(p.casefold() for p in each.path) for each in query.references if len(each.path) > 1}
     found = []
     for column in query.tree.find_all(exp.Column):

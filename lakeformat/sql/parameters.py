@@ -1,4 +1,4 @@
-"""Parameters: what `:name` and `?` stand for, as values of trees and engines. No value becomes part of a text."""
+"""Parameters: the values of `:name` and `?`, bound in trees and engines. No value becomes part of a text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import text
 from lakeformat.sql.text import Piece, Script
 
-UNKNOWN = object()  # The value of what is no constant, or of one that only an engine can evaluate.
+UNKNOWN = object()  # Not a constant, or one that only an engine can evaluate.
 
 
 def named(script: Script, params: Any) -> dict[str, Any]:
-    """Parameters by name; the first `?` is called `_0`. Raises `InvalidInput` where there are too few or too many."""
+    """Parameters by name; the first `?` is `_0`. Raises `InvalidInput` for too few or too many."""
     if params is not None and not isinstance(params, Mapping | list | tuple):
         raise InvalidInput(f"params={params!r}: give a mapping for :name, or a list for ?")
     given = list(params) if isinstance(params, list | tuple) else []
@@ -32,7 +32,7 @@ def named(script: Script, params: Any) -> dict[str, Any]:
 
 
 def marked(root: Any) -> Any:
-    """The tree with each `?` as a parameter with a name."""
+    """The tree with each `?` as a named parameter."""
 
     def change(node: Any) -> Any:
         if isinstance(node, exp.Column) and len(node.parts) == 1 and not node.this.args.get("quoted"):
@@ -56,7 +56,7 @@ def value(params: Mapping[str, Any], name: str) -> Any:
 
 
 def filled(root: Any, params: Mapping[str, Any]) -> Any:
-    """The tree with the parameters' values as its literals."""
+    """The tree with the parameters' values as literals."""
 
     def change(node: Any) -> Any:
         return _literal(str(node.this), value(params, str(node.this))) if isinstance(node, exp.Placeholder) else node
@@ -65,7 +65,7 @@ def filled(root: Any, params: Mapping[str, Any]) -> Any:
 
 
 def condition(piece: Piece, params: Mapping[str, Any]) -> Expression:
-    """The expression that a piece spells. Raises `InvalidInput` for what our own evaluator does not know."""
+    """A piece as an expression. Raises `InvalidInput` if our evaluator does not support it."""
     return sql_text.read(filled(marked(text.expression(piece)), params), piece.text)
 
 

@@ -1,4 +1,4 @@
-"""CALL: procedures of both dialects (`sys.*` of Paimon, `system.*` of Iceberg) that are verbs here."""
+"""CALL: procedures of Paimon (`sys.*`) and Iceberg (`system.*`), implemented by verbs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakeformat.views import NOT_KEPT
 
 @dataclass(slots=True)
 class Call:
-    """A CALL with its arguments; each is taken once, and what is left is refused."""
+    """A CALL with its arguments. Each is taken once; `close` refuses the rest."""
 
     context: Context
     name: str
@@ -47,7 +47,7 @@ class Call:
         return names.table(self.context, path, f"SQL at {self.context.script.place(self.offset)}")
 
     def tables(self) -> list[Table]:
-        """The table, or all of a database: `db.*`."""
+        """The table, or all tables of a database: `db.*`."""
         database, _, last = str(self.given.get("table")).rpartition(".")
         if last != "*":
             return [self.table()]
@@ -57,11 +57,11 @@ class Call:
         return [self.context.lake.table(name) for name in self.context.lake.tables(database)]
 
     def whole(self, name: str, given: Any) -> int:
-        """A whole number, also as text."""
+        """An integer, also given as text."""
         is_number = isinstance(given, int | float | Decimal) and not isinstance(given, bool)
         try:
             found = int(given) if is_number or isinstance(given, str) else None
-        except (ValueError, OverflowError):  # Of text and of what is not finite.
+        except (ValueError, OverflowError):  # Text, or a number that is not finite.
             found = None
         if found is None or (is_number and found != given):
             raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no whole number")
@@ -72,7 +72,7 @@ class Call:
         return None if given is None else self.whole(name, given)
 
     def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
-        """`options`, as a map or as 'k=v,l=w', without those that only say how fast."""
+        """`options`, a map or 'k=v,l=w', without the `ignored` ones, which only tune speed."""
         given = self.take("options") or {}
         if isinstance(given, str):
             given = dict(each.strip().split("=", 1) for each in given.split(",") if "=" in each)
@@ -81,7 +81,7 @@ class Call:
         return {str(k): str(v) for k, v in given.items() if k not in ignored}
 
     def no_options(self, ignored: tuple[str, ...] = ()) -> None:
-        """Refuse options that nothing is done with."""
+        """Refuse all options but the ignored ones."""
         self.refuse_options(self.options(ignored))
 
     def refuse_options(self, left: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Call:
             )
 
     def close(self, ignored: tuple[str, ...] = ()) -> None:
-        """Refuse arguments that nothing was done with; `ignored` only say how fast."""
+        """Refuse arguments that were not taken; those in `ignored` only tune speed."""
         left = [name for name, value in self.given.items() if value is not None and name not in ignored]
         if left:
             raise self.context.script.unsupported(self.offset, f"{self.name}({left[0]} => ...): not supported")
@@ -162,7 +162,7 @@ def _known(context: Context, piece: Piece, node: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """A time of a procedure: TIMESTAMP, its text, or milliseconds since 1970."""
+    """A time argument: TIMESTAMP, its text, or milliseconds since 1970."""
     return (
         value
         if not isinstance(value, dt.date) or isinstance(value, dt.datetime)
@@ -239,7 +239,7 @@ def _compact(call: Call) -> Result:
 
 
 def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) -> Expression:
-    """The partitions to which nothing was added for this long."""
+    """The partitions that were not modified for this long."""
     assert age is not None
     if condition is not None:
         raise call.context.script.invalid(
@@ -323,7 +323,7 @@ def _outer_split(given: str) -> list[str]:
 
 
 def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = None) -> Result:
-    """`at_once`: how many snapshots may go, the oldest first; `ids`: snapshots that go besides."""
+    """`at_once`: how many snapshots may expire, oldest first; `ids`: further snapshots to expire."""
     table = call.table()
     call.close(("max_concurrent_deletes", "stream_results"))
     keep_from = None
@@ -384,7 +384,7 @@ def _rollback_paimon(call: Call) -> Result:
 
 
 def _rollback_to_watermark(call: Call) -> Result:
-    """To the last snapshot whose watermark is not later."""
+    """Roll back to the last snapshot whose watermark is not later."""
     limit, table = call.whole("watermark", call.need("watermark")), call.table()
     snapshots = table.inspect.snapshots()
     rows = snapshots.to_pylist() if "watermark" in snapshots.column_names else []
@@ -398,7 +398,7 @@ def _rollback_to_watermark(call: Call) -> Result:
 
 
 def _tag_from_timestamp(call: Call) -> Result:
-    """Of the first snapshot that is later."""
+    """Tag the first snapshot after the time."""
     table, name = call.table(), str(call.need("tag"))
     after = call.whole("timestamp", call.need("timestamp"))
     retain = _age(call, "time_retained", call.take("time_retained"))
@@ -438,7 +438,7 @@ def _mark_done(call: Call) -> Result:
 
 
 def _alter_view_dialect(call: Call) -> Result:
-    """`query` becomes, or is no longer, what a dialect ('spark') has a view say."""
+    """Add, update or drop a view's query in a dialect ('spark')."""
     name, action = names.full(call.context, tuple(str(call.need("view")).split("."))), str(call.need("action")).lower()
     dialect, query = str(call.take("engine") or "spark"), call.take("query")
     call.close()
@@ -481,7 +481,7 @@ def _clear_consumers(call: Call) -> Result:
 
 
 def _changelog_view(call: Call) -> Result:
-    """A view of this session: the changes between two snapshots, which stay as they are."""
+    """A view of this session with the changes between two snapshots, computed once."""
     table, options = call.table(), call.options()
     name = str(call.take("changelog_view") or f"{table.name.rpartition('.')[2]}_changes")
     net, updates = bool(call.take("net_changes", False)), call.take("compute_updates")
@@ -510,7 +510,7 @@ def _changelog_view(call: Call) -> Result:
 
 
 def _add_files(call: Call) -> Result:
-    """Parquet files of a folder: source_table => '`parquet`.`path`'."""
+    """Add the Parquet files of a folder: source_table => '`parquet`.`path`'."""
     table, source = call.table(), str(call.need("source_table"))
     folder = _folder(call, source)
     wanted = [f"{name}={value}" for name, value in (call.take("partition_filter") or {}).items()]
@@ -536,7 +536,7 @@ def _folder(call: Call, source: str) -> str:
 
 
 def _snapshot(call: Call) -> Result:
-    """A table of the Parquet files of a folder: source_table => '`parquet`.`path`'."""
+    """Create a table from the Parquet files of a folder: source_table => '`parquet`.`path`'."""
     source, name = str(call.need("source_table")), str(call.need("table"))
     properties = call.take("properties") or {}
     call.close(("parallelism",))
@@ -590,7 +590,7 @@ def _create_branch(call: Call) -> Result:
         table.create_branch(name, tag=str(tag))
         return _ok(result=True)
     try:
-        table.create_branch(name, 0)  # An empty one, as Paimon has it.
+        table.create_branch(name, 0)  # An empty branch, as in Paimon.
     except NotFound:
         table.create_branch(name)
     return _ok(result=True)
@@ -711,7 +711,7 @@ def _ancestors(call: Call) -> Result:
 
 
 def _expire_tags(call: Call) -> Result:
-    """Tags whose own time is over, and with `older_than` those that were made before."""
+    """Drop tags past their retention and, with `older_than`, tags created before that time."""
     table, older = call.table(), call.take("older_than")
     call.close()
     now = dt.datetime.now(dt.UTC)
@@ -755,7 +755,7 @@ def _drop_consumer(call: Call) -> Result:
     if following is None or name in table.inspect.consumers().column(0).to_pylist():
         table.drop_consumer(name)
     if following is not None:
-        table.changes(following - 1, consumer=name)  # A new consumer begins there.
+        table.changes(following - 1, consumer=name)  # Create the consumer at this snapshot.
     return _ok(result=True)
 
 

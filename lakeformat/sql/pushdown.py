@@ -1,6 +1,6 @@
-"""What a query needs of each table that it reads: columns, and conditions that every row it uses fulfils.
+"""The columns that a query reads of each table, and the conditions that all rows it uses meet.
 
-Only what is certain is pushed: the engine evaluates the whole query anyway, over rows that a scan has left out early or not.
+Only safe conditions are pushed down: the engine evaluates the whole query anyway, whether or not the scan skipped rows.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakeformat.model.predicate import Expression
 from lakeformat.sql import parameters
 from lakeformat.sql.sources import Source
 
-# Of these, a row alone does not say what becomes of it, or rows that are left out change what others become.
+# The value of these depends on more than one row, or skipping rows changes the values of others.
 _OPAQUE = (exp.Query, exp.AggFunc, exp.Window, exp.Rand, exp.Randn, exp.Uuid, exp.Explode, exp.Anonymous, exp.Subquery)
-_WHOLE = (exp.Pivot, exp.MatchRecognize, exp.QueryTransform)  # Queries with these read everything.
+_WHOLE = (exp.Pivot, exp.MatchRecognize, exp.QueryTransform)  # Queries with these read all columns and rows.
 
 
 class Referring(Protocol):
@@ -36,20 +36,20 @@ class Referring(Protocol):
 
 @dataclass(slots=True)
 class Need:
-    """What is needed of one reference; `columns` None: all."""
+    """The columns and conditions of one reference. `columns` None: all columns."""
 
     columns: tuple[str, ...] | None = None
     conditions: list[Expression] = field(default_factory=list)
 
 
 def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any]) -> list[Need]:
-    """For each reference, in their order; all of everything where the query cannot be taken apart."""
+    """One `Need` per reference, in order; all columns and rows if the query cannot be analysed."""
     found = [Need() for _ in references]
     if any(True for _ in tree.find_all(*_WHOLE)) or any(j.args.get("method") for j in tree.find_all(exp.Join)):
         return found
     spelt = [{name.lower(): name for name in each.source.names} for each in references]
     if any(len(names) != len(each.source.names) for names, each in zip(spelt, references, strict=True)):
-        return found  # Names that differ in case alone.
+        return found  # Columns whose names differ only in case.
     try:
         scopes, mentioned = _scopes(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
@@ -60,7 +60,7 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
         if read is None:
             continue
         named = {spelt[place].get(name.lower()) for name in read | mentioned[_named(place)]}
-        if None not in named:  # Else a name that the optimizer took for a column of the table.
+        if None not in named:  # Else the optimizer took another name for a column of the table.
             need.columns = tuple(each for each in references[place].source.names if each in named)
             need.columns = need.columns or references[place].source.names[:1]
         need.conditions = [e for c in conditions.get(place, ()) if (e := _expression(c, params)) is not None]
@@ -68,8 +68,8 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
-    """A copy of the tree with every column named by its table, the table of the reference at `place` being `_lakeformat_<place>`.
-    Raises what sqlglot raises for a query that it cannot take apart."""
+    """A copy of the tree with every column qualified by its table; the table of reference `place` is named `_lakeformat_<place>`.
+    Raises sqlglot's errors for a query that sqlglot cannot analyse."""
     schema: dict[str, dict[str, str]] = {}
     for place, each in enumerate(references):
         each.node.meta["lakeformat"] = place
@@ -82,12 +82,12 @@ def qualified(tree: Any, references: Sequence[Referring]) -> Any:
             kept = {key: node.args[key] for key in ("joins", "laterals", "sample", "pivots") if node.args.get(key)}
             node.replace(exp.Table(this=exp.to_identifier(_named(place)), alias=alias, **kept))
     how = {"expand_alias_refs": False, "validate_qualify_columns": False, "quote_identifiers": False}
-    # An alias is never taken for a column that a table has: in WHERE, Spark means the column.
+    # Do not expand aliases that are also columns: in WHERE, Spark means the column.
     return qualify(copied, schema=schema, dialect="spark", **how)
 
 
 def place_of(source: Any) -> int | None:
-    """Which reference a table of a qualified tree is."""
+    """The index of the reference that a table of a qualified tree stands for."""
     if not isinstance(source, exp.Table) or not source.name.startswith("_lakeformat_"):
         return None
     return int(source.name.removeprefix("_lakeformat_"))
@@ -109,12 +109,12 @@ def _named(place: int) -> str:
 
 
 def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], dict[str, set[str]]]:
-    """The scopes of the query with every column named by its table, and without what stars stand for and nobody uses; and
-    the columns of each table that the text names."""
+    """The scopes of the query with qualified columns and without unused columns of stars, and the columns of each table that the
+    text names."""
     qualified_ = qualified(tree, references)
     loose = _aliases_used(qualified_)
     before = traverse_scope(qualified_)
-    # What the text names stays, used or not: the engine would take a column that is not there for an alias.
+    # Keep each column that the text names, used or not: if it were missing, the engine would take the name for an alias.
     named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
     if any(select.is_star for select in tree.find_all(exp.Select)):
         loose |= _named_outside(before) | _named_in_stars(tree)
@@ -124,7 +124,7 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], di
 
 
 def _named_outside(scopes: list[Scope]) -> set[str]:
-    """Names that the text gives to columns of subqueries, where these may come from a table by a star."""
+    """Names by which the text reads columns of subqueries, which may come from a table through a star."""
     found: set[str] = set()
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
@@ -134,7 +134,7 @@ def _named_outside(scopes: list[Scope]) -> set[str]:
 
 
 def _named_in_stars(tree: Any) -> set[str]:
-    """`* EXCEPT (a)`, `* REPLACE (b + 1 AS b)`: columns that must be there, whether or not they are in the result."""
+    """The columns of `* EXCEPT (a)` and `* REPLACE (b + 1 AS b)`: they must exist even if the result lacks them."""
     parts = [
         each
         for star in tree.find_all(exp.Star)
@@ -146,7 +146,7 @@ def _named_in_stars(tree: Any) -> set[str]:
 
 
 def _aliases_used(qualified: Any) -> set[str]:
-    """Names of columns that belong to no table, since they are what a select calls its own. Raises `KeyError` for others."""
+    """Unqualified column names, each an alias of a select or a lambda's parameter. Raises `KeyError` for any other."""
     aliases = {each.alias_or_name.lower() for select in qualified.find_all(exp.Select) for each in select.expressions}
     aliases |= {name.name.lower() for each in qualified.find_all(exp.Lambda) for name in each.expressions}
     loose = {each.name.lower() for each in qualified.find_all(exp.Column) if not each.table}
@@ -156,7 +156,8 @@ def _aliases_used(qualified: Any) -> set[str]:
 
 
 def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] | None:
-    """The columns of a table that are read anywhere, of those with `mark` only; None where the table is not to be found."""
+    """The columns of a table that any scope reads; with `mark`, only columns with that metadata. None if the table is not found or a
+    star reads it."""
     found: set[str] | None = None
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
@@ -169,11 +170,11 @@ def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] |
 
 
 def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
-    """Conditions by the place of the reference whose rows fulfil them."""
+    """Conditions by the index of the reference whose rows meet them."""
     found: dict[int, list[Any]] = {}
     incoming: dict[int, list[Any]] = {}
     uses = Counter(id(source) for scope in scopes for _, source in scope.selected_sources.values())
-    for scope in reversed(scopes):  # Outer before inner.
+    for scope in reversed(scopes):  # Outer scopes before inner ones.
         select = scope.expression
         if not isinstance(select, exp.Select):
             continue
@@ -192,7 +193,7 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
 
 
 def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tuple[Any, str]]:
-    """Conditions on one source each, with its alias, that every row of it fulfils that the select uses."""
+    """(condition, alias): conditions on a single source that all rows used by the select meet."""
     where = select.args.get("where")
     tests = [(each, None) for each in given]
     tests += [(each, None) for each in _conjuncts(where.this)] if where else []
@@ -214,7 +215,7 @@ def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tupl
 
 
 def _null_extended(select: Any, sources: Mapping[str, Any]) -> set[str]:
-    """Aliases of sources of which an outer join makes rows of nulls."""
+    """Aliases of sources that an outer join may extend with null rows."""
     from_ = select.args.get("from_")
     before = [from_.this.alias_or_name] if from_ else []
     found: set[str] = set()
@@ -229,7 +230,7 @@ def _null_extended(select: Any, sources: Mapping[str, Any]) -> set[str]:
 
 
 def _inside(condition: Any, select: Any) -> Any:
-    """A condition on the rows of a subquery as one on the rows that it selects from; None where that is not the same."""
+    """A condition on a subquery's rows as a condition on its input rows; None where the two are not equivalent."""
     if not isinstance(select, exp.Select):
         return None
     if any(select.args.get(key) for key in ("group", "having", "limit", "offset", "qualify", "laterals", "fetch")):
@@ -261,7 +262,7 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 def _expression(condition: Any, params: Mapping[str, Any]) -> Expression | None:
-    """A condition on one table as our own scan tests it; None for one that it does not know."""
+    """A condition on one table as an expression for our scan; None if the scan does not support it."""
 
     def bare(node: Any) -> Any:
         return exp.column(node.this.copy()) if isinstance(node, exp.Column) else node

@@ -1,4 +1,4 @@
-"""A query: which tables its text names and where, what of each it needs, and the engine that answers it."""
+"""A query: the tables that its text names, the columns and conditions that it needs of each, and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeformat.sql.text import Cursor, Piece, Script
 _INCREMENTAL = "paimon_incremental_query"
 _WATERMARK = re.compile(r"watermark-(\d+)")
 _TIMES = {"TIMESTAMP", "VERSION"}
-_SECONDS = 1 << 53  # Since 1970; what is not finite is not below it either.
+_SECONDS = 1 << 53  # Since 1970; NaN and infinity are not below it either.
 
 
 @dataclass(slots=True)
@@ -41,12 +41,12 @@ class Reference:
     end: int
     path: tuple[str, ...]
     source: Source
-    pushed: str = ""  # The conditions that the scan tests, for EXPLAIN.
+    pushed: str = ""  # The pushed conditions, for EXPLAIN.
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that has been read, whose tables are known and narrowed to what it needs of them."""
+    """A parsed query; its tables are resolved and narrowed to the needed columns and conditions."""
 
     piece: Piece
     tree: Any
@@ -54,7 +54,7 @@ class Query:
 
 
 def prepare(context: Context, piece: Piece) -> Query:
-    """Read a query. Raises `InvalidInput` and `NotFound` with places in the text."""
+    """Parse a query and resolve its tables. Raises `InvalidInput` and `NotFound` with the place in the text."""
     tree = _tree(piece)
     for name in parameters.used(tree):
         parameters.value(context.params, name)
@@ -75,8 +75,8 @@ def run(context: Context, piece: Piece) -> Result:
 
 
 def tables(script: Script) -> list[tuple[str, ...]]:
-    """The names of the tables that a text of one query reads as they are now, in the order of the text; not those with a version.
-    No warehouse is asked: a name may be that of a frame, or stand for metadata."""
+    """The names of the tables that a text of one query reads at their current version, in the order of the text. The warehouse is
+    not read, so a name may be that of a frame or a metadata table."""
     statements = list(text.statements(script))
     piece = Piece.of(script, statements[0].offset, statements[-1].end)
     if len(statements) != 1:
@@ -94,7 +94,7 @@ def tables(script: Script) -> list[tuple[str, ...]]:
 
 
 def named(piece: Piece) -> list[tuple[str, ...]]:
-    """The names of tables and frames that a query reads, at whatever version."""
+    """The names of the tables and frames that a query reads, at any version."""
     return [_spelt(node)[0] for node in _tables(_tree(piece)) if isinstance(node.this, exp.Identifier | exp.Dot)]
 
 
@@ -103,7 +103,7 @@ def has_parameters(piece: Piece) -> bool:
 
 
 def schema(context: Context, piece: Piece) -> Any:
-    """The columns of a query, without its rows: a `pyarrow.Schema`, or with a Spark session a StructType."""
+    """The columns of a query: a `pyarrow.Schema`, or a StructType with a Spark session."""
     query = prepare(context, piece)
     if context.spark is not None:
         return on_spark.frame(context, query).schema
@@ -113,7 +113,7 @@ def schema(context: Context, piece: Piece) -> Any:
 
 
 def rows(context: Context, piece: Piece) -> Any:
-    """The query's rows as a verb takes them: an Arrow table, or a Spark DataFrame."""
+    """The query's rows as input of a verb: an Arrow table, or a Spark DataFrame."""
     found = run(context, piece)
     return found.to_spark() if context.spark is not None else found.to_arrow()
 
@@ -124,14 +124,14 @@ def constant(context: Context, piece: Piece) -> Any:
     value = (found if isinstance(found, pa.Table) else found.toArrow())["value"][0]
     try:
         return value.as_py()
-    except ValueError as error:  # A struct with two parts of one name.
+    except ValueError as error:  # A struct with two fields of one name.
         raise context.script.invalid(piece.origin(0), f"{piece.text.strip()!r} is no constant: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ViewRows:
-    """Rows of a view's query. `columns`: (the query's name, the view's). Where each column of the query has a name, what is asked
-    for is asked of the query, so that its tables are pruned."""
+    """Rows of a view's query. `columns`: (the query's name, the view's name). If `can_narrow` (the query's column names are known and
+    unique), columns and conditions are pushed into the query, so that its tables are pruned."""
 
     name: str
     context: Context
@@ -166,12 +166,12 @@ class ViewRows:
         return found.toDF(*self.names, *rest).select(*map(quoted, self.names))
 
     def prepared(self) -> Query:
-        """The view's query, as far as it is asked for."""
+        """The view's query, narrowed to the requested columns and conditions."""
         return prepare(self.context, self._asked())
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors in the view's query name the view."""
+        """Add the view's name to errors of its query."""
         try:
             yield
         except (InvalidInput, NotFound) as error:
@@ -204,13 +204,13 @@ def _temporary(context: Context, path: tuple[str, ...]) -> ViewRows | None:
 
 
 def of_temporary(context: Context, made: Temporary) -> ViewRows:
-    """The rows of a view of the session."""
+    """The rows of a temporary view."""
     inside = replace(made.context, spark=context.spark, views=(*context.views, made.name))
     return ViewRows(made.name, inside, made.query, made.columns, _is_named(made.query, made.columns))
 
 
 def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | None:
-    """The rows of a view that a catalog keeps, where a name leads to one."""
+    """The rows of the catalog's view of this name, if there is one."""
     view = names.view(context, path)
     if view is None:
         return None
@@ -225,7 +225,7 @@ def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | Non
 
 
 def _is_named(query: Piece, columns: Sequence[tuple[str, str]]) -> bool:
-    """Whether both engines give the query's columns these names, each to one."""
+    """Whether both engines give the query's columns these names, and the names are unique."""
     tree = _tree(query)
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
@@ -243,14 +243,14 @@ def _tree(piece: Piece) -> Any:
 
 
 def _spelt(node: Any) -> tuple[tuple[str, ...], int, int]:
-    """The path that names a table, and where in the piece's text it stands."""
+    """The path that names a table, with its start and end in the piece's text."""
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     path = tuple(part.name.replace(text.DOLLAR, "$") for part in parts)
     return path, parts[0].meta["start"], parts[-1].meta["end"] + 1
 
 
 def _tables(tree: Any) -> Iterator[Any]:
-    """The nodes that name tables, in the order of the text where they have one; not those that name a CTE in sight of them."""
+    """The nodes that name tables, in the order of the text; not those that name a CTE in scope."""
     for node in tree.find_all(exp.Table):
         if isinstance(node.this, exp.Identifier | exp.Dot):
             if not (node.args.get("db") is None and _is_cte(node)) and node.find_ancestor(exp.Hint) is None:
@@ -312,7 +312,7 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
 
 
 def _frame(context: Context, name: str) -> tuple[str, Any] | None:
-    """A frame of the caller's, or a view of the session, by its name or one that differs in case alone."""
+    """The caller's frame or the session's changelog view of this name; the case may differ."""
     for known in (context.frames, context.session.views):
         if name in known:
             return name, known[name]
@@ -323,7 +323,7 @@ def _frame(context: Context, name: str) -> tuple[str, Any] | None:
 
 
 def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> tuple[dict[str, Any], int]:
-    """What `VERSION AS OF ...` or `TIMESTAMP AS OF ...` behind a name says, and where it ends."""
+    """The `VERSION AS OF ...` or `TIMESTAMP AS OF ...` after a name, and where it ends."""
     following = [token for token in tokens if token.start >= end]
     if len(following) < 4 or [t.text.upper() for t in following[1:3]] != ["AS", "OF"]:
         return {}, end
@@ -409,14 +409,14 @@ def _snapshot(table: Any, given: Any, where: str) -> int:
 
 
 def _narrow(reference: Reference, need: pushdown.Need) -> None:
-    """Read less where the query needs less."""
+    """Narrow a reference to the columns and conditions that the query needs."""
     if need.columns is not None:
         reference.source = reference.source.narrowed(need.columns, None)
     said = []
     for condition in need.conditions:
         try:
             reference.source = reference.source.narrowed(None, condition)
-        except InvalidInput:  # A comparison that the engine may yet know.
+        except InvalidInput:  # A comparison that the engine may support.
             continue
         said.append(pushdown.shown(condition))
     reference.pushed = " AND ".join(said)

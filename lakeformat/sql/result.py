@@ -1,4 +1,4 @@
-"""Result: what a statement gave."""
+"""Result: the rows or metrics of a statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeformat.engines.choose import require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Snapshot
 
-_HELD_BYTES = 64 << 20  # A query that gives more is streamed.
+_HELD_BYTES = 64 << 20  # Larger results are streamed.
 METRICS = pa.schema(
     [
         ("operation", pa.string()),
@@ -32,9 +32,9 @@ METRICS = pa.schema(
 
 
 class Result:
-    """The rows of a query; of a statement that changes rows, one row with the metrics of its snapshot; of others, what they list.
+    """The rows of a query; one row with the snapshot's metrics for a statement that changes rows; a listing for other statements.
 
-    Of a query with `spark`, a frame that Spark evaluates when it is asked for rows.
+    With `spark`, a query's result is a DataFrame that Spark evaluates when rows are requested.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Result:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
+        """The Arrow schema."""
         if self._frame is not None:
             return self._frame.limit(0).toArrow().schema
         return self._schema if self._held is None else self._held.schema
 
     @property
     def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Of a query, for each column the (table, column)s that its value is computed from, tables as the text names them; empty
-        where that is not known."""
+        """For each column of a query, the (table, column) pairs that its value is computed from; tables as the text names them.
+        Empty if unknown."""
         if self._origins is None:
             return {}
         return self._origins(self._frame.columns if self._frame is not None else self.schema.names)
@@ -69,8 +69,8 @@ class Result:
         return self._frame.toArrow() if self._frame is not None else self._rows
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows batch by batch. Of a query in this process that gives many, no more than some batches are in memory at once; asked
-        again, it is answered again, at the same snapshots."""
+        """The rows batch by batch. A large result of a query in process is never in memory as a whole; each further call runs the
+        query again, at the same snapshots."""
         if self._frame is not None or self._held is not None:
             return self.to_arrow().to_reader()
         assert self._stream is not None
@@ -86,7 +86,7 @@ class Result:
         return polars.from_arrow(self.to_arrow())
 
     def to_spark(self, spark: Any = None) -> Any:
-        """A Spark DataFrame: the query's own, or with `spark` one of rows that are here."""
+        """The query's Spark DataFrame; for rows in this process, one made with `spark`."""
         if self._frame is not None:
             return self._frame
         if spark is None:
@@ -113,13 +113,13 @@ class Result:
 
     @property
     def _rows(self) -> pa.Table:
-        """All of them, which stay."""
+        """All rows, held from now on."""
         if self._held is None:
             self._held = self.to_batches().read_all()
         return self._held
 
     def _begin(self, reader: pa.RecordBatchReader) -> None:
-        """Hold the rows if they are few: then nothing that becomes of the tables matters to them."""
+        """Hold the rows if they are few, so that later changes of the tables do not affect them."""
         self._schema = reader.schema
         found: list[pa.RecordBatch] = []
         size = 0
@@ -155,7 +155,7 @@ class Result:
 
 
 def metrics(made: Snapshot | None) -> Result:
-    """One row: the snapshot's metrics; zeros and no id where nothing was to do."""
+    """One row with the snapshot's metrics; zeros and no id if nothing changed."""
     if made is None:
         row = {
             "operation": "none",
@@ -179,7 +179,7 @@ def metrics(made: Snapshot | None) -> Result:
 
 
 def listing(columns: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> Result:
-    """The result of a statement that lists rows of text and numbers."""
+    """The result of a statement that lists rows."""
     schema = pa.schema(list(columns.items()))
     return Result(pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema=schema))
 

@@ -1,4 +1,4 @@
-"""Which family a statement belongs to, by its first words."""
+"""Dispatch of statements by their first words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(
     properties: Mapping[str, str] | None = None,
     frames: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Run the statements of a text, one after the other; returns what the last one gave."""
+    """Run the statements of a text in order; returns the result of the last one."""
     script = text.read(sql)
     if spark is not None and not is_spark(spark):
         raise InvalidInput(f"sql(spark={spark!r}): give a SparkSession")
@@ -60,7 +60,7 @@ def run(
 
 
 def tables(sql: str) -> list[tuple[str, ...]]:
-    """The names of the tables that a query reads as they are now, in the order of its text; see `query.tables`."""
+    """The names of the tables that a query reads at their current version, in the order of its text; see `query.tables`."""
     return query.tables(text.read(sql))
 
 
@@ -100,7 +100,7 @@ def _statement(context: Context, cursor: Cursor) -> Result:
 
 
 def _before_write(cursor: Cursor) -> Piece | None:
-    """The WITH clause in front of INSERT or MERGE; None in front of a query."""
+    """The WITH clause before an INSERT or MERGE; None before a query."""
     start, depth = cursor.offset, 0
     for place, token in enumerate(cursor.tokens):
         depth += (token.text == "(") - (token.text == ")")

@@ -1,8 +1,8 @@
 """DELETE, UPDATE and TRUNCATE -> delete, update, truncate, drop_partitions.
 
-Conditions and values that our own evaluator does not know (subqueries, other functions) are answered by the query engine: what
-becomes of a row follows from the columns that they name, so the distinct values of those are looked for first, and the
-rows that have them are changed, in one commit.
+The query engine evaluates conditions and values that our evaluator does not support (subqueries, other functions). They depend
+only on the columns that they name, so a query first finds the distinct values of these columns, and one commit then changes
+the rows with these values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 
-LISTED = 10_000  # Distinct values, up to which they become a condition, which leaves out files; beyond, a merge.
+LISTED = 10_000  # Up to this many distinct values become a condition, which skips files; more, a merge.
 _VALUE, _KEY, _ONE = "_lakeformat_value_", "_lakeformat_key_", "_lakeformat_one"
 Path = tuple[str, ...]  # A column, or a field within one.
 
@@ -50,7 +50,7 @@ class Target:
     table: Table
     named: Piece
     alias: str
-    qualifiers: tuple[tuple[str, ...], ...]  # How columns may name it, in lower case; longer ones first.
+    qualifiers: tuple[tuple[str, ...], ...]  # Qualifiers of its columns, in lower case; longest first.
 
 
 def delete(context: Context, cursor: Cursor) -> Result:
@@ -128,7 +128,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
 
 
 def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[str]) -> dict[str, Piece]:
-    """`a = 1, t.b = c + 1` -> the columns of the table with what they are set to."""
+    """`a = 1, t.b = c + 1` -> the table's columns with their new values."""
     found: dict[str, Piece] = {}
     parts: dict[tuple[str, ...], Piece] = {}  # of columns
     while True:
@@ -160,7 +160,7 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
 def _rebuilt(
     context: Context, on: Target, path: tuple[str, ...], type: Any, parts: dict[tuple[str, ...], Piece], offset: int
 ) -> Piece:
-    """The text of a row with some of its parts set, and the others as they are."""
+    """The text of a struct with some fields set and the others unchanged."""
     if not isinstance(type, Row):
         raise context.script.unsupported(
             offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
@@ -180,7 +180,7 @@ def _rebuilt(
 
 
 def assigned(context: Context, piece: Piece, on: Target, column: str) -> Expression | None:
-    """What a column is set to; None for what our evaluator does not know."""
+    """A column's new value; None if our evaluator does not support it."""
     if piece.text.strip().upper() == "DEFAULT":
         return default(on.table.schema.field(column))
     return known(context, piece, on)
@@ -193,8 +193,8 @@ def default(field: Field) -> Expression:
 
 
 def known(context: Context, piece: Piece, on: Target) -> Expression | None:
-    """An expression over the table's columns; None where our own evaluator cannot: for a function that it does not know, a column
-    where it takes a value alone, a subquery."""
+    """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column where it takes
+    only a constant, a subquery."""
     node = parameters.marked(text.expression(piece))
     for name in parameters.used(node):
         parameters.value(context.params, name)
@@ -230,8 +230,8 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
 
 
 def deciding(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns by whose values rows are found again of which these columns decide. A key is part of them; it alone where values are
-    nested, which cannot be compared."""
+    """The columns that identify the rows whose change depends on `columns`: the key and these columns. Only the key if one of them is
+    nested, since nested values cannot be compared."""
     key = table.schema.primary_key
     return tuple(dict.fromkeys((*key, *columns))) if _are_scalar(table, columns) else key or columns
 
@@ -246,8 +246,8 @@ def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
 def _evaluated(
     context: Context, on: Target, values: Sequence[Piece], where: Piece | None
 ) -> tuple[dict[str, Path], Any]:
-    """The values by which a row to change is found again (the name of a column of the source -> the column of the table, or the field
-    of one), and the source: their distinct values in the rows to change, with the new values."""
+    """The matching columns (source column -> the table's column or nested field), and the source: the distinct values of these
+    columns in the rows to change, with the new values."""
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
@@ -257,7 +257,7 @@ def _evaluated(
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
     columns = first.source.names
-    if not _are_scalar(on.table, columns):  # Nested values cannot be compared, and a key names its row as well.
+    if not _are_scalar(on.table, columns):  # Nested values cannot be compared; the key identifies the row.
         columns = on.table.schema.primary_key or columns
     keys: dict[str, Path] = {}
     for name in columns:
@@ -274,7 +274,7 @@ def _evaluated(
 
 
 def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
-    """The paths to what can be compared of a column: itself, or the fields of its structs; None for an array or a map."""
+    """The paths to the scalars of a column: itself, or the fields of its structs; None for an array or a map."""
     if isinstance(type, Row):
         for each in type.fields:
             yield from _scalars((*path, each.name), each.type)
@@ -283,8 +283,8 @@ def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
 
 
 def _listed(keys: Mapping[str, Path], found: Any) -> Expression | None:
-    """The rows with these values as a condition, which is true of no row with a null in it; None where there are too many of
-    them, or a null or a type that no condition lists."""
+    """A condition that selects the rows with these values. None if there are too many values, a null among them (the condition would
+    not match it), or a type that a condition cannot list."""
     rows = found if isinstance(found, pa.Table) else found.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None
@@ -304,12 +304,12 @@ def _listed(keys: Mapping[str, Path], found: Any) -> Expression | None:
 
 
 def _same(keys: Mapping[str, Path]) -> Expression:
-    """When a row of the table has the values of one of the source."""
+    """The condition that matches a table row and a source row by their values."""
     return and_(*(Call("eq_null_safe", (Column((TARGET, *path)), Column((SOURCE, key)))) for key, path in keys.items()))
 
 
 def _on_target(value: Expression) -> Expression:
-    """An expression over the table's columns as one over the side of the table."""
+    """An expression over the table's columns, with the columns qualified by the target side."""
     match value:
         case Column(path):
             return Column((TARGET, *path))

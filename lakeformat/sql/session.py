@@ -1,4 +1,4 @@
-"""What a statement runs in: the warehouse, what earlier statements set, and what came with this call."""
+"""The context of a statement: the warehouse, the session's settings, and the arguments of this call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from lakeformat.sql.text import Piece, Script
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds the columns that a table lacks.
-WAP_ID = "spark.wap.id"  # Under which statements stage what they write to such tables.
-WAP_BRANCH = "spark.wap.branch"  # Where statements read and write tables with `write.wap.enabled`.
+MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds missing columns.
+WAP_ID = "spark.wap.id"  # The id under which writes to tables with `write.wap.enabled` are staged.
+WAP_BRANCH = "spark.wap.branch"  # The branch for tables with `write.wap.enabled`.
 
 
 class Warehouse(Protocol):
-    """What statements ask of a lake."""
+    """The part of a lake that statements use."""
 
     @property
     def uri(self) -> str: ...
@@ -57,16 +57,16 @@ class Warehouse(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """What USE and SET leave behind for the statements that follow, also of later calls."""
+    """State that USE, SET and temporary views keep for later statements, also of later calls."""
 
     database: str = "default"
     settings: dict[str, str] = field(default_factory=dict)
-    views: dict[str, pa.Table] = field(default_factory=dict)  # Of changelogs, which stay as they are.
+    views: dict[str, pa.Table] = field(default_factory=dict)  # Changelog views, computed once.
     catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
-    databases: set[str] = field(default_factory=set)  # What CREATE DATABASE made and no table is in yet.
-    temporary: dict[str, Temporary] = field(default_factory=dict)  # Views, by name in lower case.
+    databases: set[str] = field(default_factory=set)  # Databases that CREATE DATABASE made; they may be empty.
+    temporary: dict[str, Temporary] = field(default_factory=dict)  # Temporary views by name in lower case.
 
-    def __reduce__(self) -> Any:  # Temporary views stay behind: they may hold Spark's frames.
+    def __reduce__(self) -> Any:  # Without temporary views: they may hold Spark frames.
         return Session, (self.database, self.settings, self.views, self.catalogs, self.databases)
 
 
@@ -82,25 +82,25 @@ class Context:
     spark: Any = None
     id: str | None = None
     properties: Mapping[str, str] | None = None
-    views: tuple[str, ...] = ()  # Whose queries this one is part of.
+    views: tuple[str, ...] = ()  # The views whose queries contain this one.
 
     @property
     def verb(self) -> dict[str, Any]:
-        """What every verb that commits is given."""
+        """The keywords that every committing verb takes."""
         return {"id": self.id, "properties": self.properties}
 
     @property
     def databases(self) -> list[str]:
         try:
             there = self.lake.namespaces()
-        except NotFound:  # A new warehouse, whose folder comes with its first table.
+        except NotFound:  # A new warehouse has no folder before its first table.
             if not self.session.databases:
                 raise
             there = []
         return sorted({*there, *self.session.databases})
 
     def setting(self, key: str) -> str | None:
-        """What SET said; else what the Spark session says."""
+        """The value that SET gave; else the Spark session's."""
         if key in self.session.settings:
             return self.session.settings[key]
         if self.spark is None:
@@ -109,7 +109,7 @@ class Context:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether INSERT OVERWRITE replaces the partitions that the rows lie in, and no others."""
+        """Whether INSERT OVERWRITE replaces only the partitions of the inserted rows."""
         mode = (self.setting(OVERWRITE_MODE) or "static").lower()
         if mode not in ("static", "dynamic"):
             raise InvalidInput(f"{OVERWRITE_MODE}={mode!r}: it is 'static' or 'dynamic'")
@@ -118,7 +118,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """A view of the session: its query, what it stands in, and its columns by the query's names and the view's."""
+    """A temporary view: its query, the context of its creation, and its columns as (the query's name, the view's name)."""
 
     name: str
     context: Context

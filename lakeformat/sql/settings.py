@@ -1,4 +1,4 @@
-"""USE, SET and RESET: what statements that follow go by."""
+"""USE, SET and RESET: settings for later statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, WAP_ID, Context
 from lakeformat.sql.text import Cursor, Piece
 
-# What SET may say without a Spark session, and the values it may have. `execution.runtime-mode` is Flink's.
+# The keys and values that SET accepts without a Spark session. `execution.runtime-mode` is Flink's.
 _KNOWN = {
     OVERWRITE_MODE: ("static", "dynamic"),
     MERGE_SCHEMA: ("true", "false"),
@@ -90,5 +90,5 @@ def _original(context: Context, piece: Piece) -> str:
 
 
 def _bare(text: str) -> str:
-    """A word without the quotes around it."""
+    """A word without its quotes."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"`" else text

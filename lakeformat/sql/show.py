@@ -1,4 +1,4 @@
-"""DESCRIBE and SHOW: what there is."""
+"""DESCRIBE, SHOW and REFRESH."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
 
 
 def _pattern(cursor: Cursor, found: list[str]) -> list[str]:
-    """Those that LIKE names: `*` is anything, `|` parts several, as in Spark."""
+    """The names that match LIKE: `*` matches any text, `|` separates patterns, as in Spark."""
     cursor.take("LIKE")
     if cursor.done:
         return found
@@ -148,7 +148,7 @@ def _matching(pattern: str, found: list[str]) -> list[str]:
 
 
 def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
-    """The database that IN or FROM names, else the one in use, and its tables."""
+    """The database of IN or FROM, else the current one, and its tables."""
     at = cursor.offset
     database = context.session.database
     if cursor.take("IN") or cursor.take("FROM"):
@@ -168,7 +168,7 @@ def _tables(context: Context, cursor: Cursor) -> Result:
 
 
 def _extended(context: Context, cursor: Cursor) -> Result:
-    """SHOW TABLE EXTENDED [IN db] LIKE 'pattern' [PARTITION (a = 1)]: what DESCRIBE EXTENDED says of each, as one text."""
+    """SHOW TABLE EXTENDED [IN db] LIKE 'pattern' [PARTITION (a = 1)]: DESCRIBE EXTENDED of each as one text."""
     cursor.expect("EXTENDED")
     database, known = _in_database(context, cursor)
     cursor.expect("LIKE")
@@ -227,7 +227,7 @@ def _columns(context: Context, cursor: Cursor) -> Result:
 
 
 def _partitions(context: Context, cursor: Cursor) -> Result:
-    """One row a partition, as `a=1/b=2`."""
+    """One row per partition, as `a=1/b=2`."""
     table = _table(context, cursor)
     kept = _kept(context, cursor, table)
     cursor.close()
@@ -235,7 +235,7 @@ def _partitions(context: Context, cursor: Cursor) -> Result:
 
 
 def _kept(context: Context, cursor: Cursor, table: Table) -> list[dict[str, Any]]:
-    """The partitions that PARTITION (...) names, if it is next; else all."""
+    """The partitions of PARTITION (...) if it comes next; else all."""
     if not table.schema.partitioning.fields:
         raise context.script.invalid(cursor.tokens[0].start, f"{table.name} has no partitions")
     chosen = insert.partition(context, cursor, table) if cursor.take("PARTITION") else {}
@@ -244,7 +244,7 @@ def _kept(context: Context, cursor: Cursor, table: Table) -> list[dict[str, Any]
 
 
 def _held(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
-    """The one partition that PARTITION (...) names, which comes next. Raises `NotFound` where it has no rows."""
+    """The one partition of PARTITION (...), which comes next. Raises `NotFound` if it has no rows."""
     at = cursor.offset
     found = _kept(context, cursor, table)
     if len(found) != 1:
@@ -272,7 +272,7 @@ def _properties(context: Context, cursor: Cursor) -> Result:
 
 
 def _create(context: Context, cursor: Cursor) -> Result:
-    """The statement that makes a table like it."""
+    """SHOW CREATE TABLE: the statement that creates such a table."""
     cursor.expect("TABLE")
     found = _table_or_view(context, cursor)
     cursor.close()
@@ -282,14 +282,14 @@ def _create(context: Context, cursor: Cursor) -> Result:
 
 
 def _default(given: str | bytes, type: Type) -> str:
-    """Bytes are a value, or the JSON of a row, list or map."""
+    """A default as SQL text. Bytes are a binary value, or the JSON of a struct, array or map."""
     if isinstance(given, bytes) and isinstance(type, Scalar):
         return f"X'{given.hex().upper()}'"
     return _string(given.decode() if isinstance(given, bytes) else given)
 
 
 def statement(table: Table) -> str:
-    """CREATE TABLE of a table as it is now."""
+    """The CREATE TABLE statement of a table's current declaration."""
     schema = table.schema
     lines = []
     for each in schema.fields:
@@ -318,7 +318,7 @@ def statement(table: Table) -> str:
 
 
 def _view_statement(view: View) -> str:
-    """CREATE VIEW of a view as it is now."""
+    """The CREATE VIEW statement of a view's current version."""
     columns = [
         quoted(each.name) + (f" COMMENT {_string(each.comment)}" if each.comment else "") for each in view.fields
     ]
@@ -333,7 +333,7 @@ def _view_statement(view: View) -> str:
 
 
 def _views(context: Context, cursor: Cursor) -> Result:
-    """Those of a database, or behind the name of a catalog of all databases; and those of the session."""
+    """The views of a database, or of all databases after a catalog's name, and those of the session."""
     databases = [context.session.database]
     if cursor.take("IN") or cursor.take("FROM"):
         path = cursor.path()

@@ -1,4 +1,4 @@
-"""What a query reads: rows of tables, metadata and frames, each in process or on Spark."""
+"""Sources of a query: rows of tables, metadata and frames, in process or on Spark."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from lakeformat.sql.names import CHANGES, Named
 from lakeformat.storage.cache import Cache, cache_of
 from lakeformat.table import Table
 
-LEAST_BYTES = 4 << 20  # Of files: for less it takes longer to make a database that may read them than a scan takes.
-_LOCAL = re.compile(r"file://[^*?\[\]{}]+", re.DOTALL)  # Without what would be a pattern.
+LEAST_BYTES = 4 << 20  # Of files: below this, a scan is faster than making a database that may read them.
+_LOCAL = re.compile(r"file://[^*?\[\]{}]+", re.DOTALL)  # Without glob characters.
 
 
 class Source(Protocol):
-    """Rows with names and types. `columns` and `where` narrow them; a source that cannot narrow gives them all."""
+    """Rows with names and types. `columns` and `where` narrow them; a source that cannot narrow returns all."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
-    def stream(self) -> Any: ...  # with `__arrow_c_stream__`, anew each time
+    def stream(self) -> Any: ...  # with `__arrow_c_stream__`, new on each call
     def frame(self, spark: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A Parquet file, what its columns are called, in the order of those that are asked for, and which are known to hold no NaN."""
+    """A Parquet file: its names of the requested columns, in order, and the columns known to hold no NaN."""
 
     path: str
     names: tuple[str, ...]
@@ -50,14 +50,14 @@ class TableRows:
     """Rows of a table at one version."""
 
     scan: Scan
-    whole: Scan  # Before it was narrowed.
+    whole: Scan  # The scan before narrowing.
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.scan.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
-        """Of the snapshot that was found first, whatever was committed meanwhile."""
+        """Narrow the scan at the same snapshot, even after further commits."""
         found = self.scan if columns is None else self.scan.select(list(columns))
         return TableRows(found if where is None else found.filter(where), self.whole)
 
@@ -65,8 +65,8 @@ class TableRows:
         return Stream(self.scan)
 
     def files(self) -> tuple[LocalFile, ...] | None:
-        """The Parquet files on local disks, checked, that hold the rows for whoever knows nothing of tables; None where it takes a
-        scan to read them, or less time. What the scan was narrowed by is not tested in them."""
+        """The local Parquet files, with checked pages, if reading them gives the table's rows. None if the rows need a scan, or a
+        scan is faster. The conditions of the scan are not applied to the rows."""
         scan = self.scan
         if self.whole.predicate != ALWAYS or self.whole.limit is not None:
             return None
@@ -93,7 +93,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows that came between two snapshots; of a table with a primary key, the last of each key."""
+    """Rows added between two snapshots; in a table with a primary key, the last row of each key."""
 
     changes: Changes
     key: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Rows that are here already: metadata, or a frame of the caller's."""
+    """Rows in memory: metadata, or the caller's frame."""
 
     rows: pa.Table
 
@@ -143,7 +143,7 @@ class ArrowRows:
 
 @dataclass(frozen=True, slots=True)
 class SparkRows:
-    """A Spark DataFrame of the caller's."""
+    """The caller's Spark DataFrame."""
 
     given: Any
 
@@ -162,7 +162,7 @@ class SparkRows:
 
 
 def of_table(found: Named) -> Source:
-    """The rows, or the metadata, that a name leads to."""
+    """The rows or metadata of a resolved name."""
     version = dict(found.version) or ({"tag": found.tag} if found.tag else {})
     if found.metadata is not None:
         if found.metadata == CHANGES:
@@ -173,7 +173,7 @@ def of_table(found: Named) -> Source:
 
 
 def watermarked(table: Table, watermark: int, where: str) -> int:
-    """The first snapshot whose watermark is at least this (epoch milliseconds; Paimon)."""
+    """The first snapshot with at least this watermark (epoch milliseconds; Paimon)."""
     snapshots = table.inspect.snapshots()
     rows = snapshots.to_pylist() if "watermark" in snapshots.column_names else []
     passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] >= watermark]
@@ -183,7 +183,7 @@ def watermarked(table: Table, watermark: int, where: str) -> int:
 
 
 def of_frame(name: str, given: Any) -> Source:
-    """The rows of what a caller passed by name."""
+    """The rows of a frame that the caller passed by name."""
     if is_spark(given):
         return SparkRows(given)
     if isinstance(given, pa.Table):
@@ -202,10 +202,10 @@ def of_frame(name: str, given: Any) -> Source:
 
 
 def _identity(path: str) -> tuple[Any, ...]:
-    """What a file has no more once it was written to."""
+    """The file's path, inode, size and times: any write changes them."""
     try:
         found = os.stat(path)
-    except OSError:  # What is wrong with it, opening it says.
+    except OSError:  # Opening the file reports the error.
         return (path,)
     return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -219,8 +219,8 @@ def _to_spark(spark: Any, rows: pa.Table) -> Any:
 
 
 class Stream:
-    """A scan that may be read several times, each time from its beginning. `error`: what stopped it, which the engine that reads it
-    reports as text only."""
+    """A scan that can be read several times, each time from the start. `error`: the exception that stopped it; the reading engine
+    reports only its text."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

@@ -1,4 +1,4 @@
-"""SQL text: its tokens with their places, its statements, and a cursor that reads one statement from left to right."""
+"""SQL text: its tokens with offsets, its statements, and a cursor that reads one statement from left to right."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from lakeformat.codec.sql_text import doubled_quotes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 
-DOLLAR = (
-    "\ue000"  # Stands for the `$` of `t$snapshots`, which sqlglot would take for a parameter: one character for one.
-)
-_QUESTION, _QUESTIONS = 0xE100, 0x1700  # The private characters that stand for the first `?`, the second ...
+DOLLAR = "\ue000"  # Replaces the `$` of `t$snapshots`, one character by one: sqlglot would read it as a parameter.
+_QUESTION, _QUESTIONS = 0xE100, 0x1700  # Private-use characters that replace the first `?`, the second ...
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -30,14 +28,14 @@ _QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, To
 
 
 class _Tokenizer(Spark.Tokenizer):
-    """Spark's, which also takes the words behind CALL, EXPLAIN and SHOW apart."""
+    """sqlglot's tokenizer for Spark, which here also tokenizes the words after CALL, EXPLAIN and SHOW."""
 
     COMMANDS: ClassVar[set[Any]] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a user wrote. `text` is as long as `original`, character by character: only spellings that sqlglot misreads differ."""
+    """The user's text. `text` has the length of `original`; only spellings that sqlglot misreads are replaced, in place."""
 
     original: str
     text: str
@@ -62,7 +60,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a script, or pieces put together: `places` say at which offset of the script a part of `text` begins."""
+    """A part of a script, or several parts joined. `places` maps offsets in `text` to offsets in the script."""
 
     script: Script
     text: str
@@ -74,7 +72,7 @@ class Piece:
 
     @classmethod
     def join(cls, script: Script, parts: Sequence[str | Piece]) -> Piece:
-        """Pieces of the script, and words between them that are ours."""
+        """Join pieces of the script with SQL text of our own between them."""
         text, places = "", []
         for each in parts:
             if isinstance(each, Piece):
@@ -85,13 +83,13 @@ class Piece:
         return cls(script, text, tuple(places) or ((0, 0),))
 
     def origin(self, offset: int) -> int:
-        """The script's offset of an offset in `text`."""
+        """The offset in the script for an offset in `text`."""
         at, origin = next(((a, o) for a, o in reversed(self.places) if a <= offset), self.places[0])
         return origin + max(offset - at, 0)
 
 
 def read(original: str) -> Script:
-    """The script with its tokens. Raises `InvalidInput` for what has none, e.g. a quote that is never closed."""
+    """Tokenize a script. Raises `InvalidInput` if that fails, e.g. for an unclosed quote."""
     if not isinstance(original, str):
         raise InvalidInput(f"sql({original!r}): give SQL text")
     if any(c == DOLLAR or question_mark(c) is not None for c in original):
@@ -116,13 +114,13 @@ def read(original: str) -> Script:
 
 
 def question_mark(text: str) -> int | None:
-    """Which `?` of the script a name stands for, from 0."""
+    """The index, from 0, of the `?` that a name stands for."""
     place = ord(text) - _QUESTION if len(text) == 1 else -1
     return place if 0 <= place < _QUESTIONS else None
 
 
 def statements(script: Script) -> Iterator[Cursor]:
-    """The statements, which `;` parts."""
+    """The statements, separated by `;`."""
     here: list[Token] = []
     for each in script.tokens:
         if each.token_type is not TokenType.SEMICOLON:
@@ -136,7 +134,7 @@ def statements(script: Script) -> Iterator[Cursor]:
 
 @dataclass(slots=True)
 class Cursor:
-    """One statement's tokens, and how far they have been read."""
+    """One statement's tokens and the reading position."""
 
     script: Script
     tokens: Sequence[Token]
@@ -150,21 +148,21 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Where the next token begins, or the statement ends."""
+        """The offset of the next token, or of the statement's end."""
         return self.tokens[self.at].start if not self.done else self.tokens[-1].end + 1
 
     @property
     def kind(self) -> TokenType | None:
-        """What the next token is; None at the end."""
+        """The type of the next token; None at the end."""
         return None if self.done else self.tokens[self.at].token_type
 
     @property
     def end(self) -> int:
-        """Where the statement ends."""
+        """The offset of the statement's end."""
         return self.tokens[-1].end + 1
 
     def word(self, ahead: int = 0) -> str:
-        """The next token in upper case; "" for text in quotes and past the end."""
+        """The next token in upper case; "" for quoted text and past the end."""
         place = self.at + ahead
         if place >= len(self.tokens):
             return ""
@@ -199,12 +197,12 @@ class Cursor:
         raise self.script.unsupported(self.offset if offset is None else offset, message)
 
     def close(self) -> None:
-        """Nothing may be left."""
+        """Raise if tokens are left."""
         if not self.done:
             self.fail("expected the end of the statement")
 
     def part(self) -> str:
-        """One name: in backquotes, or a word."""
+        """One name: a word, or in backquotes."""
         if self.done:
             self.fail("expected a name")
         token = self.tokens[self.at]
@@ -217,14 +215,14 @@ class Cursor:
         return token.text.replace(DOLLAR, "$")
 
     def path(self) -> tuple[str, ...]:
-        """A name with dots in it: `db.t`, or `a.b.c` of a column."""
+        """A dotted name: `db.t`, or a column's `a.b.c`."""
         parts = [self.part()]
         while self.take("."):
             parts.append(self.part())
         return tuple(parts)
 
     def string(self) -> str:
-        """A text in quotes, one or several beside each other."""
+        """A quoted text; adjacent ones are joined."""
         if self.kind not in _TEXTS:
             self.fail("expected text in quotes")
         found = ""
@@ -234,7 +232,7 @@ class Cursor:
         return found
 
     def number(self) -> int:
-        """A whole number."""
+        """An integer."""
         negative = self.take("-")
         if self.kind is not TokenType.NUMBER or not self.tokens[self.at].text.isdecimal():
             self.fail("expected a whole number")
@@ -242,7 +240,7 @@ class Cursor:
         return (-1 if negative else 1) * int(self.tokens[self.at - 1].text)
 
     def listed(self, item: Callable[[], Any]) -> list[Any]:
-        """Items in parentheses, with commas between them."""
+        """Items in parentheses, separated by commas."""
         self.expect("(")
         found: list[Any] = []
         while not self.take(")"):
@@ -252,7 +250,7 @@ class Cursor:
         return found
 
     def until(self, *stops: str) -> Piece:
-        """What comes before one of these words (outside parentheses and CASE), or before the end."""
+        """The text before one of these words (outside parentheses and CASE), or before the end."""
         start, depth, first = self.offset, 0, self.at
         while not self.done and (depth or self.word() not in stops):
             token = self.tokens[self.at]
@@ -265,7 +263,7 @@ class Cursor:
         return Piece.of(self.script, start, self.tokens[self.at - 1].end + 1)
 
     def enclosed(self) -> Piece:
-        """What stands in the parentheses that come next, without them."""
+        """The text inside the parentheses that come next."""
         self.expect("(")
         found = self.until()
         self.expect(")")
@@ -282,12 +280,12 @@ class Cursor:
 
 
 def tokens(piece: Piece) -> list[Token]:
-    """A piece's tokens, with their offsets in its own text."""
+    """A piece's tokens, with offsets in its own text."""
     return _tokenize(piece.text)
 
 
 def parse(piece: Piece, what: str = "query") -> Any:
-    """sqlglot's tree of a piece. Raises `InvalidInput` with the place in the script."""
+    """Parse a piece to sqlglot's tree. Raises `InvalidInput` with the place in the script."""
     try:
         found = sqlglot.parse(piece.text, read="spark")
     except (ParseError, TokenError) as error:
@@ -332,7 +330,7 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _words(token: Token, text: str) -> list[Token]:
-    """`PARTITIONED BY`, one token of sqlglot's, as two."""
+    """Split `PARTITIONED BY`, one token in sqlglot, into two."""
     is_one = token.token_type in _QUOTED or token.token_type is TokenType.IDENTIFIER
     if is_one or not any(c.isspace() for c in token.text):
         return [token]
@@ -344,7 +342,7 @@ def _words(token: Token, text: str) -> list[Token]:
 
 
 def _spell_time_travel(tokens: Sequence[Token], changed: list[str]) -> None:
-    """`FOR SYSTEM_VERSION AS OF` -> `VERSION AS OF`, in as many characters."""
+    """`FOR SYSTEM_VERSION AS OF` -> `VERSION AS OF`, padded to the same length."""
     spelt = {"SYSTEM_VERSION": "VERSION", "SYSTEM_TIME": "TIMESTAMP", "VERSION": "VERSION", "TIMESTAMP": "TIMESTAMP"}
     for place, token in enumerate(tokens[:-2]):
         of = [t.text.upper() for t in tokens[place + 1 : place + 3]]

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP, SHOW and DESCRIBE of views: those that a catalog keeps, and temporary ones of the session."""
+"""CREATE, ALTER, DROP and DESCRIBE of views: a catalog's, and the session's temporary views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeformat.views import NOT_KEPT, QUERY_COLUMNS, View
 
 
 def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
-    """`[TEMP] VIEW [IF NOT EXISTS] name [(a COMMENT 'text', b)] [COMMENT] [TBLPROPERTIES] AS query`, behind CREATE [OR REPLACE]."""
+    """`[TEMP] VIEW [IF NOT EXISTS] name [(a COMMENT 'text', b)] [COMMENT] [TBLPROPERTIES] AS query`, after CREATE [OR REPLACE]."""
     if cursor.take("GLOBAL"):
         cursor.refuse("GLOBAL TEMPORARY VIEW; a view for every session is kept by a catalog: CREATE VIEW")
     is_temporary = cursor.take("TEMP") or cursor.take("TEMPORARY")
@@ -61,7 +61,7 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
 
 
 def drop(context: Context, cursor: Cursor) -> Result:
-    """`VIEW [IF EXISTS] name`, behind DROP."""
+    """`VIEW [IF EXISTS] name`, after DROP."""
     cursor.expect("VIEW")
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
@@ -84,7 +84,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
 
 
 def alter(context: Context, cursor: Cursor) -> Result:
-    """`VIEW name SET | UNSET TBLPROPERTIES`, `RENAME TO name`, `AS query`, behind ALTER."""
+    """`VIEW name SET | UNSET TBLPROPERTIES`, `RENAME TO name`, `AS query`, after ALTER."""
     cursor.expect("VIEW")
     at = cursor.offset
     path = cursor.path()
@@ -111,7 +111,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
 
 
 def described(view: View) -> list[tuple[str, str]]:
-    """What DESCRIBE EXTENDED says of a view besides its columns."""
+    """The rows of a view's DESCRIBE EXTENDED after its columns."""
     return [
         ("# Detailed View Information", ""),
         ("Name", view.name),
@@ -136,7 +136,7 @@ def _temporary(
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a temporary view {name} already")
-    session = replace(context.session, temporary=dict(context.session.temporary))  # What it names is what is there now.
+    session = replace(context.session, temporary=dict(context.session.temporary))  # Names resolve as of now.
     inside = replace(context, session=session, spark=None, id=None, properties=None)
     given = list(query.schema(context, rows).names)
     _require_as_many(context, name, at, columns, given)
@@ -146,7 +146,7 @@ def _temporary(
 
 
 def _described(context: Context, name: str, at: int, rows: Piece, columns: list[tuple[str, str | None]]) -> View:
-    """The view that a query makes. Raises what the query raises, and `InvalidInput` for what is not there in other sessions."""
+    """The view of a query. Raises the query's errors, and `InvalidInput` for names that only this session has."""
     named = {".".join(path).casefold() for path in query.named(rows)}
     passing = {
         *map(str.casefold, context.frames),
