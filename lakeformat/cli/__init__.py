@@ -1,1 +1,1 @@
-"""The command line: `lakeformat`. One file a command; commands call public names of the library only."""
+"""The command line: `lakeformat`. One file per command; commands call only public names of the library."""

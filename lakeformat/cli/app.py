@@ -1,4 +1,4 @@
-"""The commands under one name, the options they share, and what becomes of errors: one line, and exit code 2."""
+"""The command group `lakeformat`, its shared options, and its errors: one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeformat import LakeError, __version__, lazy
 from lakeformat.cli.session import Session
 from lakeformat.cli.warehouses import chosen
 
-# Each a module with a function of its name; a call imports the one that it runs, and `--help` all of them.
+# Each is a module with a function of its name. A call imports the command that it runs, `--help` all.
 COMMANDS = {
     name: lazy.library(f"lakeformat.cli.{name}")
     for name in (
@@ -76,8 +76,8 @@ def lakeformat(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 0, 1 where `doctor` found something, 2 for whatever could not be done."""
-    as_json = "--json" in arguments  # Wherever it stands.
+    """The exit code: 0; 1 if the command found or left a problem, as `doctor` does; 2 for an error; 130 if interrupted."""
+    as_json = "--json" in arguments  # At any position.
     if wrong := [each for each in arguments if not _is_text(each)]:
         return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)
     rest = [each for each in arguments if each != "--json"] or ["--help"]
@@ -91,13 +91,13 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(str(error), as_json)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:  # `lakeformat log | head` has seen enough.
+    except BrokenPipeError:  # The reader closed the pipe: `lakeformat log | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _is_text(argument: str) -> bool:
-    """Bytes that are not UTF-8 arrive as surrogates."""
+    """Whether an argument is UTF-8; Python decodes other bytes to surrogates."""
     return not any("\ud800" <= each <= "\udfff" for each in argument)
 
 

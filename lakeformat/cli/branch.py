@@ -1,4 +1,4 @@
-"""branch: lines of snapshots beside the table's own."""
+"""branch: list, create, publish and delete branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cdc: tables of a database into tables of the warehouse, from where they stand."""
+"""cdc: replicate tables of a database into the warehouse, from the recorded position on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compact: small files become large ones."""
+"""compact: merge small files into large ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""convert: a table becomes one of the other format where it lies."""
+"""convert: convert a table to the other format in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""copy: a table to another name, warehouse or format; goes on where it was cut off; verified by count and checksum."""
+"""copy: copy a table to another name, warehouse or format; resumable; verified by count and checksum."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def copy(
 
 
 def _create(lake: Lake, name: str, source: Table, format: str) -> Table:
-    """A table declared as the source is, as far as the other format can."""
+    """A table with the source's declaration, as far as the target's format supports it."""
     schema = source.schema
     same = format == source.format
     declared: dict[str, Any] = {
@@ -92,7 +92,7 @@ def _create(lake: Lake, name: str, source: Table, format: str) -> Table:
 
 
 def _chunks(scan: Scan, rows: int) -> Iterator[pa.Table]:
-    """The rows in the order of the plan, the same for each call: so the n-th chunk is always the same."""
+    """The rows in the order of the plan. Each call gives the same order, so the n-th chunk is always the same."""
     kept: list[pa.RecordBatch] = []
     count = 0
     for batch in scan.to_batches():
@@ -109,7 +109,7 @@ def _chunks(scan: Scan, rows: int) -> Iterator[pa.Table]:
 
 
 def _verified(source: Scan, target: Table) -> dict[str, Any]:
-    """Count and checksum of both sides. Raises `LakeError` where they differ."""
+    """Compare count and checksum of both tables. Raises `LakeError` if they differ."""
     ours, theirs = (scan.checksum(source.schema) for scan in (source, target.scan()))
     if ours != theirs:
         raise LakeError(

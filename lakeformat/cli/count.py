@@ -1,4 +1,4 @@
-"""count: how many rows."""
+"""count: count rows."""
 
 from __future__ import annotations
 

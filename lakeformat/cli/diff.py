@@ -105,7 +105,7 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
 
 
 def _scan(table: Table, version: str) -> Scan | None:
-    """`7`, `v1`, `current`, `current~2`; None is the table before its oldest snapshot."""
+    """The scan of `7`, `v1`, `current` or `current~2`; None stands for the table before its oldest snapshot."""
     version = version.strip()
     back = re.fullmatch(r"current(?:~(\d+))?", version)
     if back:

@@ -1,4 +1,4 @@
-"""doctor: what is wrong with tables, or will be. Exit code 1 where something is."""
+"""doctor: find problems of tables. Exit code 1 if there are any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeformat.cli.session import Session, size
 if TYPE_CHECKING:
     from lakeformat import Table
 
-_SMALL = 8  # Small files in one partition, from which on readers notice.
+_SMALL = 8  # Small files in a partition; from this many on, reads slow down.
 _DELETED = 0.2  # Of a table's rows.
 _SKEW = 20  # Times the median partition.
 
@@ -65,7 +65,7 @@ def _findings(table: Table, days: int) -> list[dict[str, Any]]:
             )
         partitions = table.inspect.partitions()
         small, sizes, rows, deleted = (
-            partitions[name].fill_null(0).to_pylist()  # Of files of others nobody has counted the rows.
+            partitions[name].fill_null(0).to_pylist()  # Other engines' files may have no row count.
             for name in ("small_file_count", "size_bytes", "row_count", "deleted_row_count")
         )
         crowded = [count for count in small if count >= _SMALL]

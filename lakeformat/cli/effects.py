@@ -1,4 +1,4 @@
-"""What a verb did, or in a dry run would do, in the words of the shell."""
+"""Output for the effects of a verb, done or in a dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 50
 
 
 def snapshot(session: Session, made: Snapshot | None, nothing: str) -> None:
-    """The snapshot that a verb made."""
+    """Print the snapshot that a verb made."""
     if made is None:
         session.answer({"snapshot_id": None}, nothing)
         return
@@ -28,7 +28,7 @@ def snapshot(session: Session, made: Snapshot | None, nothing: str) -> None:
 
 
 def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
-    """Files that went, or would go, with their sizes where the table's folder has them. What another engine removed already goes no more."""
+    """Print the deleted files, or those to delete, with sizes where known. Files that another engine already removed are left out."""
     root = f"{table.uri}/"
     known = {} if done else _sizes(table)
     locations = [each for each in locations if done or each in known or not each.startswith(root)]
@@ -56,5 +56,5 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
 
 
 def _sizes(table: Table) -> dict[str, int]:
-    """The sizes of all files in the table's folder, by location."""
+    """The sizes in bytes of all files in the table's folder, by location."""
     return {f"{table.uri}/{each.path}": each.size_bytes for each in table.stored_files()}

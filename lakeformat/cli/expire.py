@@ -1,4 +1,4 @@
-"""expire: old snapshots go, and the files that only they reached."""
+"""expire: remove old snapshots, and the files that only they used."""
 
 from __future__ import annotations
 

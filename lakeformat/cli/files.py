@@ -1,4 +1,4 @@
-"""files: the live files of a table, as a list or as a picture."""
+"""files: the live files of a table, as a list or a picture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _text(name: str, value: Any) -> Any:
 
 
 def _picture(data: list[dict[str, Any]], limit: int, keyed: bool) -> Group:
-    """A line a partition (and bucket): its size as the length of a bar, its files as blocks, darker where larger."""
+    """One line per partition (and bucket): a bar for its size, with a block per file, darker for larger files."""
     groups: dict[tuple[str, Any], list[dict[str, Any]]] = defaultdict(list)
     for row in data:
         groups[row["partition"], row.get("bucket")].append(row)
@@ -71,7 +71,8 @@ def _picture(data: list[dict[str, Any]], limit: int, keyed: bool) -> Group:
 
 
 def _bar(rows: list[dict[str, Any]], total: int, largest: int, biggest: int) -> str:
-    """As many characters as the size is of the largest; each file takes its share, at least one while there is room."""
+    """A bar whose length is the partition's share of the largest one. Each file takes its share, at least one character
+    while there is room."""
     length = max(1, round(_WIDTH * total / max(largest, 1)))
     ordered = sorted(rows, key=lambda row: -row["size_bytes"])
     text = ""

@@ -1,4 +1,4 @@
-"""head: the first rows of a table, as it is or was."""
+"""head: the first rows of a table, at any version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""log: the snapshots of a table as `git log --graph` shows commits."""
+"""log: the snapshots of a table, as `git log --graph` shows commits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakeformat.cli.session import Session, size, time
 if TYPE_CHECKING:
     from lakeformat import Table
 
-Key = tuple[str, int]  # (the branch whose own a snapshot is, where branches count for themselves, else "", its id)
+Key = tuple[str, int]  # (branch, snapshot id); branch "" unless the branch numbers its snapshots itself
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot of a table, or of its branch, and the one before it."""
+    """A snapshot of a table or branch, and its parent."""
 
     key: Key
     parent: Key | None
@@ -60,7 +60,7 @@ def log(session: Session, table: str, number: int, graph: bool) -> None:
 
 
 def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterator[tuple[list[str], str]]:
-    """For each (key, parent), newest first: (lines that join lanes above it, the lanes at it)."""
+    """For each (key, parent), newest first: (the lines above it that join lanes, the lanes of its own line)."""
     lanes: list[Key | None] = []
     for key, parent in commits:
         mine = [at for at, expected in enumerate(lanes) if expected == key] or [len(lanes)]
@@ -79,7 +79,7 @@ def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterato
 
 
 def _joint(place: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
-    """Two characters of the line that leads lane `at` into lane `to`."""
+    """Two characters of the line that joins lane `at` to lane `to`."""
     if place < to:
         return "│ "
     if place == to:
@@ -90,13 +90,13 @@ def _joint(place: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
 
 
 def _led(table: Table) -> list[Commit]:
-    """The snapshots that led to the current one, oldest first."""
+    """The ancestors of the current snapshot, oldest first."""
     keys: list[Key] = [("", each.id) for each in table.snapshots()]
     return [Commit(key, before, table) for key, before in zip(keys, [None, *keys], strict=False)]
 
 
 def _all(table: Table) -> list[Commit]:
-    """The snapshots that are kept, also those rolled back and of branches, oldest first."""
+    """All snapshots, also rolled back ones and those of branches, oldest first."""
     rows = table.inspect.snapshots().to_pylist()
     if rows and "parent_id" in rows[0]:  # Of all branches.
         parents = [each["parent_id"] for each in rows]

@@ -1,4 +1,4 @@
-"""rollback: a table becomes what it was."""
+"""rollback: restore an earlier snapshot of a table."""
 
 from __future__ import annotations
 

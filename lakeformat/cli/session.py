@@ -1,4 +1,4 @@
-"""What a command is given: the warehouse, and where its answer goes. Answers are plain data first, then pictures."""
+"""The context of a command: the warehouse and the output. Output is plain data first, then its display."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class Session:
-    """The warehouse of this call, opened when a command asks for it, and its answer: JSON, or what `show` draws."""
+    """The warehouse of this call, opened on first use, and its output: JSON, or the display that `show` draws."""
 
     def __init__(self, opened: Callable[[], Lake], as_json: bool) -> None:
         self._opened, self.as_json = opened, as_json
@@ -43,7 +43,7 @@ class Session:
         return found.branch(branch) if at else found
 
     def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
-        """Print `data` as JSON where that was asked for, else what `show` is or returns."""
+        """Print `data` with `--json`, else `show` or its result."""
         if self.as_json:
             click.echo(json.dumps(data, default=plain, ensure_ascii=False, indent=2))
             return
@@ -53,7 +53,7 @@ class Session:
 
 
 def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
-    """Rows of a table: numbers as they are, without separators."""
+    """A grid of a table's rows: numbers without thousands separators."""
     drawn = grid(
         columns, [[str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in row] for row in rows]
     )
@@ -64,7 +64,7 @@ def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Grid:
-    """Rows under a header; numbers stand to the right. Text of tables is never taken for markup."""
+    """Rows under a header, numbers right-aligned. Text is never read as markup."""
     drawn = Grid(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(columns):
         values = [row[place] for row in rows]
@@ -76,7 +76,7 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | Non
 
 
 class Size(int):
-    """A number of bytes, shown as people read it."""
+    """A number of bytes, displayed in binary units."""
 
 
 def cell(value: Any) -> Text:
@@ -96,7 +96,7 @@ def cell(value: Any) -> Text:
 
 
 def size(count: int) -> str:
-    """Bytes in binary units, three digits."""
+    """Bytes in binary units, to three digits."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(amount) < 1024 or unit == "TiB":
@@ -111,7 +111,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def live_files(table: Table) -> tuple[int, int]:
-    """How many data files a table has, of any partition spec, and their bytes."""
+    """The number of data files, of all partition specs, and their bytes."""
     try:
         sizes = table.inspect.files()["size_bytes"].to_pylist()
     except UnsupportedFeature:  # A format table has no list of files.
@@ -121,7 +121,7 @@ def live_files(table: Table) -> tuple[int, int]:
 
 
 def time(epoch_ms: int | None) -> str | None:
-    """A moment as ISO text in UTC, to the second."""
+    """A time as ISO text in UTC, to the second."""
     if epoch_ms is None:
         return None
     try:
@@ -131,7 +131,7 @@ def time(epoch_ms: int | None) -> str | None:
 
 
 def age(text: str | None) -> datetime.timedelta | str | None:
-    """`7d`, `12h`, `90m`, `30s`, `2w` is an age; all else is left to be a time."""
+    """`7d`, `12h`, `90m`, `30s`, `2w` as an age; any other text is returned as a time."""
     found = _AGE.fullmatch(text.strip()) if text else None
     try:
         return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else text
@@ -140,7 +140,7 @@ def age(text: str | None) -> datetime.timedelta | str | None:
 
 
 def duration(text: str | None) -> datetime.timedelta | None:
-    """As `age`, where only an age will do. Raises `InvalidInput`."""
+    """As `age`, for options that take only an age. Raises `InvalidInput`."""
     found = age(text)
     if isinstance(found, str):
         raise InvalidInput(f"{found!r} is no age; write e.g. 7d, 12h or 90m")
@@ -148,7 +148,7 @@ def duration(text: str | None) -> datetime.timedelta | None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no word for, as text."""
+    """A value without a JSON type, as text."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, bytes):

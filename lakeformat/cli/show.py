@@ -1,4 +1,4 @@
-"""show: what a table is declared as, and how it is."""
+"""show: a table's declaration and health."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def show(session: Session, table: str) -> None:
     """Show a table: schema with ids, partitioning, properties, health."""
     found = session.table(table)
     schema, scan = found.schema, found.scan()
-    partitions = found.inspect.partitions()  # Of the current spec: files of former ones are in none of them.
+    partitions = found.inspect.partitions()  # Of the current spec only; files of older specs are not included.
     count, size_bytes = live_files(found)
 
     def total(name: str) -> int:

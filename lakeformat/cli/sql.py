@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeformat import Lake
 
 _SHOWN = 1000  # Rows.
-_ACROSS = 8  # Columns of a single row; more of them go down the page.
+_ACROSS = 8  # A single row with more columns is shown as a list.
 
 
 @click.command()
@@ -73,7 +73,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _prompt(session: Session, given: dict[str, str]) -> None:
-    """Statements end with a semicolon; an error leaves the prompt open."""
+    """The prompt: a semicolon ends a statement; an error does not end the prompt."""
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter
@@ -104,17 +104,17 @@ def _prompt(session: Session, given: dict[str, str]) -> None:
 
 
 def _words(lake: Lake) -> list[str]:
-    """What the prompt completes: SQL's words, tables and their columns."""
+    """The words to complete: SQL keywords, tables and their columns."""
     words = "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
     found = words.split()
     try:
         tables = lake.tables()
-    except NotFound:  # A warehouse that is yet to be made.
+    except NotFound:  # The warehouse does not exist yet.
         tables = []
     for name in tables:
         found.append(name)
         try:
             found += lake.table(name).schema.names
-        except LakeError:  # A table that cannot be read has no columns to offer.
+        except LakeError:  # No columns of unreadable tables.
             continue
     return sorted(set(found))

@@ -1,4 +1,4 @@
-"""sweep: files that nothing names."""
+"""sweep: remove orphan files."""
 
 from __future__ import annotations
 

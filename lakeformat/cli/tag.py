@@ -1,4 +1,4 @@
-"""tag: snapshots that are kept by name."""
+"""tag: list, create and delete tags."""
 
 from __future__ import annotations
 

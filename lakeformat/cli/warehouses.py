@@ -1,4 +1,4 @@
-"""Which warehouse is meant: an option, the environment, or a name in a config file, which holds no secret."""
+"""The choice of the warehouse: by option, environment, or name in a config file, which holds no secret."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SECRET = re.compile(r"secret|password|token|credential|access_key|account_key|s
 
 
 def user_file() -> Path:
-    """Where a user's own config file is looked for."""
+    """The path of the user's config file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "lakeformat.toml"
 
 
 def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], config: Path | None) -> Lake:
-    """The warehouse that the options, the environment and the config file name together. Raises `InvalidInput`."""
+    """The warehouse of the options, the environment and the config file. Raises `InvalidInput`."""
     given: dict[str, Any] = dict(_pair(each) for each in options)
     path, document = _read(config)
     named: Mapping[str, Any] = document.get("warehouses", {})
@@ -80,7 +80,7 @@ def _filled(options: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _value(key: str, value: Any, where: str) -> str:
-    """`$NAME` comes from the environment; what is secret comes from nowhere else."""
+    """`$NAME` is read from the environment; secrets come only from there."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if text.startswith("$"):
         if text[1:] not in os.environ:

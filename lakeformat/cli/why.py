@@ -1,4 +1,4 @@
-"""why: which manifests and files a condition leaves out, and by which bounds."""
+"""why: the manifests and files that a condition skips, and the bounds that allow it."""
 
 from __future__ import annotations
 
