@@ -87,12 +87,12 @@ def to_arrow(type: Type) -> pa.DataType:
 
 
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
-    """Columns as an Arrow schema, without ids."""
+    """The Arrow schema of columns, without field ids."""
     return pa.schema([_field(f, f.name) for f in fields])
 
 
 def from_arrow(type: pa.DataType) -> Type:
-    """The logical type that an Arrow type stands for; raises `UnsupportedFeature` where there is none."""
+    """The logical type of an Arrow type. Raises `UnsupportedFeature` if there is none."""
     if type in _LOGICAL:
         return _LOGICAL[type]
     if pa.types.is_dictionary(type):
@@ -124,7 +124,7 @@ def from_arrow(type: pa.DataType) -> Type:
 
 
 def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
-    """Columns with no ids yet; a format numbers them when the table is made."""
+    """Columns without ids yet; a format assigns ids when it creates the table."""
     return tuple(_part(each, each.name) for each in schema)
 
 
@@ -143,7 +143,7 @@ def _part(each: pa.Field, name: str) -> Field:
 
 
 def rows_where(table: pa.Table, keep: Any) -> pa.Table:
-    """The rows for which `keep` is true; the table itself, without a copy, where it is for all."""
+    """The rows for which `keep` is true; the table itself, without a copy, if all are."""
     return table if len(table) == 0 or pc.all(keep, skip_nulls=False).as_py() else table.filter(keep)
 
 

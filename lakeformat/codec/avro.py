@@ -25,9 +25,9 @@ CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a file holds.
+    """The content of an Avro file.
 
-    `schema` is the writer's, as its JSON said; where that is a union of a record with null, the record.
+    `schema` is the writer's, as parsed JSON; for a union of a record with null, the record.
     """
 
     table: pa.Table
@@ -41,12 +41,13 @@ def decode(
     """Every record of an Avro file, in order.
 
     `columns`: the names to keep, in the file's order; `a.b` keeps field b of the nested record a. Names that the file
-    lacks are left out of the table; see also `avro_schema.select`. With `logical`, dates, times, timestamps and decimals get their Arrow types
-    (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes. Records of no more than
-    `few_bytes` together are read one after the other, which changes nothing but the time.
+    lacks are left out of the table; see also `avro_schema.select`. With `logical`, dates, times, timestamps and
+    decimals get their Arrow types (timestamps have a zone only under `adjust-to-utc`); without it they stay integers
+    and bytes. Records of up to `few_bytes` together are read one by one, which is faster for so few and gives the same
+    result.
 
-    Raises `CorruptFile` for bytes that are not such a file, or that inflate beyond all proportion to it, and
-    `UnsupportedFeature` for a codec or type unknown here; neither names the file.
+    Raises `CorruptFile` for bytes that are no Avro file or that inflate out of proportion to their size, and
+    `UnsupportedFeature` for an unknown codec or type; neither names the file.
     """
     head = read_head(data)
     batches = list(_read(data, head, columns, logical, _proportionate(len(data), _FILE_BYTES), few_bytes))
@@ -63,10 +64,10 @@ def parse_together(
     conform: Callable[[Decoded, str], pa.Table],
     logical: bool = False,
 ) -> list[pa.Table]:
-    """What `parse` makes of each file, by `conform` of all of them as one where they are alike and nothing is wrong: the columnar
-    decoder's time goes by calls, so that many small files take little longer than one."""
+    """The result of `parse` for each file. Undamaged files of one schema and codec are decoded together and given to
+    `conform`: the columnar decoder costs time per call, so many small files take little longer than one."""
     if len(files) > 1:
-        with suppress(Exception):  # Which file is wrong, and in what, is found below.
+        with suppress(Exception):  # `parse` finds below which file is wrong, and why.
             together = _decode_together(files, logical)
             if together is not None:
                 decoded, counts = together
@@ -77,8 +78,8 @@ def parse_together(
 
 
 def _decode_together(files: Sequence[bytes], logical: bool) -> tuple[Decoded, list[int]] | None:
-    """Small files of one schema and codec as one, with the key-value metadata of the first, and how many records each has. None
-    where they differ or are large. Raises for damage, whatever it meets."""
+    """Small files of one schema and codec decoded as one, with the key-value metadata of the first, and the number of
+    records of each. None if they differ or are large. Raises any exception for damaged files."""
     heads = [read_head(data) for data in files]
     first = heads[0]
     if first.null_at is not None or not avro_schema.min_bytes(first.record):
@@ -104,8 +105,8 @@ def _decode_together(files: Sequence[bytes], logical: bool) -> tuple[Decoded, li
 
 
 def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None) -> Iterator[pa.RecordBatch]:
-    """Every record of an Avro file, some megabytes of blocks at a time; one empty batch of a file without records. See `decode`.
-    `columns` says which to keep of what the head says there are."""
+    """The records of an Avro file in batches of some megabytes of blocks; one empty batch for a file without records.
+    See `decode`. `columns` chooses the columns to keep by the file's head."""
     head = read_head(data)
     chosen = None if columns is None else tuple(columns(head))
     found = _read(data, head, chosen, False, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
@@ -116,8 +117,8 @@ def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None)
 
 
 def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array]:
-    """The values of a column, `a.b` for field b of the record a, in pieces as `batches` has them. `places`: where they begin, as
-    `batches` says for `a.b@`."""
+    """The values of a column (`a.b` for field b of the record a) in the same batches as `batches`. `places`: where the
+    values begin, as `batches` returns them for `a.b@`."""
     head = read_head(data)
     node: avro_schema.Node = head.record
     for name in column.split("."):
@@ -136,7 +137,7 @@ def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a file says before its records. `schema` is as in `Decoded`."""
+    """The header of an Avro file, before its records. `schema` is as in `Decoded`."""
 
     schema: dict[str, Any]
     metadata: dict[str, bytes]
@@ -150,7 +151,7 @@ class Head:
         return self.metadata.get("avro.codec", b"null").decode(errors="replace")
 
     def arrow_schema(self) -> pa.Schema:
-        """The columns as a logical read gives them."""
+        """The columns as a read with `logical` returns them."""
         return avro_schema.arrow_schema(self.record, True)
 
 
@@ -170,14 +171,14 @@ def read_head(data: bytes) -> Head:
 def read(
     data: bytes, head: Head, columns: Sequence[str] | None = None, logical: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The records of an Avro file, some megabytes of blocks at a time; see `decode`."""
+    """The records of an Avro file in batches of some megabytes of blocks; see `decode`."""
     return _read(data, head, columns, logical, None, avro_few.READ_BYTES)
 
 
 def _read(
     data: bytes, head: Head, columns: Sequence[str] | None, logical: bool, most: int | None, few_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """`most`: to how many bytes the whole file may inflate."""
+    """`most`: the limit on the inflated size of the whole file, in bytes."""
     codec = head.codec
     wanted = head.record if columns is None else avro_schema.select(head.record, tuple(columns))
     looks = avro_decode.Looks()
@@ -205,7 +206,7 @@ def _read(
 
 
 def spell(schema: Mapping[str, Any]) -> bytes:
-    """A writer schema as `encode` puts it into the header."""
+    """A writer schema as the text that `encode` puts into the header."""
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -219,12 +220,12 @@ def encode(
     block_bytes: int = 64_000,
     few_bytes: int = avro_few.WRITE_BYTES,
 ) -> bytes:
-    """`table` as an Avro file with the writer schema `schema`, or its text as `spell` gives it, which goes into the header as it is.
+    """`table` as an Avro file with the writer schema `schema`, or with its text from `spell`, stored unchanged.
 
-    Columns are taken by name; one that the table lacks is null where the schema lets it. A block is closed once it
-    holds `block_bytes`. With `sync` (16 bytes) equal input gives equal bytes. `level` is the codec's own, by default
-    1 for zstandard and 6 for deflate. A table of no more than `few_bytes` in memory is written record by record, to the
-    same bytes. Raises `InvalidInput` where table and schema do not fit.
+    Columns are matched by name; a column that the table lacks is null if the schema allows it. A block ends when it
+    holds `block_bytes`. With `sync` (16 bytes) equal input gives equal bytes. `level` is the codec's compression level,
+    by default 1 for zstandard and 6 for deflate. A table of up to `few_bytes` in memory is written record by record, to
+    the same bytes. Raises `InvalidInput` if table and schema do not match.
     """
     text = schema if isinstance(schema, bytes) else spell(schema)
     _, record, null_at = _tree(text)
@@ -237,8 +238,8 @@ def encode(
 
 
 def few_records(table: pa.Table, text: bytes, few_bytes: int = avro_few.WRITE_BYTES) -> bytes | None:
-    """The records of a table of no more than `few_bytes` in memory, side by side, as a file of the schema `text` holds them; None
-    where they are more, or none, or not plain."""
+    """The encoded records of a table of up to `few_bytes` in memory, concatenated, in the schema `text`; None for
+    larger and for empty tables, and for types that `avro_few` does not encode."""
     _, record, null_at = _tree(text)
     is_few = table.num_rows and table.get_total_buffer_size() <= few_bytes
     return avro_few.write(record, null_at, table) if is_few else None
@@ -251,7 +252,8 @@ def of_records(
     codec: str = "zstandard",
     metadata: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """The file of `count` records in one block, as `few_records` gives them: those of several tables may be put together."""
+    """The file of `count` records in one block. `records` are those of `few_records`, of one table or of several
+    concatenated."""
     return _framed([(count, memoryview(records))], text, codec, metadata or {}, None, None)
 
 
@@ -284,18 +286,20 @@ def _framed(
 
 _MAGIC = b"Obj\x01"
 _ENCRYPTED = b"AGS1"  # Iceberg's AES GCM streams (spec: gcm-stream-spec.md).
-_BATCH_BYTES = 4 << 20  # Blocks are decoded together until so much is inflated: what numpy works on stays in cache.
-# What a block, and a file that is decoded as a whole, may inflate to: this much, or more in proportion to its own size.
-# Manifests inflate up to fifty times; repetitive rows more, but writers end a block long before.
+_BATCH_BYTES = 4 << 20  # Blocks are decoded together up to this inflated size, so that numpy's arrays stay in cache.
+# Limits on the inflated size of a block and of a file that is decoded as a whole: this much, or more in proportion to
+# its compressed size. Manifests inflate up to fifty times. Repetitive rows inflate more, but writers end a block long
+# before the limit.
 _BLOCK_BYTES, _FILE_BYTES, _RATIO = 64 << 20, 32 << 20, 256
-_FILE_BYTES_TOGETHER = 4 << 20  # What a file may inflate to that is decoded together with others.
-_FEW_RECORDS = 1 << 16  # A block of no more than an ordinary one may end with a row that is as large as it likes, up to
+_FILE_BYTES_TOGETHER = 4 << 20  # The limit on the inflated size of each file that is decoded together with others.
+_FEW_RECORDS = 1 << 16  # A block of up to this many records may inflate to _BLOCK_BYTES_MAX: its last row may be large.
 _BLOCK_BYTES_MAX = 1 << 30
 
 
 @lru_cache(maxsize=64)
 def _tree(text: bytes) -> tuple[Any, avro_schema.Record, int | None]:
-    """(the schema as it is written, its tree, branch of null); the same objects for the same text; they are never changed."""
+    """(the parsed schema, its tree, the branch of null); the same objects for the same text, which are never
+    changed."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -341,7 +345,7 @@ def _sized(data: bytes, at: int) -> tuple[bytes, int]:
 def _batches(
     data: bytes, at: int, sync: bytes, codec: str, file_bytes: int | None
 ) -> Iterator[tuple[np.ndarray, list[avro_decode.Block]]]:
-    """Inflated blocks, some at a time, in a buffer that is used again."""
+    """Inflated blocks, several at a time, in a buffer that is reused."""
     buffer = np.empty(2 * _BATCH_BYTES + avro_decode.PADDING, np.uint8)
     blocks: list[avro_decode.Block] = []
     end = 0
@@ -380,7 +384,7 @@ def _padded(buffer: np.ndarray, end: int) -> np.ndarray:
 
 
 def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, memoryview]]:
-    """(number of records, bytes as they are packed) of each block."""
+    """(number of records, compressed bytes) of each block."""
     view = memoryview(data)
     number = 0
     while at < len(data):
@@ -401,7 +405,7 @@ def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, memoryview
 
 
 def _inflate(codec: str, packed: memoryview, into: np.ndarray, number: int) -> int | None:
-    """How many bytes of `into` the block fills; None when there are too few."""
+    """The number of bytes that the block fills in `into`; None if `into` is too small."""
     try:
         match codec:
             case "zstandard":
@@ -413,7 +417,7 @@ def _inflate(codec: str, packed: memoryview, into: np.ndarray, number: int) -> i
             case "deflate":
                 stream = zlib.decompressobj(-15)
                 plain = stream.decompress(packed, len(into) + 1)
-                # fastavro leaves three bytes of zlib's checksum behind the stream.
+                # fastavro leaves three bytes of zlib's checksum after the stream.
                 _whole(stream.eof or len(plain) > len(into), stream.unused_data[4:])
             case "bzip2":
                 bunzip = bz2.BZ2Decompressor()
@@ -441,7 +445,7 @@ def _whole(complete: bool, rest: bytes) -> None:
 
 
 def _unsnap(packed: memoryview, into: np.ndarray) -> int | None:
-    """Snappy's raw form and four bytes of CRC-32 of what is inflated, big-endian."""
+    """Snappy's raw format, followed by the big-endian CRC-32 of the inflated bytes."""
     if len(packed) < 5:
         raise ValueError("shorter than its checksum")
     size = cramjam.snappy.decompress_raw_len(packed[:-4])

@@ -1,11 +1,11 @@
 """Avro records -> Arrow columns, many records at once.
 
-Records have no index and no fixed length, so one by one is the only way to be sure where each begins. Here all records
-of a batch are walked in lockstep: one numpy operation reads the same field of every record ("lanes"), each lane at its
-own position. That needs to know where records begin. Positions are guessed from what the first bytes of known records
-look like, walked, and then proved: beginning at the first byte, every record must end where another one begins, blocks
-must hold as many records as they say, and the last record must end with the batch. A wrong guess is never reached from
-the first byte, so guessing costs time at worst, never rows.
+Records have no index and no fixed length, so only reading them one by one shows where each begins. Here all records of
+a batch are walked in lockstep: one numpy operation reads the same field of every record ("lanes"), each lane at its own
+position. That needs to know where records begin. Positions are guessed from the first bytes of known records, walked,
+and then proved: beginning at the first byte, every record must end where another one begins, blocks must hold as many
+records as they declare, and the last record must end with the batch. A wrong guess is never reached from the first
+byte, so a guess costs time at worst, never rows.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from lakeformat.codec.avro_schema import (
 from lakeformat.errors import CorruptFile
 from lakeformat.model.dataclass import dataclass
 
-PADDING = 64  # Zero bytes that must follow the data of a batch: lanes that went astray end there.
+PADDING = 64  # Zero bytes that must follow the data of a batch: lanes from wrong guesses end there.
 _DECIMAL_BYTES_MAX = 64
-EMPTY_RECORDS = 1 << 20  # Records or items of no bytes at all: more than this in one block is taken for damage.
+EMPTY_RECORDS = 1 << 20  # Damage: more records or items of zero bytes in one block than this.
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`count` records in bytes `begin` to `end` of a batch. Blocks of a batch touch."""
+    """`count` records in bytes `begin` to `end` of a batch. The blocks of a batch are contiguous."""
 
     begin: int
     end: int
@@ -52,12 +52,12 @@ class Block:
 def columns(
     record: Record, null_at: int | None, buffer: np.ndarray, blocks: list[Block], logical: bool, looks: Looks
 ) -> pa.RecordBatch:
-    """The kept columns of all records of `blocks`, in order. `looks` is the file's, the same for all its batches.
+    """The kept columns of all records of `blocks`, in order. `looks` is shared by all batches of a file.
 
     With `null_at` every record is preceded by its branch in a union with null.
 
-    `buffer`: uint8; the blocks begin at 0, and `PADDING` zero bytes follow the last. Nothing of it is referred to by
-    the result. Raises `CorruptFile` where bytes and schema disagree, without naming a file.
+    `buffer`: uint8; the blocks begin at 0, and `PADDING` zero bytes follow the last. The result does not refer to it.
+    Raises `CorruptFile`, without naming a file, if the bytes do not match the schema.
     """
     lanes = _Lanes.over(buffer, blocks[-1].end if blocks else 0)
     total = sum(block.count for block in blocks)
@@ -74,7 +74,7 @@ def columns(
 
 
 def at(node: Node, buffer: np.ndarray, blocks: list[Block], places: np.ndarray) -> pa.Array:
-    """The values that begin at `places`, which `columns` gave of the same bytes for a `Place` of `node`."""
+    """The values that begin at `places`, which `columns` returned for a `Place` of `node` in the same bytes."""
     lanes = _Lanes.over(buffer, blocks[-1].end)
     ends, capture = _walk(node, lanes, places, True)
     if (ends > lanes.end).any():
@@ -83,7 +83,7 @@ def at(node: Node, buffer: np.ndarray, blocks: list[Block], places: np.ndarray) 
     return _array(node, capture, lanes, False, "record")
 
 
-# --- One record at a time: exact, slow, and the one that can say what is wrong. ---
+# --- One record at a time: exact and slow, and able to say what is wrong. ---
 
 _Skip = Callable[[memoryview, int], int]
 
@@ -223,13 +223,13 @@ def _skip_choice(inner: _Skip, null_at: int | None, path: str) -> _Skip:
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """The bytes that lanes walk over. A lane that cannot go on is sent to `astray`, among zeros, and stays there."""
+    """The bytes that lanes walk over. A lane that cannot go on moves to `astray`, among zeros, and stays there."""
 
     bytes: np.ndarray  # uint8
     words: np.ndarray  # uint64, little-endian, one beginning at every byte
     view: memoryview
     end: int
-    guessing: bool = False  # Lanes may be wrong: none is worth a long walk alone.
+    guessing: bool = False  # Lanes may be wrong: do not walk one alone for long.
 
     @property
     def astray(self) -> int:
@@ -252,7 +252,7 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Byte strings, by where they begin and end in the batch."""
+    """Byte strings, by their begin and end in the batch."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -272,7 +272,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Optional:
-    """`inner` of the lanes in which `present` is true, which is None for all of them."""
+    """`inner` of the lanes in which `present` is true; `present` is None if it is true for all."""
 
     present: np.ndarray | None
     inner: _Capture
@@ -306,7 +306,7 @@ _LOW_BITS = np.uint64(0x0101010101010101)
 _SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE = np.uint64(1)
 _HIGH_BYTE = np.uint64(56)
-# Neighbouring groups of bits grow together: (low half, high half, shift), 7-bit groups to 14, 28 and 56 bits.
+# Adjacent groups of bits are joined: (low half, high half, shift), 7-bit groups to 14, 28 and 56 bits.
 _JOINS = (
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
@@ -315,13 +315,13 @@ _JOINS = (
 
 
 def _raw_varint(lanes: _Lanes, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers as they stand, zig-zag folded, in uint64, and the positions after them."""
+    """The raw uint64 numbers, before zig-zag decoding, and the positions after them."""
     first = lanes.bytes[at]
     if not at.size or first.max() < 0x80:
         return first.astype(np.uint64), np.minimum(at + 1, lanes.astray)
     word = lanes.words[at]
     stops = ~word & _CONTINUES
-    upto = stops ^ (stops - _ONE)  # All ones up to the first byte that does not continue; all ones if none stops.
+    upto = stops ^ (stops - _ONE)  # All ones up to the first byte without continuation bit; all ones if there is none.
     size = ((upto & _LOW_BITS) * _LOW_BITS) >> _HIGH_BYTE
     value = word & upto & _SEVENS
     longest = int(size.max())
@@ -350,7 +350,7 @@ def _unfold(raw: np.ndarray) -> np.ndarray:
 
 
 def _walk(node: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
-    """One value in every lane: the positions after, and what was there if `keep`. Lanes astray read zeros."""
+    """Walk one value in every lane: the positions after it, and the values if `keep`. Lanes astray read zeros."""
     match node:
         case Leaf("null"):
             return at, _Values(np.zeros(len(at), np.int8)) if keep else None
@@ -359,7 +359,7 @@ def _walk(node: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.nda
             return after, _Values(_unfold(raw)) if keep else None
         case Leaf("bytes" | "string"):
             raw, begin = _raw_varint(lanes, at)
-            # A negative length has its lowest bit set, which turning right makes the highest: too long by far.
+            # A negative length has its lowest bit set; the rotation makes it the highest, so the length is too large.
             size = np.minimum((raw >> _ONE) | (raw << np.uint64(63)), np.uint64(lanes.astray)).astype(np.int64)
             after = np.minimum(begin + size, lanes.astray)
             return after, _Spans(begin, after) if keep else None
@@ -412,7 +412,7 @@ def _walk_choice(node: Choice, lanes: _Lanes, at: np.ndarray, keep: bool) -> tup
     return after, None if inner is None else _Optional(present, inner)
 
 
-_ALONE, _ALONE_GUESSED, _FAR = 64, 8, 32  # So few lanes with so many items to come are not worth numpy's calls.
+_ALONE, _ALONE_GUESSED, _FAR = 64, 8, 32  # For so few lanes with so many items left, single steps are faster.
 
 
 def _walk_items(item: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
@@ -431,7 +431,7 @@ def _walk_items(item: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[
             else:
                 starts, step = after[going], step + 1
             inside, inner = _walk(item, lanes, starts, keep)
-            after[going] = inside  # Of several items of one lane the last one's end stays.
+            after[going] = inside  # The last item of a lane sets its end.
             if inner is not None:
                 owners.append(going)
                 captures.append(inner)
@@ -449,7 +449,8 @@ def _walk_items(item: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[
 def _block_headers(
     lanes: _Lanes, after: np.ndarray, active: np.ndarray, item_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Reads how many items come next: the lanes that have some, and how many. Moves `after` on."""
+    """Read the item counts of the next array or map blocks: the lanes with items, and their counts. Advances
+    `after`."""
     raw, begin = _raw_varint(lanes, after[active])
     count = _unfold(raw)
     sized = np.flatnonzero(count < 0)
@@ -495,7 +496,7 @@ def _nothing(node: Node, lanes: _Lanes) -> _Capture:
 
 
 def _joined(captures: list[Any]) -> _Capture:
-    """Captures of one type, one after the other."""
+    """Captures of one type, concatenated."""
     match captures[0]:
         case _Values():
             return _Values(np.concatenate([c.values for c in captures]))
@@ -536,18 +537,18 @@ def _length(capture: _Capture) -> int:
 
 
 class Looks:
-    """What the first bytes of records look like, learnt from records whose place is certain. One per file."""
+    """Which first bytes records have, learnt from records at known positions. One per file."""
 
-    WIDTH = 24  # Bytes looked at.
+    WIDTH = 24  # The number of first bytes.
 
     def __init__(self) -> None:
         self.known = 0
-        self._seen = np.zeros((self.WIDTH, 256), np.int64)  # How often each byte stood at each place.
+        self._seen = np.zeros((self.WIDTH, 256), np.int64)  # The count of each byte at each position.
         self._surprises = np.zeros(self.WIDTH, np.int64)
-        self._frequency: np.ndarray | None = None  # Of each byte in the file, by a sample.
+        self._frequency: np.ndarray | None = None  # Of each byte in a sample of the file.
 
     def learn(self, lanes: _Lanes, starts: np.ndarray) -> None:
-        """Take note of records that begin at `starts`."""
+        """Count the first bytes of the records at `starts`."""
         places = np.arange(self.WIDTH)
         rows = lanes.bytes[starts[:, None] + places]
         if self.known:
@@ -556,7 +557,8 @@ class Looks:
         self.known += len(starts)
 
     def find(self, lanes: _Lanes, most: int) -> np.ndarray | None:
-        """Where the bytes look like a record's first, in order; None when that would be far more than `most`."""
+        """The positions whose bytes look like the beginning of a record, in order; None if there are far more than
+        `most`."""
         if self._frequency is None:
             sample = lanes.bytes[: lanes.end : max(1, lanes.end >> 16)]
             self._frequency = np.bincount(sample, minlength=256) / max(1, len(sample))
@@ -573,7 +575,7 @@ class Looks:
             return None
         first, *rest = chosen
         mask, left = _among(lanes.bytes[first : lanes.end + first], fits[first]), share[first]
-        while rest and left > _SPARSE:  # All bytes are looked at while many of them would be chosen.
+        while rest and left > _SPARSE:  # Compare whole arrays while many positions would be left.
             j = rest.pop(0)
             mask &= _among(lanes.bytes[j : lanes.end + j], fits[j])
             left *= share[j]
@@ -583,10 +585,11 @@ class Looks:
         return found if len(found) <= 8 * most + 1000 else None
 
     def _fits(self) -> np.ndarray:
-        """Which bytes are taken for a record's at each place, (WIDTH, 256).
+        """Which bytes a record may have at each position, (WIDTH, 256).
 
-        Those that were seen. Where many different ones were, or ever new ones are, only the highest bit counts, by
-        which a number goes on or ends; the few records for which it is otherwise are missed and found one by one.
+        The bytes seen there. At positions with many different bytes, or with new ones in later records, only the
+        highest bit counts: the continuation bit of a number. The few records that differ are missed here and found one
+        by one.
         """
         seen = self._seen > 0
         vague = (seen.sum(1) > max(2, self.known // 4)) | (self._surprises > 0)
@@ -595,32 +598,32 @@ class Looks:
 
 
 def _among(data: np.ndarray, fits: np.ndarray) -> np.ndarray:
-    """Which bytes are among those of a table of 256."""
+    """Which bytes are true in a table of 256."""
     edges = np.flatnonzero(np.diff(fits.astype(np.int8), prepend=0, append=0))
     runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     if len(runs) > _RUNS:
         return fits[data]
-    # Below `start` the difference wraps around, to more than any run is long.
+    # Below `start` the difference wraps around to more than the length of any run.
     masks = (data == start if stop - start == 1 else data - np.uint8(start) < stop - start for start, stop in runs)
     return reduce(np.logical_or, masks)
 
 
-_RUNS = 8  # Ranges of bytes that are compared in less time than a look into a table takes.
+_RUNS = 8  # Up to this many ranges are compared faster than a table lookup takes.
 _SPARSE = 0.05
-_FEW = 40  # Records that are faster walked one by one.
-_SAMPLES = 8  # Blocks sampled, and records of each.
+_FEW = 40  # Up to this many records are faster walked one by one.
+_SAMPLES = 8  # Blocks sampled, and records sampled of each.
 _ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Walked:
-    """Where values begin, ascending, and where each ends: `astray` where that is not known."""
+    """Where values begin, ascending, and where each ends: `astray` if unknown."""
 
     starts: np.ndarray
     ends: np.ndarray
 
     def plus(self, other: _Walked) -> _Walked:
-        """Both; of two opinions on one start the other's holds."""
+        """The union of both; the ends of `other` win."""
         if not len(self.starts):
             return other
         starts = np.concatenate([other.starts, self.starts])
@@ -629,7 +632,7 @@ class _Walked:
 
 
 def _capture(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks: Looks) -> _Parts:
-    """Everything kept of all records, in order."""
+    """The kept values of all records, in order."""
     room = min_bytes(record)
     for block in blocks:
         most = (block.end - block.begin) // room if room else EMPTY_RECORDS
@@ -651,7 +654,7 @@ def _capture(record: Record, lanes: _Lanes, blocks: list[Block], total: int, loo
 
 
 def _one_by_one(record: Record, lanes: _Lanes, blocks: list[Block]) -> np.ndarray:
-    """Where all records begin. Raises `CorruptFile` saying what is wrong with a block."""
+    """Where all records begin. Raises `CorruptFile` that says what is wrong with a block."""
     starts: list[int] = []
     for block in blocks:
         bounds = _steps(record, lanes, block, block.begin, block.count)
@@ -663,7 +666,7 @@ def _one_by_one(record: Record, lanes: _Lanes, blocks: list[Block]) -> np.ndarra
 
 
 def _steps(record: Record, lanes: _Lanes, block: Block, at: int, most: int) -> list[int]:
-    """Where the next `most` records from `at` begin, and where the last of them ends."""
+    """Where the next `most` records from `at` begin, and where the last one ends."""
     skip, data = skipper(record), lanes.view[: block.end]
     bounds = [at]
     try:
@@ -675,7 +678,7 @@ def _steps(record: Record, lanes: _Lanes, block: Block, at: int, most: int) -> l
 
 
 def _guess(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks: Looks) -> np.ndarray | _Parts:
-    """Where all records begin, or at once what they hold when the first guess was right."""
+    """Where all records begin, or their values if the first guess was right."""
     begins = np.array([block.begin for block in blocks if block.count], np.int64)
     pending = begins
     if not looks.known:
@@ -709,21 +712,22 @@ def _guess(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks
 
 
 def _merged(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """What is in either of two ascending arrays, once each."""
+    """The union of two ascending arrays, without duplicates."""
     both = np.concatenate([left, right])
     both.sort(kind="stable")
     return both[np.append(True, both[1:] != both[:-1])]
 
 
 def _without(values: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """What is in the one ascending array and not in the other."""
+    """The values of one ascending array that are not in the other."""
     if not len(others):
         return values
     return values[others[np.minimum(np.searchsorted(others, values), len(others) - 1)] != values]
 
 
 def _chain(walked: _Walked, begins: np.ndarray, lanes: _Lanes) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the walked follow from the certain starts `begins`, and which of those end where nothing is known."""
+    """The walked records that are reached from the certain starts `begins`, and those of them that end at an unknown
+    position."""
     starts, ends = walked.starts, walked.ends
     count = len(starts)
     following = np.searchsorted(starts, ends)
@@ -735,7 +739,7 @@ def _chain(walked: _Walked, begins: np.ndarray, lanes: _Lanes) -> tuple[np.ndarr
     jump = np.append(np.where(hit, following, count), count)
     reached = np.zeros(count + 1, bool)
     reached[np.searchsorted(starts, begins)] = True
-    while True:  # What is 1, 2, 4, ... records further.
+    while True:  # The records 1, 2, 4, ... further.
         reached[jump[reached]] = True
         if (jump == count).all():
             break
@@ -745,7 +749,7 @@ def _chain(walked: _Walked, begins: np.ndarray, lanes: _Lanes) -> tuple[np.ndarr
 
 
 def _prove(record: Record, lanes: _Lanes, blocks: list[Block], starts: np.ndarray, ends: np.ndarray) -> None:
-    """Each block holds as many records as it says, and its last one ends where it ends."""
+    """Check that each block holds as many records as it declares, and that its last record ends with the block."""
     first = np.searchsorted(starts, [block.begin for block in blocks])
     last = np.searchsorted(starts, [block.end for block in blocks])
     counts = np.array([block.count for block in blocks])
@@ -757,7 +761,7 @@ def _prove(record: Record, lanes: _Lanes, blocks: list[Block], starts: np.ndarra
 
 
 def _beyond(record: Record, lanes: _Lanes, walked: _Walked, stops: np.ndarray, blocks: list[Block]) -> _Walked:
-    """The records at `stops` again and a few after each, one by one."""
+    """The records at `stops` and a few after each, walked one by one."""
     block_ends = np.array([block.end for block in blocks])
     starts: list[int] = []
     ends: list[int] = []
@@ -773,7 +777,7 @@ def _beyond(record: Record, lanes: _Lanes, walked: _Walked, stops: np.ndarray, b
 
 
 def _finish(record: Record, lanes: _Lanes, blocks: list[Block], walked: _Walked) -> np.ndarray:
-    """Where all records begin, stepping from one to the next by what is known, else one by one."""
+    """Where all records begin: from one to the next by the known ends, else one by one."""
     fine = walked.ends <= lanes.end
     known = dict(zip(walked.starts[fine].tolist(), walked.ends[fine].tolist(), strict=True))
     starts: list[int] = []
@@ -792,11 +796,11 @@ def _finish(record: Record, lanes: _Lanes, blocks: list[Block], walked: _Walked)
     return np.array(starts, np.int64)
 
 
-# --- What was captured, as Arrow. ---
+# --- Captures as Arrow. ---
 
 
 def _array(node: Node, capture: _Capture, lanes: _Lanes, logical: bool, path: str) -> pa.Array:
-    """One array, a value per lane. Raises `CorruptFile` for values that the type cannot hold."""
+    """One array with a value per lane. Raises `CorruptFile` for values that the type cannot hold."""
     match node, capture:
         case Place(), _Values(values):
             return pa.array(values)
@@ -864,7 +868,7 @@ def _decimals(begin: np.ndarray, end: np.ndarray, lanes: _Lanes, type: pa.DataTy
     longest = int(sizes.max(initial=1))
     if len(sizes) and not 1 <= sizes.min() <= longest <= _DECIMAL_BYTES_MAX:
         raise CorruptFile(f"{path}: a decimal of {sizes.min()} to {longest} bytes")
-    short = np.maximum(begin, end - 16)  # What stands before 16 bytes can only repeat the sign.
+    short = np.maximum(begin, end - 16)  # Bytes before the last 16 can only repeat the sign.
     sign = np.where(lanes.bytes[short] >= 0x80, 0xFF, 0)
     for k in range(longest - 16):
         if (lanes.bytes[begin + k] != sign)[begin + k < short].any():
@@ -878,7 +882,7 @@ def _decimals(begin: np.ndarray, end: np.ndarray, lanes: _Lanes, type: pa.DataTy
 
 
 def _relabelled(array: pa.Array, type: pa.DataType, path: str) -> pa.Array:
-    """Integers as the date, time or timestamp that they count; bytes as the text that they spell."""
+    """Integers as dates, times or timestamps; bytes as text."""
     try:
         return array if array.type == type else array.cast(type)
     except pa.ArrowException as error:

@@ -1,8 +1,8 @@
 """Arrow columns -> Avro records, all records at once.
 
-Each field becomes a column of byte strings, one per record ("pieces"); joining the pieces of a record side by side
-gives its bytes. Nested values work alike: the items of a list are joined into one byte string each, and those of one
-list lie next to each other already.
+Each field becomes a column of byte strings, one per record ("pieces"); the concatenated pieces of a record are its
+bytes. Nested values work the same way: the items of a list are joined into one byte string each, and the items of one
+list are already adjacent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lakeformat.codec import decimals, spans
 from lakeformat.codec.avro_schema import Array, Choice, Leaf, Map, Member, Node, Record
 from lakeformat.errors import InvalidInput
 
-_SLICE_BYTES, _SLICE_ROWS = 64 << 20, 1 << 17  # So many bytes and rows at most are encoded together.
+_SLICE_BYTES, _SLICE_ROWS = 64 << 20, 1 << 17  # The most bytes and rows that are encoded together.
 
 
 def blocks(record: Record, null_at: int | None, table: pa.Table, block_bytes: int) -> Iterator[tuple[int, memoryview]]:
-    """(number of records, their bytes) of each block; a block is closed once it holds `block_bytes`.
+    """(number of records, their bytes) of each block; a block ends when it holds `block_bytes`.
 
-    With `null_at` every record is preceded by its branch in a union with null. Raises `InvalidInput` where a column
-    does not fit its field.
+    With `null_at` every record is preceded by its branch in a union with null. Raises `InvalidInput` if a column does
+    not match its field.
     """
     unknown = set(table.column_names) - {member.name for member in record.members}
     if unknown or len(set(table.column_names)) < table.num_columns:
@@ -38,7 +38,7 @@ def blocks(record: Record, null_at: int | None, table: pa.Table, block_bytes: in
 
 
 def varint(value: int) -> bytes:
-    """One number, not below zero, as Avro writes it."""
+    """A non-negative number in Avro's encoding."""
     folded = value << 1
     out = bytearray()
     while folded > 0x7F:
@@ -49,7 +49,7 @@ def varint(value: int) -> bytes:
 
 
 def _rows(record: Record, null_at: int | None, table: pa.Table) -> Iterator[pa.Array]:
-    """The bytes of each record; in several arrays when one would be too large for Arrow's 32-bit offsets."""
+    """The bytes of each record; in several arrays if one would exceed Arrow's 32-bit offsets."""
     try:
         pieces = _record(record, {name: _whole(table[name]) for name in table.column_names}, table.num_rows, "")
         if null_at is not None:
@@ -77,7 +77,7 @@ def _cut(rows: pa.Array, block_bytes: int) -> Iterator[tuple[int, memoryview]]:
         first = last
 
 
-# What stands in each record at one place: byte strings, or (records, size) uint8 where all have one size.
+# One part of every record: byte strings, or (records, size) uint8 if all have the same size.
 _Piece: TypeAlias = pa.Array | np.ndarray
 
 
@@ -102,7 +102,7 @@ def _absent(member: Member, count: int, path: str) -> list[_Piece]:
 
 
 def _pieces(node: Node, array: Any, path: str) -> list[_Piece]:
-    """The bytes of each value, in parts that stand side by side."""
+    """The bytes of each value, in parts to be concatenated."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -205,7 +205,7 @@ def _leaf(node: Leaf, array: pa.Array, path: str) -> list[_Piece]:
 
 
 def _integers(node: Leaf, array: pa.Array, path: str) -> np.ndarray:
-    """The column as int64: dates, times and timestamps counted in the schema's unit."""
+    """The column as int64: dates, times and timestamps in the schema's unit."""
     if node.arrow is not None and not pa.types.is_integer(array.type):
         target = node.arrow
         if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
@@ -235,14 +235,14 @@ def _unscaled(node: Leaf, array: pa.Array, path: str) -> np.ndarray:
 
 
 def _shortest(wide: np.ndarray) -> pa.Array:
-    """Big-endian two's complement in as few bytes as will do."""
+    """Big-endian two's complement in the fewest bytes."""
     needed = decimals.sizes(wide)
     data = wide[:, ::-1][np.arange(16) >= 16 - needed[:, None]]
     return spans.binary(np.concatenate([[0], np.cumsum(needed)]), data)
 
 
 def _varints(values: np.ndarray) -> _Piece:
-    """Zig-zag numbers of integers."""
+    """Integers as zig-zag varints."""
     signed = values.astype(np.int64)
     folded = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     largest = int(folded.max(initial=0))
@@ -274,7 +274,7 @@ def _single_bytes(data: np.ndarray) -> _Piece:
 
 
 def _arrays(pieces: list[_Piece]) -> list[pa.Array]:
-    """The pieces as arrays; those of fixed size that are neighbours as one."""
+    """The pieces as arrays; adjacent pieces of fixed size become one array."""
     arrays: list[pa.Array] = []
     for flat, group in itertools.groupby(pieces, lambda piece: isinstance(piece, np.ndarray)):
         neighbours: list[Any] = list(group)

@@ -1,9 +1,9 @@
-"""Few Avro records, one after the other through fastavro: below some kilobytes that costs less than the columnar coders' numpy
+"""Few Avro records, one by one through fastavro: up to some kilobytes that costs less than the columnar coders' numpy
 calls for each field.
 
-Nothing is accepted here that those refuse. Bytes are taken only if what was read gives the very same bytes when it is written,
-rows only if their types are those of the members, and nothing is null that must not be. Everything else, damage included, is
-None: the columnar coders decide.
+This module accepts nothing that the columnar coders refuse. It reads bytes only if writing the result gives the same
+bytes, and writes rows only if their types are those of the members and no required value is null. For everything else,
+damage included, it returns None, and the columnar coders decide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITE_BYTES = 6_000
 
 
 def read(record: Record, null_at: int | None, data: bytes, count: int, logical: bool) -> pa.RecordBatch | None:
-    """The kept columns of the `count` records that are `data`; see `avro_decode.columns`."""
+    """The kept columns of the `count` records in `data`; see `avro_decode.columns`."""
     schema = _schema(record, null_at)
     if schema is None or (logical and _has_decimal(record)):
         return None
@@ -36,12 +36,12 @@ def read(record: Record, null_at: int | None, data: bytes, count: int, logical: 
         if _written(schema, rows) != framed or (null_at is not None and None in rows):
             return None
         return pa.RecordBatch.from_struct_array(pa.array(rows, arrow_type(record, logical)))
-    except Exception:  # Of damage fastavro raises whatever it meets.
+    except Exception:  # fastavro raises any exception for damaged bytes.
         return None
 
 
 def write(record: Record, null_at: int | None, table: pa.Table) -> bytes | None:
-    """The bytes of the rows of `table`, side by side; see `avro_encode.blocks`."""
+    """The bytes of the rows of `table`, concatenated; see `avro_encode.blocks`."""
     schema = _schema(record, null_at)
     if schema is None or not _fits(record, table.schema):
         return None
@@ -49,10 +49,10 @@ def write(record: Record, null_at: int | None, table: pa.Table) -> bytes | None:
     rows = [row | absent for row in table.to_pylist()]
     try:
         framed = _written(schema, rows)
-        # A null where there is none it refuses, but for a boolean, which it takes for false.
+        # fastavro refuses a null in a required field, except in a boolean, where it writes false.
         if _has_boolean(record) and fastavro.schemaless_reader(io.BytesIO(framed), schema, None) != rows:
             return None
-    except Exception:  # As for `read`; the columnar coder says what does not fit.
+    except Exception:  # As for `read`; the columnar coder says what does not match.
         return None
     return framed[len(varint(table.num_rows)) : -1]
 
@@ -65,18 +65,19 @@ def _written(schema: Any, rows: Any) -> bytes:
 
 @lru_cache(maxsize=64)
 def _schema(record: Record, null_at: int | None) -> Any:
-    """The schema of an array of such records as fastavro has parsed it; None for records that it reads otherwise than we do."""
+    """fastavro's parsed schema of an array of such records; None for records that fastavro reads differently."""
     if not _is_plain(record) or not min_bytes(record):
         return None
     item = _spelled(record if null_at is None else Choice(record, null_at), itertools.count())
     try:
         return fastavro.parse_schema({"type": "array", "items": item})
-    except Exception:  # Names, mostly, that Avro does not allow.
+    except Exception:  # Usually names that Avro does not allow.
         return None
 
 
 def _is_plain(node: Node) -> bool:
-    """No maps, whose keys may come twice; no items without bytes, of which a few bytes may say billions."""
+    """Whether there are no maps, whose keys may repeat, and no items of zero bytes, of which a few bytes may declare
+    billions."""
     match node:
         case Record(members):
             names = {member.name for member in members}
@@ -89,7 +90,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _spelled(node: Node, number: itertools.count[int]) -> Any:
-    """Without logical types and defaults, and each type with a name of its own."""
+    """The schema without logical types and defaults; each type has a name of its own."""
     match node:
         case Record(members):
             fields = [{"name": member.name, "type": _spelled(member.node, number)} for member in members]
@@ -123,7 +124,7 @@ def _has_decimal(node: Node) -> bool:
 
 @lru_cache(maxsize=64)
 def _has_boolean(node: Node, may_be_null: bool = False) -> bool:
-    """Whether a boolean stands somewhere that has to be one."""
+    """Whether there is a boolean that must not be null."""
     match node:
         case Leaf(kind):
             return kind == "boolean" and not may_be_null
@@ -149,7 +150,7 @@ _TAKEN = {
 
 @lru_cache(maxsize=64)
 def _fits(record: Record, schema: pa.Schema) -> bool:
-    """Whether Python's values of the columns are what fastavro takes for the members."""
+    """Whether fastavro takes the Python values of the columns for the members."""
     types = {field.name: field.type for field in schema}
     missing = [member for member in record.members if member.name not in types]
     can_miss = all(isinstance(member.node, Choice) and member.node.null_at is not None for member in missing)

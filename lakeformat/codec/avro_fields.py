@@ -29,12 +29,12 @@ def emit(fields: tuple[Field, ...], name: str = "table") -> dict[str, Any]:
 
 
 def parse(record: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The columns of a record schema, named as the file names them; `NO_ID` where it gives no id."""
+    """The columns of a record schema, with the names in the file; `NO_ID` for columns without an id."""
     return _fields(record, {})
 
 
 def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
-    """A field of a record, which keeps a name that Avro does not allow beside the one that it does."""
+    """A field of a record. A name that Avro does not allow is kept beside the legal one, as `iceberg-field-name`."""
     found = {"name": avro_schema.legal(name), "type": ["null", type] if optional else type}
     if optional:
         found["default"] = None
@@ -44,7 +44,8 @@ def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, An
 
 
 def scalar_type(kind: Type, defined: set[str]) -> Any:
-    """The Avro type of a scalar. Avro defines a name once, and refers to it then: `defined` holds those that are."""
+    """The Avro type of a scalar. Avro defines a named type once and then refers to it; `defined` holds the names
+    defined so far."""
     found = _scalar(kind)
     if isinstance(found, dict) and "name" in found:
         if found["name"] in defined:
@@ -94,7 +95,7 @@ def _type(part: Field, defined: set[str]) -> Any:
         case MapOf(key, value) if key.type == scalar(Kind.STRING):
             values = _part(value, defined)
             return {"type": "map", "values": values, "key-id": key.id, "value-id": value.id}
-        case MapOf(key, value):  # Avro's own maps have keys of text.
+        case MapOf(key, value):  # Avro's own maps have string keys.
             pair = [
                 field(key.id, "key", _type(key, defined)),
                 field(value.id, "value", _type(value, defined), value.nullable),

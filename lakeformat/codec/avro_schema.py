@@ -1,4 +1,4 @@
-"""Avro schemas as trees: what a writer schema says, which parts of it are wanted, their Arrow types, and the names that Avro allows."""
+"""Avro schemas as trees: parsing of writer schemas, column selection, Arrow types, and the names that Avro allows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A type without parts. `size` belongs to fixed, `symbols` to enum; `arrow` is what a logical read gives."""
+    """A type without parts. `size` is for fixed, `symbols` for enum; `arrow` is the type with `logical`."""
 
     kind: str
     size: int = 0
@@ -29,7 +29,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A field of a record; not `keep`: it is stepped over."""
+    """A field of a record; skipped unless `keep`."""
 
     name: str
     node: Node
@@ -39,7 +39,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Record:
     members: tuple[Member, ...]
-    # Trees are keys of caches, and hashing one walks all of it.
+    # Trees are keys of caches, and computing a hash walks the whole tree.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Record:
         return self._hash
 
     def columns(self) -> list[str]:
-        """The names of the members, of those that are records as `a.b` of theirs."""
+        """The names of the members; `a.b` for the members of nested records."""
         return [
             name
             for member in self.members
@@ -68,7 +68,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map; on the wire an array of (string, value) pairs."""
+    """A map; encoded as an array of (string, value) pairs."""
 
     pair: Record
 
@@ -83,7 +83,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A value that is stepped over, and kept is where it begins in its batch: see `select`."""
+    """A skipped value whose position in its batch is kept: see `select`."""
 
     node: Node
 
@@ -92,9 +92,9 @@ Node = Leaf | Record | Array | Map | Choice | Place
 
 
 def parse(schema: Any) -> tuple[Record, int | None]:
-    """A writer schema of records: (tree, branch of null where the whole is a union of a record with null).
+    """A writer schema of records: (tree, branch of null if the schema is a union of a record with null).
 
-    Raises `UnsupportedFeature` for a schema that is not one of records, and for unions of several types.
+    Raises `UnsupportedFeature` for a schema of anything but records, and for unions of several types.
     """
     null_at = None
     if isinstance(schema, list):
@@ -111,13 +111,13 @@ def parse(schema: Any) -> tuple[Record, int | None]:
 
 @lru_cache(maxsize=64)
 def select(record: Record, columns: tuple[str, ...]) -> Record:
-    """`record` with only `columns` kept: names, or dotted paths into nested records. Of a name that ends in "@" is kept where its
-    values begin, under that name. Unknown names are ignored."""
+    """`record` with only `columns` kept: names, or dotted paths into nested records. For a name that ends in "@" the
+    positions of the values are kept, under that name. Unknown names are ignored."""
     heads: dict[str, list[str]] = {}
     for each in columns:
         head, _, rest = each.partition(".")
         heads.setdefault(head, []).append(rest)
-    # A name may hold a dot of its own only in schemas that Avro forbids, so the first dot always parts.
+    # Avro forbids dots in names, so the first dot is always a separator.
     return Record(
         tuple(
             Member(f"{member.name}@", Place(member.node))
@@ -130,7 +130,7 @@ def select(record: Record, columns: tuple[str, ...]) -> Record:
 
 @lru_cache(maxsize=256)
 def min_bytes(node: Node) -> int:
-    """The fewest bytes that a value takes."""
+    """The fewest bytes of a value."""
     match node:
         case Leaf(kind, size):
             return {"null": 0, "float": 4, "double": 8, "fixed": size}.get(kind, 1)
@@ -207,7 +207,7 @@ def _selected(member: Member, paths: list[str] | None) -> Member:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where in a schema a type stands. `named`, shared by all, collects definitions: later fields may refer to them."""
+    """The position of a type in a schema. All scopes share `named`, the definitions that later fields may refer to."""
 
     path: str
     named: dict[str, Node]
@@ -279,7 +279,7 @@ def _union(branches: list[Any], scope: _Scope) -> Choice:
 
 
 def _logical(kind: str, schema: Mapping[str, Any]) -> pa.DataType | None:
-    """The Arrow type of a logical type; None where it is unknown or does not fit, which Avro says to ignore."""
+    """The Arrow type of a logical type; None if it is unknown or invalid, which Avro says to ignore."""
     name = str(schema.get("logicalType", ""))
     match kind, name:
         case "int", "date":
@@ -305,6 +305,6 @@ def _spell(schema: Any) -> str:
 
 
 def legal(name: str) -> str:
-    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
+    """A name with the characters that Avro allows (AvroSchemaUtil.sanitize)."""
     plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
     return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)

@@ -1,7 +1,8 @@
 """Paimon's BinaryRow, the bytes of keys, partitions and statistics: whole columns to rows and back.
 
-A row: null bits (the first byte is the row kind, always 0 = +I here), a slot of 8 bytes per field, then what does not
-fit a slot. All little-endian. (paimon-common: BinaryRow, AbstractBinaryWriter, RowHelper.)
+A row: null bits (the first byte is the row kind, here always 0 = +I), a slot of 8 bytes per field, then the
+variable-length part with the values that do not fit a slot. All little-endian. (paimon-common: BinaryRow,
+AbstractBinaryWriter, RowHelper.)
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 
-ARITY_BYTES = 4  # In manifests rows are preceded by their number of fields, big-endian.
+ARITY_BYTES = 4  # In manifests, rows are preceded by their arity, big-endian.
 
 
 def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.Array:
-    """One row per row of `columns`, without its number of fields.
+    """One row per row of `columns`, without the arity.
 
-    Columns are cast to the Arrow types of `codec.arrow` where they have others. Raises `InvalidInput` where that
-    loses something, and `UnsupportedFeature` for types that Paimon's rows do not hold.
+    Columns are cast to the Arrow types of `codec.arrow` if they have others. Raises `InvalidInput` if the cast loses
+    data, and `UnsupportedFeature` for types that Paimon's rows do not hold.
     """
     if len(columns) != len(types) or not columns:
         raise InvalidInput(f"{len(columns)} columns for {len(types)} types; a BinaryRow needs one of each, at least")
@@ -38,7 +39,7 @@ def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.Array:
 
 
 def encode_row(values: Sequence[Any], types: Sequence[Type]) -> bytes:
-    """One row of Python values, without its number of fields."""
+    """One row of Python values, without the arity."""
     if not types and not values:
         return bytes(_null_bytes(0))
     try:
@@ -51,7 +52,7 @@ def encode_row(values: Sequence[Any], types: Sequence[Type]) -> bytes:
 
 
 def with_arity(rows: pa.Array, arity: int) -> pa.Array:
-    """Rows as manifests hold them: preceded by their number of fields."""
+    """Rows as manifests store them: preceded by their arity."""
     head = pa.scalar(arity.to_bytes(ARITY_BYTES, "big"), pa.binary())
     return pc.binary_join_element_wise(head, rows, pa.scalar(b"", pa.binary()))
 
@@ -59,11 +60,11 @@ def with_arity(rows: pa.Array, arity: int) -> pa.Array:
 def decode(
     rows: pa.Array | pa.ChunkedArray, types: Sequence[Type], places: Sequence[int] | None = None
 ) -> list[pa.Array]:
-    """The fields of rows as manifests hold them, one array per type; null in all where a row is null. With `places`,
-    only the fields that stand there.
+    """The fields of rows as manifests store them, one array per type; all null for a null row. With `places`, only the
+    fields with these indexes.
 
-    Raises `CorruptFile` for rows that are not of these types, and `UnsupportedFeature` for values of collections,
-    which Paimon keeps no statistics of.
+    Raises `CorruptFile` for rows that are not of these types, and `UnsupportedFeature` for values of collections, for
+    which Paimon keeps no statistics.
     """
     if isinstance(rows, pa.ChunkedArray):
         return decode(pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], pa.binary()), types, places)
@@ -96,7 +97,7 @@ def _null_bytes(arity: int) -> int:
 
 _TEXT = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BYTES = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES)
-_PLAIN: dict[Kind, tuple[int, Any, Any]] = {  # Bytes in a slot, as numpy sees those, and the values.
+_PLAIN: dict[Kind, tuple[int, Any, Any]] = {  # Bytes in a slot, numpy's type of them, and the type of the values.
     Kind.BOOLEAN: (1, np.uint8, np.uint8),
     Kind.TINYINT: (1, np.uint8, np.int8),
     Kind.SMALLINT: (2, np.uint16, np.int16),
@@ -124,12 +125,12 @@ _NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A column on its way into rows: slots, and for those in `refers` bytes elsewhere whose offset they lack yet."""
+    """A column being encoded: its slots; those in `refers` refer to `beside` and lack their offsets yet."""
 
     slots: np.ndarray  # uint64
     nulls: np.ndarray  # bool
     refers: np.ndarray | None = None  # bool
-    beside: pa.Array | None = None  # A multiple of 8 bytes each; none where not referred to.
+    beside: pa.Array | None = None  # Variable-length parts, padded to 8 bytes; empty if not referred to.
 
 
 def _column(array: pa.Array, type: Type) -> pa.Array:
@@ -161,7 +162,7 @@ def _rows(parts: list[_Part]) -> pa.Array:
     return spans.join([spans.fixed(table.reshape(-1), table.shape[1], count), *beside], count)
 
 
-_FEW = 16  # Rows below which a value at a time costs less than numpy's calls for a column.
+_FEW = 16  # Below this many rows, a loop over values costs less than numpy's calls.
 
 
 def _is_packed(type: Type) -> bool:
@@ -169,7 +170,7 @@ def _is_packed(type: Type) -> bool:
 
 
 def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
-    """As `_rows`, value by value; None where columns differ in length or a text is no UTF-8."""
+    """As `_rows`, value by value; None if columns differ in length or a text is not UTF-8."""
     head = _null_bytes(len(types))
     try:
         packed = [_packed(*each) for each in zip(columns, types, strict=True)]
@@ -196,7 +197,7 @@ def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
 
 
 def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequence[int]) -> list[pa.Array] | None:
-    """As `_values`, value by value; None where a row is null or damaged."""
+    """As `_values`, value by value; None if a row is null or damaged."""
     head, arity = ARITY_BYTES + _null_bytes(len(types)), len(types).to_bytes(ARITY_BYTES, "big")
     size = head + 8 * len(types)
     whole = [row for row in rows if row is not None and len(row) >= size and row.startswith(arity)]
@@ -225,7 +226,7 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
 
 
 def _bytes_at(row: bytes, at: int) -> bytes | None:
-    """The bytes of the slot at `at`, or those to which it refers; None where they lie outside of the row."""
+    """The bytes in the slot at `at`, or those that it refers to; None if they are outside the row."""
     size = row[at + 7]
     if size & 0x80:
         return row[at : at + (size & 0x7F)] if size & 0x7F <= 7 else None
@@ -235,7 +236,7 @@ def _bytes_at(row: bytes, at: int) -> bytes | None:
 
 
 def _packed(array: pa.Array, type: Type) -> list[int | bytes | None]:
-    """Numbers as their slots, texts and bytes as bytes."""
+    """Numbers as slots, text and bytes as bytes."""
     assert isinstance(type, Scalar), type
     if type.kind in _TEXT:
         return [None if each is None else each.encode() for each in array.to_pylist()]
@@ -249,7 +250,7 @@ def _packed(array: pa.Array, type: Type) -> list[int | bytes | None]:
 
 
 def _part(array: pa.Array, type: Type, in_row: bool) -> _Part:
-    """A column of the type's Arrow type. Not `in_row`: elements of a collection, whose nulls never keep room."""
+    """A column of the type's Arrow type. Not `in_row`: elements of a collection, in which nulls take no space."""
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     match type:
         case Scalar(kind) if kind in _PLAIN:
@@ -262,7 +263,7 @@ def _part(array: pa.Array, type: Type, in_row: bool) -> _Part:
         case Scalar(Kind.DECIMAL):
             wide = np.where(nulls[:, None], np.uint8(0), decimals.little_endian(array))
             size = decimals.sizes(wide)
-            # Highest byte first, from the left: byte k of the result is byte size-1-k of the value.
+            # Highest byte first, left-aligned: byte k of the result is byte size-1-k of the value.
             place = size[:, None] - 1 - np.arange(16)
             moved = np.where(place >= 0, np.take_along_axis(wide, np.maximum(place, 0), 1), np.uint8(0))
             return _reserved(np.where(nulls, 0, size), nulls, moved.reshape(-1), 16, in_row)
@@ -286,7 +287,7 @@ def _part(array: pa.Array, type: Type, in_row: bool) -> _Part:
 
 
 def _plain(array: pa.Array, kind: Kind) -> np.ndarray:
-    """Values as they stand in the lowest bytes of a slot; NaN is Java's one NaN."""
+    """Values in the lowest bytes of a slot; every NaN becomes Java's canonical NaN."""
     size, unsigned, _ = _PLAIN[kind]
     if kind in (Kind.DATE, Kind.TIME):
         array = array.cast(pa.int32())
@@ -303,7 +304,8 @@ def _int64(array: pa.Array) -> np.ndarray:
 
 
 def _strings(array: pa.Array, nulls: np.ndarray) -> _Part:
-    """Up to 7 bytes stand in the slot, their number in its last byte; more stand beside."""
+    """Up to 7 bytes are stored in the slot, with the length in its last byte; longer values in the variable-length
+    part."""
     data, offsets = spans.padded(array)
     size = np.diff(offsets)
     long = size > 7
@@ -323,7 +325,7 @@ def _strings(array: pa.Array, nulls: np.ndarray) -> _Part:
 
 
 def _blobs(array: pa.Array, nulls: np.ndarray) -> _Part:
-    """Values that stand beside whatever their size."""
+    """Values of any size in the variable-length part."""
     if nulls.any():
         array = pc.if_else(pa.array(nulls), pa.scalar(b"", pa.binary()), array)
     size = np.diff(spans.offsets_of(array)).astype(np.uint64)
@@ -331,7 +333,7 @@ def _blobs(array: pa.Array, nulls: np.ndarray) -> _Part:
 
 
 def _filled(array: pa.Array) -> pa.Array:
-    """Each value with zeros up to a multiple of 8 bytes."""
+    """Each value padded with zeros to a multiple of 8 bytes."""
     lack = -np.diff(spans.offsets_of(array)).astype(np.int64) % 8
     if not lack.any():
         return array
@@ -340,7 +342,7 @@ def _filled(array: pa.Array) -> pa.Array:
 
 
 def _reserved(slots: np.ndarray, nulls: np.ndarray, data: np.ndarray, size: int, in_row: bool) -> _Part:
-    """Values of `size` bytes beside; in a row a null one keeps its room, in a collection it does not."""
+    """Values of `size` bytes in the variable-length part; a null takes this space in a row, but not in a collection."""
     low = slots.astype(np.uint64)
     if in_row or not nulls.any():
         return _Part(low, nulls, np.ones(len(nulls), bool), spans.fixed(data, size, len(nulls)))
@@ -349,24 +351,24 @@ def _reserved(slots: np.ndarray, nulls: np.ndarray, data: np.ndarray, size: int,
 
 
 def _width(type: Type) -> int:
-    """Bytes of an element of a collection."""
+    """The bytes of an element of a collection."""
     return _PLAIN[type.kind][0] if isinstance(type, Scalar) and type.kind in _PLAIN else 8
 
 
 def _items(array: Any) -> tuple[pa.Array, np.ndarray]:
-    """(items of all lists, the offsets of each list in them); a null list has none."""
+    """(items of all lists, the offsets of each list in them); a null list is empty."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
     return array.flatten(), np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
-    """BinaryArrays: number of elements, null bits, elements of `width` bytes, then what stands beside."""
+    """BinaryArrays: number of elements, null bits, elements of `width` bytes, then the variable-length part."""
     counts = np.diff(offsets)
     head = 4 + (counts + 31) // 32 * 4
     sizes = (head + width * counts + 7) // 8 * 8
     ends = np.cumsum(sizes)
     begins = ends - sizes
-    place = np.arange(len(part.slots)) - np.repeat(offsets[:-1], counts)  # Of each element in its array.
+    place = np.arange(len(part.slots)) - np.repeat(offsets[:-1], counts)  # The index of each element in its array.
     slots = part.slots
     if part.beside is not None:
         assert part.refers is not None, part
@@ -388,7 +390,7 @@ def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
 
 
 def _map(array: Any, type: MapOf | MultisetOf) -> pa.Array:
-    """BinaryMaps: the bytes of the keys as 4 bytes, the array of keys, the array of values."""
+    """BinaryMaps: the byte size of the key array in 4 bytes, the array of keys, the array of values."""
     key = type.key.type if isinstance(type, MapOf) else type.element.type
     value = type.value.type if isinstance(type, MapOf) else scalar(Kind.INT)
     bounds = spans.offsets_of(array).astype(np.int64)
@@ -403,7 +405,7 @@ def _map(array: Any, type: MapOf | MultisetOf) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Rows to take apart: `begin` is after the number of fields, offsets count from there."""
+    """Rows to decode: `begin` is after the arity, and offsets count from there."""
 
     data: np.ndarray
     words: np.ndarray
@@ -414,7 +416,7 @@ class _Source:
     def beside(
         self, slots: np.ndarray, size: np.ndarray, nulls: np.ndarray, type: Type
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where what the slots refer to begins and ends; nowhere, at the row's begin, where null."""
+        """The begin and end of what the slots refer to; both the row's begin for a null."""
         first = self.begin + (slots >> _OFFSET).astype(np.int64)
         last = first + size
         if (((last > self.end) | (first >= self.end)) & ~nulls & (size > 0)).any():
@@ -463,7 +465,7 @@ def _values(source: _Source, i: int, type: Type) -> pa.Array:
 
 
 def _stamps(millis: np.ndarray, nanos: np.ndarray, wanted: pa.DataType, nulls: np.ndarray, type: Type) -> np.ndarray:
-    """Milliseconds and the nanoseconds beyond, in the unit of `wanted`."""
+    """Milliseconds, and nanoseconds within the millisecond, in the unit of `wanted`."""
     unit = _NANOS[wanted.unit]
     per_milli = 1_000_000 // unit
     limit = (1 << 63) // per_milli - 1

@@ -1,8 +1,8 @@
-"""Row positions <-> deletion vectors: a Roaring bitmap between its length and its checksum.
+"""Row positions <-> deletion vectors: a Roaring bitmap with its length and checksum.
 
-Both kinds are `int32 BE length | magic | bitmap | int32 BE CRC-32 of magic and bitmap`. The wide one (positions of 64
-bits, portable format) is Iceberg's `deletion-vector-v1` and Paimon's `deletion-vectors.bitmap64`; the narrow one is
-Paimon's alone. The magic number says which.
+Both kinds are `int32 BE length | magic | bitmap | int32 BE CRC-32 of magic and bitmap`. The wide kind (64-bit
+positions, portable format) is Iceberg's `deletion-vector-v1` and Paimon's `deletion-vectors.bitmap64`; the narrow kind
+(32-bit) is Paimon's alone. The magic number tells them apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ FRAME_BYTES = 4 + 4  # The length and the checksum.
 
 
 def encode(positions: np.ndarray, wide: bool = True) -> bytes:
-    """Positions, in any order, -> a deletion vector. Raises `InvalidInput` where narrow vectors do not reach."""
+    """Positions, in any order, -> a deletion vector. Raises `InvalidInput` for positions that a narrow vector cannot
+    hold."""
     if not wide and len(positions) and int(positions.max()) >= 1 << 31:
         raise InvalidInput(
             f"position {int(positions.max())} is beyond the 2^31 rows that a 32-bit deletion vector reaches"
@@ -34,19 +35,19 @@ def encode(positions: np.ndarray, wide: bool = True) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """The vector at the start of `data`, which may hold as many bytes more as stand around one: Paimon says of wide vectors
-    how long they are with these, and of narrow ones without."""
+    """The vector at the start of `data`, without up to `FRAME_BYTES` bytes after it: Paimon records the length of wide
+    vectors with the frame, and of narrow vectors without it."""
     (length,) = struct.unpack_from(">i", data) if len(data) >= FRAME_BYTES else (0,)
     return data[:-FRAME_BYTES] if len(data) == length + 2 * FRAME_BYTES else data
 
 
 def is_wide(data: bytes) -> bool:
-    """Whether a deletion vector holds positions of 64 bits."""
+    """Whether a deletion vector holds 64-bit positions."""
     return data[4:8] == _WIDE
 
 
 def decode(data: bytes, where: str) -> np.ndarray:
-    """A deletion vector -> its positions, ascending. Raises `CorruptFile` for bytes that are none."""
+    """A deletion vector -> its positions, ascending. Raises `CorruptFile` for bytes that are no deletion vector."""
     if len(data) < FRAME_BYTES + 4:
         raise CorruptFile(f"{where}: a deletion vector of {len(data)} bytes")
     (length,) = struct.unpack_from(">i", data)

@@ -1,4 +1,4 @@
-"""Bitmaps and bit slices of a column of a data file, two kinds of Paimon's file indexes (BitmapFileIndex,
+"""The bitmap and bit-slice indexes of a column of a data file, two of Paimon's file indexes (BitmapFileIndex,
 BitSliceIndexBitmapFileIndex)."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakeformat.model.schema import Kind, Scalar, Type
 
 _TEXTS = frozenset({Kind.CHAR, Kind.VARCHAR, Kind.STRING})
 _WIDTHS = {Kind.TINYINT: 1, Kind.SMALLINT: 2, Kind.INT: 4, Kind.BIGINT: 8, Kind.DATE: 4}  # Bytes of a value.
-# Written alone.
+# Bytes of a value, for types whose indexes are written but not searched.
 _STORED = {
     Kind.BOOLEAN: 1,
     Kind.TIME: 4,
@@ -28,19 +28,19 @@ _STORED = {
     Kind.DOUBLE: 8,
 }
 _TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
-_LONG_DIGITS = 18  # Of decimals that a number of 64 bits holds.
-# Least and greatest value, the rows with a value, those with each bit set.
+_LONG_DIGITS = 18  # Decimals of up to this many digits fit 64 bits.
+# Least and greatest value, the rows with a value, the rows with each bit set.
 _Slices = tuple[int, int, BitMap, list[BitMap]]
 
 
 def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
-    """Whether one of the values, without nulls, may have a bitmap (BitmapFileIndexMeta). In the second version they lie sorted in
-    blocks, of which only those that a value falls into are searched (BitmapFileIndexMetaV2)."""
+    """Whether one of the values, without nulls, may have a bitmap (BitmapFileIndexMeta). In version 2 the values are
+    sorted in blocks, and only the blocks that may hold one of the values are searched (BitmapFileIndexMetaV2)."""
     version, _, count, has_null = struct.unpack_from(">bii?", index)
     if version not in (1, 2) or not isinstance(type, Scalar):
         return True
     at = 10 + (4 * version if has_null else 0)
-    if type.kind in _TEXTS:  # Each text follows its length. If other bytes look the same by chance, the file is read.
+    if type.kind in _TEXTS:  # Each text follows its length. A false match only means that the file is read.
         texts = values.cast(pa.large_binary()).to_pylist()
         return any(index.find(len(each).to_bytes(4, "big") + each, at) >= 0 for each in texts)
     if (width := _WIDTHS.get(type.kind)) is None:
@@ -62,7 +62,8 @@ def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
 
 
 def in_slices(index: bytes, values: pa.Array, type: Type) -> bool:
-    """Whether a row has the bits of one of the values, without nulls. Negative ones lie apart, as their absolute values."""
+    """Whether a row may have one of the values, without nulls, by the bits. Negative values have slices of their own,
+    by absolute value."""
     if not isinstance(type, Scalar) or type.kind not in _WIDTHS or index[0] != 1:
         return True
     at, parts = 5, list[_Slices | None]()
@@ -86,8 +87,8 @@ def has_slices(type: Type) -> bool:
 
 
 class Bitmaps:
-    """The rows of each value, as Java writes them: a value of a single row has no bitmap, and the others' come in the order in which
-    a `HashMap` gives the values, but for bins of more than eight values, which Java makes trees."""
+    """The rows of each value, as Java writes them: a value of a single row has no bitmap, and the other bitmaps are in
+    the iteration order of a Java `HashMap`, except for bins of more than eight values, which Java turns into trees."""
 
     def __init__(self, version: int, block_bytes: int) -> None:
         self._version, self._block_bytes = version, block_bytes
@@ -95,7 +96,7 @@ class Bitmaps:
         self._type: Type | None = None
 
     def add(self, values: pa.Array, type: Type) -> None:
-        """Take in values of a type in `has_bitmaps`."""
+        """Add values of a type in `has_bitmaps`."""
         self._parts.append(values.cast(pa.large_binary()) if _is_text(type) else pa.array(*_masked(values, type)))
         self._type = type
 
@@ -125,12 +126,12 @@ class Bitmaps:
         return head + self._blocks(found.dictionary, by_value, offsets, lengths) + b"".join(body)
 
     def _blocks(self, values: pa.Array, order: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> bytes:
-        """The sorted values in blocks, and before them the first of each."""
+        """The sorted values in blocks, after the first value of each block."""
         ends = np.cumsum(8 + self._sizes(values)[order])
         cuts = [0]
         while cuts[-1] < len(order):
             before = ends[cuts[-1] - 1] if cuts[-1] else 0
-            # A value that alone is larger than a block has one of its own.
+            # A value larger than a block gets a block of its own.
             cuts.append(max(int(np.searchsorted(ends, before + self._block_bytes - 4, side="right")), cuts[-1] + 1))
         blocks = [
             struct.pack(">i", end - start)
@@ -143,7 +144,7 @@ class Bitmaps:
         return head + struct.pack(">i", int(begin[-1])) + b"".join(blocks)
 
     def _entries(self, values: pa.Array, order: np.ndarray, *numbers: np.ndarray) -> bytes:
-        """Values, each with numbers after it."""
+        """Values, each followed by its numbers."""
         tail = np.stack(numbers, axis=1).astype(">i4").view(np.uint8).reshape(len(order), 4 * len(numbers))
         if not _is_text(self._type):
             width = self._width()
@@ -172,7 +173,7 @@ class Bitmaps:
         if _is_text(self._type):
             return np.asarray(pc.array_sort_indices(values)).astype(np.int64)
         held = np.asarray(values)
-        # Whose bits, below zero, are in the opposite order.
+        # The bits of negative floats sort in the opposite order.
         if self._type in (
             Scalar(Kind.FLOAT),
             Scalar(Kind.DOUBLE),
@@ -181,7 +182,8 @@ class Bitmaps:
         return np.argsort(held, kind="stable")
 
     def _in_order(self, values: pa.Array, counts: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """The values as a `HashMap` of Java gives them that they came to by `computeIfAbsent`: by bin, the last one first."""
+        """The values in the iteration order of a Java `HashMap` filled by `computeIfAbsent`: by bin, the last one
+        first."""
         if _is_text(self._type):
             hashed = murmur.murmur3_32(values, murmur.PAIMON_SEED, bytewise=True).view(np.uint32)
         else:
@@ -193,7 +195,7 @@ class Bitmaps:
             )
             if self._type == Scalar(Kind.BOOLEAN):
                 hashed = np.where(held != 0, np.uint32(1231), np.uint32(1237))
-        # The table is doubled when the next value comes, also one that is there.
+        # The table doubles with the next call after it is full, even if the value is already in it.
         last = codes[codes >= 0][-1:]
         known = len(counts) - int((counts[last] == 1).sum())
         bins = 16
@@ -203,13 +205,14 @@ class Bitmaps:
 
 
 class BitSlices:
-    """The rows of each bit that values have."""
+    """The rows of each bit of the values."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, values: pa.Array, type: Type) -> None:
-        """Take in values of a type in `has_slices`. Raises `InvalidInput` for the least number of 64 bits, which has no opposite."""
+        """Add values of a type in `has_slices`. Raises `InvalidInput` for -2^63, which has no absolute value in 64
+        bits."""
         numbers, missing = _masked(values, type)[0], np.asarray(values.is_null())
         if len(numbers) and (numbers[~missing] == np.iinfo(np.int64).min).any():
             raise InvalidInput(
@@ -239,12 +242,12 @@ def _is_text(type: Type | None) -> bool:
 
 
 def _masked(values: pa.Array, type: Type) -> tuple[np.ndarray, pa.DataType, np.ndarray]:
-    """Values as whole numbers of 64 bits, as Java's indexes have them, and where they are null."""
+    """(values as 64-bit integers, as in Java's indexes, their Arrow type, where they are null)."""
     missing, plain = np.asarray(values.is_null()), pa.int64()
     match type:
         case Scalar(Kind.FLOAT | Kind.DOUBLE as kind):
             floats = np.asarray(values.fill_null(0))
-            # One of all the values that are no number.
+            # All NaNs are one value.
             floats = np.where(np.isnan(floats), floats.dtype.type(np.nan), floats)
             return floats.view(np.int32 if kind is Kind.FLOAT else np.int64).astype(np.int64), plain, missing
         case Scalar(Kind.DECIMAL):
@@ -295,5 +298,5 @@ def _has(part: _Slices | None, value: int) -> bool:
 
 
 def _numbers(values: pa.Array, type: Scalar) -> np.ndarray:
-    """Whole numbers, or the days of dates."""
+    """Integers, or the days of dates."""
     return np.asarray((values.cast(pa.int32()) if type.kind is Kind.DATE else values).cast(pa.int64()))

@@ -1,5 +1,5 @@
-"""Default values of columns: the text of a declaration <-> Arrow, and Iceberg's JSON (spec, Appendix D: JSON single-value
-serialization)."""
+"""Default values of columns: the text in a declaration <-> Arrow, and Iceberg's JSON (spec, Appendix D: JSON
+single-value serialization)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _BYTES = (Kind.BYTES, Kind.FIXED)
 
 
 def value(given: str | bytes, type: Type, what: str, of_parts: Literal["initial", "default"] = "initial") -> pa.Scalar:
-    """The value that a default means; raises `InvalidInput`, naming `what`, where it is none of its type.
+    """The value of a default. Raises `InvalidInput`, naming `what`, if it is not of the type.
 
-    That of a row is `{}`: its parts have defaults of their own, `of_parts`. Lists and maps are JSON, as in table metadata."""
+    The default of a row is `{}`: its fields have defaults of their own; `of_parts` chooses which of them. Lists and
+    maps are JSON, as in table metadata.
+    """
     target = to_arrow(type)
     try:
         if isinstance(type, Row | ListOf | MapOf):
@@ -41,7 +43,7 @@ def value(given: str | bytes, type: Type, what: str, of_parts: Literal["initial"
 
 
 def to_json(given: str | bytes, type: Type, what: str) -> Any:
-    """A default as a schema in table metadata has it."""
+    """A default as schemas in table metadata store it."""
     if isinstance(type, Row | ListOf | MapOf):
         value(given, type, what)
         return json.loads(given)
@@ -70,8 +72,8 @@ def to_json(given: str | bytes, type: Type, what: str) -> Any:
 
 
 def from_json(held: Any, type: Type, what: str) -> str | bytes:
-    """What `to_json` made: text or bytes; of rows, lists and maps the bytes of their JSON, which no text of a declaration is.
-    Raises `UnsupportedFeature` for what is no default of the type."""
+    """The inverse of `to_json`: text, or bytes. Rows, lists and maps give the bytes of their JSON, which declared text
+    never is. Raises `UnsupportedFeature` for JSON that is no default of the type."""
     match type, held:
         case Row(), {}:
             if not held:
@@ -90,7 +92,7 @@ def from_json(held: Any, type: Type, what: str) -> str | bytes:
 
 
 def _nested(held: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
-    """The value of JSON that metadata holds for a row, a list or a map; a row of no values is one of its parts' defaults."""
+    """The value of a row, list or map from JSON in metadata; a row without values takes its fields' defaults."""
     target = to_arrow(type)
 
     def items(values: list[Any], each: Field) -> pa.Array:

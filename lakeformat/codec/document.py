@@ -1,4 +1,4 @@
-"""JSON documents, plain or gzip: table metadata as files hold it."""
+"""JSON documents, plain or gzip: table metadata files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from typing import Any
 from lakeformat.errors import CorruptFile
 
 _GZIP = b"\x1f\x8b"
-# What a file may unpack to, for each of its bytes and besides. Metadata, most of it names and numbers, packs to a tenth.
+# The limit on the inflated size: this many times the file's size, plus this much. Metadata, mostly names and numbers,
+# compresses to a tenth.
 _RATIO, _LEEWAY_BYTES = 200, 16 << 20
-_PIECES = 64  # Of a text, before they become one.
+_PIECES = 64  # The most pieces of a text before they are joined.
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The first parts of a long list of a document: as they were parsed, and as `emit` writes them, with commas between. The text is in
-    pieces, for what is put together is copied."""
+    """The first items of a long list of a document: parsed, and as `emit` writes them, separated by commas. The text is
+    in pieces because joining copies it."""
 
     parts: Sequence[Any] = ()
     text: tuple[bytes, ...] = ()
@@ -32,11 +33,11 @@ class Written:
         return sum(map(len, self.text))
 
     def begins(self, parts: Sequence[Any]) -> bool:
-        """Whether a list begins with these very parts."""
+        """Whether a list begins with the same objects."""
         return len(self.parts) <= len(parts) and all(map(is_, self.parts, parts))
 
     def followed(self, parts: Sequence[Any]) -> Written:
-        """The list that begins with these parts and is longer."""
+        """`parts` as `Written`, if it begins with these items."""
         more = _dumped(parts[len(self.parts) :])[1:-1]
         if not more:
             return Written(parts, self.text)
@@ -44,7 +45,7 @@ class Written:
         return Written(parts, text if len(text) <= _PIECES else (b"".join(text),))
 
     def stands_at(self, data: bytes, start: int) -> int | None:
-        """Where the text ends, if it is that of `data` from `start` on."""
+        """Where the text ends if `data` has it from `start` on, else None."""
         for piece in self.text:
             if not data.startswith(piece, start):
                 return None
@@ -53,7 +54,7 @@ class Written:
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
-    """The object in a file, whatever the file is called: gzip is known by its first bytes. Raises `CorruptFile`."""
+    """The JSON object in a file; gzip is detected by the first bytes, not by the file's name. Raises `CorruptFile`."""
     try:
         document = json.loads(_unpacked(data, where) if data.startswith(_GZIP) else data)
     except (ValueError, EOFError, zlib.error, RecursionError) as error:
@@ -66,8 +67,8 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 def parse_after(
     data: bytes, where: str, known: Mapping[str, Written]
 ) -> tuple[dict[str, Any], bytes, dict[str, Written]]:
-    """As `parse`, where lists of the object, by name, may begin as they are known: (the object, whose lists have only what follows; what
-    was parsed; what its lists begin with)."""
+    """As `parse`, for an object whose lists may begin with `known` items, by name: (the object, its lists without the
+    known items; the bytes that were parsed; the known items of each list)."""
     if data.startswith(_GZIP):
         return parse(data, where), data, {}
     rest, cut, mark = data, dict[str, Written](), f"{uuid.uuid4()}"
@@ -82,13 +83,13 @@ def parse_after(
             document = parse(rest, where)
         except CorruptFile:
             document = {}
-        if all((document.get(name) or [None])[0] == mark for name in cut):  # These are lists of the object itself.
+        if all((document.get(name) or [None])[0] == mark for name in cut):  # Not of nested objects.
             return document | {name: document[name][1:] for name in cut}, rest, cut
     return parse(data, where), data, {}
 
 
 def emit(document: Mapping[str, Any], is_gzip: bool = False, lists: Mapping[str, Written] | None = None) -> bytes:
-    """The same bytes for the same document. `lists`: what lists of it begin with, so that its text is not made again."""
+    """The same bytes for the same document. `lists`: the first items of its lists, whose text is reused."""
     if not lists:
         data = _dumped(document)
     else:

@@ -1,4 +1,4 @@
-"""What DuckDB's own SQL says: names, text, and columns whose conditions DuckDB tests itself."""
+"""DuckDB's SQL: names, text, and SELECT lists that keep DuckDB from pushing conditions down to Arrow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def text(value: str) -> str:
 def selected(
     columns: Iterable[str], types: Iterable[object], has_null_safe: bool = False, without_nan: Collection[str] = ()
 ) -> str:
-    """The list of a SELECT of these columns, conditions on which DuckDB tests itself where others would test something else.
-    `without_nan`: columns that are known to hold no NaN.
+    """The SELECT list of these columns, such that DuckDB itself evaluates conditions that Arrow evaluates differently.
+    `without_nan`: columns known to hold no NaN.
 
-    DuckDB lets Arrow filter columns of Arrow, not what expressions give. To Arrow NaN is greater than nothing, to Spark and DuckDB
-    than all numbers, and it knows no `<=>`. The bounds of a file's row groups, by which DuckDB leaves them out, hold no NaN either.
+    DuckDB pushes conditions on Arrow columns down to Arrow, but not conditions on expressions. In Arrow no number
+    compares with NaN, in Spark and DuckDB it is greater than all numbers; Arrow has no `<=>`. The row-group bounds by
+    which DuckDB skips row groups exclude NaN too.
     """
     return ", ".join(
         f"{quoted(column) if column in without_nan else _tested(quoted(column), str(type), has_null_safe)} AS {quoted(column)}"

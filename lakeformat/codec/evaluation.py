@@ -1,4 +1,4 @@
-"""Expressions over Arrow tables: Spark SQL's meaning, in whole columns at a time."""
+"""Expressions over Arrow tables, with the semantics of Spark SQL, evaluated by whole columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.type_text import parse_type
 
-# What an expression becomes on the way: a column, or one value for all rows.
+# The value of an expression: a column, or one value for all rows.
 Values = Any  # pa.Array, pa.ChunkedArray or pa.Scalar
 
 
@@ -42,8 +42,8 @@ def evaluate(
     """One value per row of `table`: an Array for a RecordBatch, a ChunkedArray for a Table.
 
     With `as_type` the values are cast to it, as an assignment to a column of that type does. Conditions give booleans
-    with nulls (three-valued logic). Raises `NotFound` for a column that is not there, and `InvalidInput` that names
-    the operation for types that do not go together, for numbers that overflow and for text that is no such value.
+    with nulls (three-valued logic). Raises `NotFound` for an unknown column, and `InvalidInput`, naming the operation,
+    for incompatible types, for overflow and for text that cannot be cast.
     """
     found = _evaluate(expression, table)
     if as_type is not None:
@@ -52,7 +52,7 @@ def evaluate(
 
 
 def mask(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
-    """True for the rows for which the condition is true, False for the rest: no nulls."""
+    """True for the rows that satisfy the condition, False for the rest: no nulls."""
     found = _evaluate(expression, table)
     if pa.types.is_null(found.type):
         found = pa.scalar(False)
@@ -62,12 +62,12 @@ def mask(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Array |
 
 
 def keep(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The rows for which the condition is true."""
+    """The rows that satisfy the condition."""
     return table if expression == ALWAYS else table.filter(mask(expression, table))
 
 
 def scalar(value: Any) -> pa.Scalar:
-    """A Python value with the Arrow type that SQL gives it; raises `InvalidInput` for one that has none."""
+    """A Python value with its Arrow type in SQL. Raises `InvalidInput` if it has none."""
     try:
         match value:
             case None:
@@ -100,7 +100,8 @@ def scalar(value: Any) -> pa.Scalar:
 
 
 def compare(name: str, left: Values, right: Values) -> Values:
-    """`left name right` (one of `COMPARISONS`), null where either is: NaN equals NaN and is above all other numbers."""
+    """`left name right` (`name` is one of `COMPARISONS`), null if either is: NaN equals NaN and is above all other
+    numbers."""
     left, right = align(left, right)
     if pa.types.is_null(left.type):
         return _nulls_like(right if isinstance(left, pa.Scalar) else left, pa.bool_())
@@ -125,16 +126,16 @@ def compare(name: str, left: Values, right: Values) -> Values:
 
 
 def align(left: Values, right: Values) -> tuple[Values, Values]:
-    """Both in the one type in which SQL compares or combines them; raises `InvalidInput` where there is none."""
+    """Both sides in the type in which SQL compares or combines them. Raises `InvalidInput` if there is none."""
     left, right = _plain(left), _plain(right)
     both = common_type(left.type, right.type)
     return _widen(left, both), _widen(right, both)
 
 
 def comparable(column: Values, members: Sequence[pa.Scalar]) -> tuple[Values, pa.Array]:
-    """A column and values to look up in it, in one type in which equal values have equal bits.
+    """A column and the values to look up in it, in one type in which equal values have equal bits.
 
-    Raises `InvalidInput` where there is no such type.
+    Raises `InvalidInput` if there is no such type.
     """
     column = _plain(column)
     both = column.type
@@ -149,12 +150,12 @@ def comparable(column: Values, members: Sequence[pa.Scalar]) -> tuple[Values, pa
 
 
 def lookup(values: Values, type: pa.DataType) -> Values:
-    """A column as `type` (a common type of its own), in which equal values have equal bits."""
+    """A column as `type` (its common type with itself), in which equal values have equal bits."""
     return _canonical(_widen(_plain(values), type))
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type that holds values of both, as Spark finds it; raises `InvalidInput` where there is none."""
+    """The type that holds the values of both, by Spark's rules. Raises `InvalidInput` if there is none."""
     t = pa.types
     if left == right or t.is_null(right):
         return left
@@ -177,7 +178,8 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def cast(values: Values, target: pa.DataType) -> Values:
-    """As Spark casts: text is trimmed, decimals round half up, floats lose their fraction, too large is an error."""
+    """A cast by Spark's rules: text is trimmed, decimals round half up, floats lose their fraction, overflow is an
+    error."""
     values = _plain(values)
     source, t = values.type, pa.types
     if source == target:
@@ -242,7 +244,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
 
 
 def _guarded(expression: Expression, apply: Callable[[], Values]) -> Values:
-    """What `apply` gives; its errors say in which part of a condition they arose, and none is Arrow's own."""
+    """The result of `apply`; its errors name the part of the condition, and Arrow's own are converted."""
     try:
         return apply()
     except LakeError as error:
@@ -286,7 +288,7 @@ def _column(path: tuple[str, ...], table: pa.Table | pa.RecordBatch) -> Values:
 
 
 def _plain(values: Values) -> Values:
-    """Without dictionaries and string views; instants in UTC."""
+    """Values without dictionaries and string views; instants in UTC."""
     type, t = values.type, pa.types
     if t.is_dictionary(type):
         return _plain(pc.cast(values, type.value_type))
@@ -352,7 +354,7 @@ def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def _widen(values: Values, target: pa.DataType) -> Values:
-    """To a type that holds every value, or, for text, as a cast."""
+    """A cast to a type that holds every value; for text, an ordinary cast."""
     if values.type == target:
         return values
     if _is_text(values.type):
@@ -404,7 +406,7 @@ def _parsed(values: Values, target: pa.DataType) -> Values:
     if t.is_timestamp(target):
         return _text_to_timestamp(trimmed, target)
     if t.is_time(target):
-        moment = pc.binary_join_element_wise("1970-01-01", trimmed, " ")  # Arrow reads no text as a time alone.
+        moment = pc.binary_join_element_wise("1970-01-01", trimmed, " ")  # Arrow parses no time of day without a date.
         return pc.cast(pc.cast(pc.cast(moment, pa.timestamp("ns")), pa.time64("ns")), target, safe=False)
     if t.is_decimal(target):
         return _number_to_number(pc.cast(trimmed, pa.decimal256(76, 37)), target)
@@ -412,7 +414,7 @@ def _parsed(values: Values, target: pa.DataType) -> Values:
 
 
 def _digits_of(values: Values) -> Values:
-    """Texts of whole numbers as Arrow takes them, which knows no plus sign, and takes 0x10 for 16."""
+    """Whole numbers as text that Arrow parses: it takes no plus sign, and reads 0x10 as 16."""
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(values, r"^[+-]?[0-9]+$")), False)
     if len(wrong := _listed(values).filter(_listed(odd))):
         raise InvalidInput(f"{wrong[0].as_py()!r} is not a whole number")
@@ -441,7 +443,7 @@ def _text_to_date(values: Values, target: pa.DataType) -> Values:
 
 
 def _text_to_timestamp(values: Values, target: pa.DataType) -> Values:
-    """A text without a zone is UTC; of one with a zone, a timestamp without one has the clock's time, as in Spark."""
+    """Text without a zone is UTC; text with a zone gives a timestamp without zone its local time, as in Spark."""
     unit = "ns" if target.unit == "ns" else "us"
     if target.tz is None:
         values = pc.replace_substring_regex(values, pattern=r"(:\d\d.*?)\s*[+-]\d\d(:?\d\d)?$", replacement=r"\1")
@@ -470,7 +472,7 @@ def _to_text(values: Values, target: pa.DataType) -> Values:
 
 
 def _plain_digits(values: Values, target: pa.DataType) -> Values:
-    """Without an exponent, which Arrow gives to small numbers: the unscaled digits, padded, with the point put in."""
+    """Text without the exponent that Arrow gives small numbers: the unscaled digits, padded, with a decimal point."""
     found = pc.cast(values, target)
     if not pc.any(_listed(pc.match_substring(found, "E"))).as_py():
         return found
@@ -504,7 +506,7 @@ def _number_to_number(values: Values, target: pa.DataType) -> Values:
 
 def _as_float(values: Values, target: pa.DataType) -> Values:
     if pa.types.is_decimal(values.type):
-        # Arrow's own cast of a decimal misses the nearest float by a bit or two; through text it is exact.
+        # Arrow's cast of a decimal may miss the nearest float by a bit or two; a cast through text is exact.
         return pc.cast(pc.cast(values, pa.string()), target)
     return pc.cast(values, target, safe=False)
 
@@ -523,7 +525,7 @@ def _from_timestamp(values: Values, target: pa.DataType) -> Values:
 
 
 def _case(arguments: tuple[Expression, ...], table: pa.Table | pa.RecordBatch) -> Values:
-    """Each branch sees only the rows that it decides, so that no other row can make it fail."""
+    """Each branch sees only the rows that it decides, so that no other row can raise an error."""
     left = np.arange(table.num_rows)
     rows: list[np.ndarray] = []
     pieces: list[pa.Array] = []
@@ -561,7 +563,7 @@ def _is_in(operand: Values, members: Sequence[pa.Scalar]) -> Values:
 
 
 def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) -> Values:
-    """Column by column a row gets the number of the tuples' beginning that it agrees with, or none."""
+    """Column by column, each row gets the number of the tuple prefix that it matches, or null."""
     found: Values = None
     wanted = np.zeros(len(tuples), dtype=np.int64)
     for i, column in enumerate(columns):
@@ -577,7 +579,7 @@ def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) 
 
 
 def _canonical(values: Values) -> Values:
-    """One NaN and one zero, as lookups go by bits."""
+    """One NaN and one zero, because lookups compare bits."""
     if not pa.types.is_floating(values.type):
         return values
     values = pc.add(values, pa.scalar(0.0, values.type))
@@ -649,7 +651,7 @@ def _number(values: Values) -> Values:
 
 
 def _numbers(left: Values, right: Values) -> tuple[Values, Values]:
-    """Both as floats, both as integers of one width, or both as decimals of their own digits."""
+    """Both as floats, both as integers of one width, or both as decimals of their own precision."""
     left, right = _number(left), _number(right)
     t = pa.types
     if t.is_decimal(left.type) and t.is_integer(right.type):
@@ -713,7 +715,7 @@ def _divide(left: Values, right: Values) -> Values:
     scale = max(6, s1 + p2 + 1)
     precision = p1 - s1 + s2 + scale
     kept = _adjusted(precision, scale)[1]
-    # Arrow cuts a quotient off behind max(4, s1 + p2 - s2 + 1) digits: as many as are missing, and one, go on the left.
+    # Arrow truncates quotients after max(4, s1 + p2 - s2 + 1) digits: the left side gets the missing ones and one.
     missing = max(kept + 1 - max(4, s1 + p2 - s2 + 1), 0)
     if precision + missing > 76:
         raise InvalidInput(f"{left.type} / {right.type} needs more than 76 digits; cast one of them")
@@ -731,7 +733,7 @@ def _whole_divide(left: Values, right: Values) -> Values:
 
 
 def _remainder(left: Values, right: Values) -> Values:
-    """With the sign of the left side; null for a right side of zero."""
+    """The remainder, with the sign of the left side; null for a right side of zero."""
     left, right = _numbers(left, right)
     right, type = _not_zero(right), left.type
     if pa.types.is_floating(type):
@@ -747,7 +749,7 @@ def _remainder(left: Values, right: Values) -> Values:
 
 
 def _decimal_remainder(left: Values, right: Values) -> Values:
-    """In one scale both are whole numbers of one unit, so that the quotient's whole part is exact."""
+    """In a common scale both are integers of the same unit, so the integer part of the quotient is exact."""
     (p1, s1), (p2, s2) = _digits(left.type), _digits(right.type)
     scale = max(s1, s2)
     p1, p2 = p1 - s1 + scale, p2 - s2 + scale
@@ -768,12 +770,13 @@ def _not_zero(values: Values) -> Values:
 
 
 def _wide(values: Values, precision: int = 38) -> Values:
-    """As a decimal of up to 76 digits with room for `precision`, so that what comes out still has a type."""
+    """A decimal of up to 76 digits with room for `precision`, so that the result still has a type."""
     return pc.cast(values, pa.decimal256(precision, values.type.scale))
 
 
 def _adjusted(precision: int, scale: int) -> tuple[int, int]:
-    """Spark's rule for decimals of more than 38 digits: the whole part comes first, six decimals if there are any."""
+    """Spark's rule for decimals of more than 38 digits: integer digits take precedence, then up to six decimal
+    places."""
     if precision <= 38:
         return precision, scale
     whole = precision - scale
@@ -847,7 +850,8 @@ def _on_text(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
 
 
 def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[[Values], Values]:
-    """Case by `ascii` where that is enough, else by `full`: of all such rows at once, as one text."""
+    """Upper or lower case by `ascii` where it suffices, else by `full`, on all such rows at once, joined into one
+    text."""
 
     def of_array(values: Any) -> Any:
         odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
@@ -869,7 +873,7 @@ def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[
     return apply
 
 
-_CONTROLS = tuple(map(chr, range(32)))  # They have no case, and no part in that of their neighbours.
+_CONTROLS = tuple(map(chr, range(32)))  # They have no case and do not affect the case of adjacent characters.
 
 
 def _length(values: Values) -> Values:
@@ -916,7 +920,7 @@ def _replace(values: Values, old: Values, new: Values) -> Values:
 
 
 def _moment(values: Values) -> Values:
-    """As a date or a timestamp without a zone (in UTC)."""
+    """Values as dates or timestamps without zone (in UTC)."""
     values = _plain(values)
     if _is_text(values.type):
         return _from_text(values, pa.timestamp("us"))
@@ -1001,7 +1005,7 @@ def _compared(name: str) -> Callable[[Values, Values], Values]:
     return lambda left, right: compare(name, left, right)
 
 
-# What a row of the table of functions cannot say: kernels of their own.
+# Kernels of functions that need more than a row in the table of functions.
 _OWN: Mapping[str, Callable[..., Values]] = {
     "eq_null_safe": _equal_null_safe,
     "not": lambda values: pc.invert(_condition(values)),
@@ -1053,7 +1057,7 @@ def _kernel(function: Function) -> Callable[..., Values]:
     return _APPLIED[function.takes](getattr(pc, function.arrow)) if function.arrow else _OWN[function.name]
 
 
-# Evaluated with the table at hand, see `_evaluate`; all others go by the values of their arguments.
+# Evaluated with the table, see `_evaluate`; all others depend only on the values of their arguments.
 _BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get"})
 _KERNELS: Mapping[str, Callable[..., Values]] = {
     name: _kernel(function) for name, function in FUNCTIONS.items() if name not in _BY_TABLE

@@ -1,4 +1,4 @@
-"""Expressions at work: from SQL text, over Arrow tables, and against file statistics."""
+"""Expressions: parsed from SQL text, evaluated over Arrow tables and against file statistics."""
 
 from lakeformat.codec.evaluation import cast, common_type, evaluate, keep, lookup, mask
 from lakeformat.codec.pruning import Bounds, may_match, must_match, partition_mask, to_dataset_filter

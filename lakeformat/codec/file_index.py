@@ -1,4 +1,5 @@
-"""Paimon's file indexes: what a data file may hold, by column (FileIndexFormat, BloomFilterFileIndex, FastHash)."""
+"""Paimon's file indexes: which values a data file may hold, by column (FileIndexFormat, BloomFilterFileIndex,
+FastHash)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from lakeformat.model.schema import Kind, Scalar, Type
 BLOOM_FILTER = "bloom-filter"
 _MAGIC = 1493475289347502
 _VERSION = 1
-_EMPTY = -1  # Where an index that nothing was written to starts: that of a key of maps which are all null.
-_AT_ONCE = 1 << 20  # Bytes hashed together.
+_EMPTY = -1  # The offset of an empty index, e.g. of a map key whose maps are all null.
+_AT_ONCE = 1 << 20  # Bytes that are hashed together.
 _PRIMES = (
     0x9E3779B185EBCA87,
     0xC2B2AE3D27D4EB4F,
@@ -35,7 +36,7 @@ _FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 
 
 def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
-    """An index file -> by column, as the data file calls it, its indexes by kind. Raises `CorruptFile`."""
+    """An index file -> its indexes by column name in the data file and by kind. Raises `CorruptFile`."""
     try:
         magic, version, _, columns = struct.unpack_from(">qiii", data)
         if magic != _MAGIC or version != _VERSION:
@@ -60,7 +61,7 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
 
 
 def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
-    """By column its indexes by kind -> an index file."""
+    """Indexes by column and by kind -> an index file."""
     head = 24 + sum(
         2 + len(c.encode()) + 4 + sum(10 + len(kind.encode()) for kind in own) for c, own in columns.items()
     )
@@ -75,7 +76,7 @@ def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
 
 
 class Wanted:
-    """Values without nulls, of a column of this type (one in `can_hash`), which a condition lists."""
+    """The values, without nulls, that a condition lists for a column of this type (one in `can_hash`)."""
 
     def __init__(self, values: pa.Array, type: Type) -> None:
         self.values, self.type = values, type
@@ -114,7 +115,7 @@ def _in_bloom_filter(index: bytes, hashed: np.ndarray) -> bool:
 
 
 class BloomFilter:
-    """A bloom filter as Java makes one for so many distinct values (BloomFilter64)."""
+    """A bloom filter of the size that Java chooses for this many distinct values (BloomFilter64)."""
 
     def __init__(self, items: int, share: float) -> None:
         bits = int(-items * math.log(share) / math.log(2) ** 2)
@@ -122,7 +123,7 @@ class BloomFilter:
         self._functions = max(1, math.floor(len(self._bits) / items * math.log(2) + 0.5))
 
     def add(self, values: pa.Array, type: Type) -> None:
-        """Take in values of a type in `can_hash`; a filter says nothing about nulls."""
+        """Add values of a type in `can_hash`; a filter records no nulls."""
         for position in _positions(hashes(pc.unique(values).drop_null(), type), self._functions, len(self._bits)):
             self._bits[position] = True
 
@@ -131,15 +132,15 @@ class BloomFilter:
 
 
 class Index(Protocol):
-    """An index of a column of a file that is being written."""
+    """An index of a column of a file being written."""
 
     def add(self, values: pa.Array, type: Type) -> None: ...
     def __bytes__(self) -> bytes: ...
 
 
 def fresh(kind: str, settings: Sequence[float]) -> Index:
-    """An index of nothing yet. `settings`: of a bloom filter the distinct values that it is made for and the share of others that it
-    lets pass, of bitmaps their version and the bytes of a block."""
+    """An empty index. `settings`: for a bloom filter the expected number of distinct values and the false-positive
+    rate, for bitmaps their version and the bytes of a block."""
     match kind:
         case "bloom-filter":
             return BloomFilter(int(settings[0]), settings[1])
@@ -150,24 +151,24 @@ def fresh(kind: str, settings: Sequence[float]) -> Index:
 
 
 def is_for(kind: str, type: Type) -> bool:
-    """Whether there are indexes of this kind of values of this type."""
+    """Whether a column of this type can have an index of this kind."""
     return {BLOOM_FILTER: can_hash, "bitmap": bitmap_index.has_bitmaps, "bsi": bitmap_index.has_slices}[kind](type)
 
 
 def can_hash(type: Type) -> bool:
-    """Whether there are bloom filters of values of this type."""
+    """Whether a column of this type can have a bloom filter."""
     return isinstance(type, Scalar) and type.kind in _NUMBERS | _BYTES | _FLOATS
 
 
 def hashes(values: pa.Array, type: Type) -> np.ndarray:
-    """The hash of each of these values without nulls (unsigned, 64 bits), as Java has it (FastHash)."""
+    """The hash of each value (no nulls), unsigned 64 bits, as Java computes it (FastHash)."""
     assert isinstance(type, Scalar), type
     if type.kind in _BYTES:
         return _hash_bytes(values.cast(pa.large_binary()))
     if type.kind in _FLOATS:
         width = np.int32 if type.kind is Kind.FLOAT else np.int64
         floats = np.asarray(values)
-        # One of all the values that are no number.
+        # All NaNs are one value.
         floats = np.where(np.isnan(floats), floats.dtype.type(np.nan), floats)
         return _hash_numbers(floats.view(width).astype(np.int64))
     match type:
@@ -184,7 +185,7 @@ def hashes(values: pa.Array, type: Type) -> np.ndarray:
 
 
 def _positions(hashed: np.ndarray, functions: int, bits: int) -> Iterator[np.ndarray]:
-    """For each hash function, the bits that values with these hashes set."""
+    """For each hash function, the bits set by values with these hashes."""
     low, high = hashed.astype(np.uint32).view(np.int32), (hashed >> np.uint64(32)).astype(np.uint32).view(np.int32)
     for number in range(1, functions + 1):
         with np.errstate(over="ignore"):
@@ -193,7 +194,7 @@ def _positions(hashed: np.ndarray, functions: int, bits: int) -> Iterator[np.nda
 
 
 def _hash_numbers(values: np.ndarray) -> np.ndarray:
-    """Thomas Wang's hash of whole numbers of 64 bits."""
+    """Thomas Wang's hash of 64-bit integers."""
     key = values.astype(np.int64)
     with np.errstate(over="ignore"):
         key = ~key + (key << 21)
@@ -207,7 +208,7 @@ def _hash_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _hash_bytes(values: pa.LargeBinaryArray) -> np.ndarray:
-    """xxHash64 with the seed 0, of values of one length at a time."""
+    """xxHash64 with seed 0, one length of values at a time."""
     result = np.zeros(len(values), np.uint64)
     if not len(values):
         return result

@@ -1,4 +1,4 @@
-"""AES GCM streams, files encrypted block by block (Iceberg's gcm-stream-spec.md), and secrets encrypted as one block."""
+"""AES GCM streams: files encrypted in blocks (Iceberg's gcm-stream-spec.md); and secrets encrypted as one block."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from lakeformat.model.work import FileKey
 MAGIC = b"AGS1"
 KEY_SIZES = (16, 24, 32)
 _HEADER, _NONCE, _TAG = 8, 12, 16
-_BLOCK_BYTES = 64 << 20  # More is refused: a block is decrypted as a whole.
+_BLOCK_BYTES = 64 << 20  # Larger blocks are refused: a block is decrypted as a whole.
 
 
 class WrongTag(Exception):
-    """Bytes that are damaged, or were encrypted with another key: which of the two cannot be told."""
+    """The bytes are damaged, or were encrypted with another key; the tag does not tell which."""
 
 
 def opened_block(key: bytes, data: bytes, signed: bytes | None) -> bytes:
-    """What a block of nonce, ciphertext and tag holds; `signed` is authenticated along with it. Raises `WrongTag`."""
+    """The plaintext of a block of nonce, ciphertext and tag; `signed` is the additional authenticated data. Raises
+    `WrongTag`."""
     if len(data) < _NONCE + _TAG:
         raise WrongTag
     library, refusal = _library()
@@ -32,18 +33,18 @@ def opened_block(key: bytes, data: bytes, signed: bytes | None) -> bytes:
 
 
 def decrypt(data: bytes, key: FileKey, where: str) -> bytes:
-    """The plain bytes of a whole stream. Raises `CorruptFile` for a block that is damaged, and for a stream that is cut off."""
+    """The plaintext of a whole stream. Raises `CorruptFile` for a damaged block and for a truncated stream."""
     return Stream(io.BytesIO(data), key, where).read()
 
 
 class Stream(io.RawIOBase):
-    """The plain bytes of an encrypted file, at random: the blocks that are asked for are read and decrypted."""
+    """The plaintext of an encrypted file, with random access: only the blocks read are decrypted."""
 
     def __init__(self, source: Any, key: FileKey, where: str) -> None:
         super().__init__()
         self._source, self._key, self._where, self._at = source, key, where, 0
         there = source.seek(0, io.SEEK_END)
-        # What the table says counts: blocks may have been taken off the end of the file.
+        # The size in the table metadata is authoritative: blocks may have been cut off the end of the file.
         stored = there if key.size_bytes is None else key.size_bytes
         source.seek(0)
         head = source.read(_HEADER)

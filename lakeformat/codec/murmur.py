@@ -1,4 +1,4 @@
-"""Hashes of byte strings and rows, and the buckets that Paimon puts rows into."""
+"""Hashes of byte strings and rows, and Paimon's buckets of rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ FUNCTIONS = ("default", "mod", "hive")
 
 
 def murmur3_32(values: pa.Array, seed: int = 0, bytewise: bool = False) -> np.ndarray:
-    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`. `bytewise`: with
-    the bytes after the last whole word mixed in one by one, as Java Paimon hashes text (MurmurHashUtils.hashBytes)."""
+    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`.
+    With `bytewise` the bytes after the last whole word are mixed in one by one, as Java Paimon hashes text
+    (MurmurHashUtils.hashBytes)."""
     data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
     begin, size = offsets[:-1], np.diff(offsets)
     order, reach = _by_length(size // 4)
     words = _words32(data)
     begin, size = begin[order], size[order]
     state = np.full(len(order), seed, np.uint32)
-    for k, count in enumerate(reach):  # Longest first, so those that have a k-th word are the first `count`.
+    for k, count in enumerate(reach):  # Longest first: the strings with a k-th word are the first `count`.
         part = state[:count]
         part ^= _scrambled(words[begin[:count] + 4 * k])
         part[:] = _turned(part, 13) * np.uint32(5) + np.uint32(0xE6546B64)
@@ -91,14 +92,14 @@ def _mixed64(values: np.ndarray) -> np.ndarray:
 
 
 def _cut(words: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The first `size` bytes of each word, at least 0 and at most 8 of them."""
+    """The first `size` bytes of each word, clipped to 0 to 8."""
     size = np.clip(size, 0, 8)
     shift = (8 * (8 - np.maximum(size, 1))).astype(np.uint64)
     return np.where(size > 0, words & (np.uint64(2**64 - 1) >> shift), np.uint64(0))
 
 
 def bucket(rows: pa.Array, count: int) -> np.ndarray:
-    """Paimon's default bucket of key rows (BinaryRows without their number of fields), int32."""
+    """Paimon's default bucket of key rows (BinaryRows without the arity), int32."""
     _counted(count)
     hashed = murmur3_32(rows, PAIMON_SEED).astype(np.int64)
     return (np.abs(hashed) % count).astype(np.int32)  # Java's |h % n| is |h| % n.
@@ -107,7 +108,7 @@ def bucket(rows: pa.Array, count: int) -> np.ndarray:
 def buckets(columns: Sequence[pa.Array], types: Sequence[Type], count: int, function: str = "default") -> np.ndarray:
     """The bucket of each row by its bucket-key columns, int32. `function` is the option `bucket-function.type`.
 
-    Raises `InvalidInput` for an unknown function and for key types that it does not take.
+    Raises `InvalidInput` for an unknown function and for key types that it does not support.
     """
     match function:
         case "default":
@@ -120,7 +121,7 @@ def buckets(columns: Sequence[pa.Array], types: Sequence[Type], count: int, func
 
 
 def mod_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -> np.ndarray:
-    """The remainder of one INT or BIGINT key, never negative; a null counts as 0."""
+    """One INT or BIGINT key modulo the number of buckets, never negative; null counts as 0."""
     _counted(count)
     if len(types) != 1 or not isinstance(types[0], Scalar) or types[0].kind not in (Kind.INT, Kind.BIGINT):
         raise InvalidInput(
@@ -130,7 +131,7 @@ def mod_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -
 
 
 def hive_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -> np.ndarray:
-    """Hive's bucket of the key columns (paimon-core: HiveBucketFunction, HiveHasher); a null counts as 0."""
+    """Hive's bucket of the key columns (paimon-core: HiveBucketFunction, HiveHasher); null counts as 0."""
     _counted(count)
     total = np.zeros(len(columns[0]), np.uint32)
     for column, type in zip(columns, types, strict=True):
@@ -160,7 +161,7 @@ def _words32(data: np.ndarray) -> np.ndarray:
 
 
 def _by_length(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(longest first, how many are longer than 0, 1, 2, ...)."""
+    """(the order, longest first; how many are longer than 0, 1, 2, ...)."""
     order = np.argsort(-length, kind="stable")
     counts = np.bincount(length) if len(length) else np.zeros(1, np.int64)
     return order, len(length) - np.cumsum(counts)[:-1]
@@ -214,7 +215,7 @@ def _polynomial(column: pa.Array) -> np.ndarray:
 
 
 def _hive_decimal(column: pa.Array) -> np.ndarray:
-    """Java's `BigDecimal.hashCode` once zeros at the end of the fraction are gone: 31 * hash of the number + scale."""
+    """Java's `BigDecimal.hashCode` without trailing zeros: 31 * hash of the unscaled value + scale."""
     wide = decimals.little_endian(column.fill_null(0))
     negative = wide[:, 15] >= 0x80
     limbs = np.where(negative[:, None], ~wide, wide).view("<u4").astype(np.uint64)  # Lowest first.
@@ -240,7 +241,7 @@ def _hive_decimal(column: pa.Array) -> np.ndarray:
 
 
 def _tenth(limbs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(quotient, remainder) of numbers of 32-bit limbs, lowest first, by 10."""
+    """(quotient, remainder) by 10 of numbers of 32-bit limbs, lowest first."""
     quotient, rest = np.empty_like(limbs), np.zeros(len(limbs), np.uint64)
     for k in range(limbs.shape[1] - 1, -1, -1):
         whole = (rest << np.uint64(32)) | limbs[:, k]

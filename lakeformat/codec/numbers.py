@@ -1,4 +1,4 @@
-"""Sets of whole numbers as ascending arrays."""
+"""Sets of integers as ascending arrays."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The values, ascending and once each. numpy's own `unique` hashes them, which takes ten times as long for a million
-    different ones and grows faster than their number."""
+    """The distinct values, ascending. numpy's `unique` hashes them, which takes ten times as long for a million
+    distinct values and grows faster than their number."""
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 def among(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """For each value whether it is one of `ascending`."""
+    """Whether each value is in `ascending`."""
     if not len(ascending):
         return np.zeros(len(values), bool)
     return ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values

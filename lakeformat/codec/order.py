@@ -1,4 +1,4 @@
-"""SQL text -> what rows are sorted by, as after Spark's ORDER BY and Iceberg's WRITE ORDERED BY."""
+"""SQL text -> sort fields, with the semantics of Spark's ORDER BY and Iceberg's WRITE ORDERED BY."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ exp = lazy.library("sqlglot.expressions")
 
 
 def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[SortField, ...]:
-    """`id DESC NULLS LAST`, `days(ts)`, `bucket(16, id)`, `address.city` -> fields of an order.
+    """`id DESC NULLS LAST`, `days(ts)`, `bucket(16, id)`, `address.city` -> sort fields.
 
-    Without a word, ascending; nulls first where ascending, last where descending. What is the name of one of `columns` (see
-    `spelled`) is that column. Raises `InvalidInput` that says `what` it is of.
+    The default is ascending; nulls first if ascending, last if descending. Text that is the name of one of `columns`
+    (see `spelled`) is that column. Raises `InvalidInput`, naming `what`.
     """
     found = parse_any(texts, columns, what)
     fields = tuple(each for each in found if isinstance(each, SortField))
@@ -30,15 +30,15 @@ def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[
 
 
 def parse_any(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[Sort, ...]:
-    """As `parse`; also `zorder(a, b)` and `hilbert(a, b)`."""
+    """As `parse`; also accepts `zorder(a, b)` and `hilbert(a, b)`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
     return tuple(dict.fromkeys(_sort(text, columns, what) for text in texts))
 
 
 def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
-    """Raise `NotFound` for what is no column, `InvalidInput` for columns that have no order, or not as the transform has it,
-    and for what comes twice."""
+    """Raises `NotFound` for unknown columns, and `InvalidInput` for columns without an order, transforms that do not
+    apply to their column, and duplicates."""
     seen = set()
     for each in order:
         if isinstance(each, Curve):

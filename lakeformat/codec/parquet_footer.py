@@ -1,5 +1,6 @@
-"""Structs of Parquet files of which Arrow does too little (parquet.thrift, compact protocol): its writer leaves the mark of variants
-and counts of NaN out of a footer, copies no row groups of other files, and its check of page checksums comes with decoding only."""
+"""Structs of Parquet files that Arrow does not fully support (parquet.thrift, compact protocol): its writer omits the
+variant annotation and NaN counts from footers, it cannot copy row groups of other files, and it checks page checksums
+only while it decodes."""
 
 from __future__ import annotations
 
@@ -20,39 +21,40 @@ VARIANT = bytes([_STRUCT, 16 << 1, 1 << 4 | _BYTE, 1, 0, 0])
 _ALGORITHMS = {"spherical": 0, "vincenty": 1, "thomas": 2, "andoyer": 3, "karney": 4}  # EdgeInterpolationAlgorithm.
 _I16, _I64, _LIST = 4, 6, 9
 
-_ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of FileMetaData,
-_KNOWN = {1, _SCHEMA, _ROW_COUNT, _ROW_GROUPS, 5, _CREATED_BY, _COLUMN_ORDERS}  # of which those of encryption are none.
-_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # of RowGroup,
-_CHUNK_OFFSET, _CHUNK = 2, 3  # of ColumnChunk, whose other fields are of indexes, other files and encryption,
-_PAGES, _DICTIONARY, _STATISTICS = 9, 11, 12  # of ColumnMetaData,
-_NANS = 9  # and of Statistics.
-_LEFT_OUT = {10, 14, 15}  # Of ColumnMetaData: index pages, which nobody writes, and bloom filters, which stay behind.
-_ELSEWHERE = {1, 8, 9}  # Of ColumnChunk.
+_ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of FileMetaData.
+_KNOWN = {1, _SCHEMA, _ROW_COUNT, _ROW_GROUPS, 5, _CREATED_BY, _COLUMN_ORDERS}  # Without the fields for encryption.
+_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # Fields of RowGroup.
+_CHUNK_OFFSET, _CHUNK = 2, 3  # Fields of ColumnChunk.
+_PAGES, _DICTIONARY, _STATISTICS = 9, 11, 12  # Fields of ColumnMetaData.
+_NANS = 9  # Field of Statistics.
+_LEFT_OUT = {10, 14, 15}  # Fields of ColumnMetaData that are not copied: index pages, bloom filters.
+_ELSEWHERE = {1, 8, 9}  # Fields of ColumnChunk for columns in other files or encrypted.
 _MOST_ORDINALS = 1 << 15
 
-# Of a struct: by number the type and the bytes of each field, in the order of the file.
+# A struct: the type and the bytes of each field by number, in file order.
 _Fields = dict[int, tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer as far as row groups are copied: its schema, who wrote it and the order of its columns as bytes, and its row groups."""
+    """The parts of a footer needed to copy row groups: schema, writer and column orders as bytes, and the row
+    groups."""
 
     schema: bytes
     created_by: bytes
     column_orders: bytes
     row_groups: tuple[bytes, ...]
-    is_plain: bool  # Nothing is encrypted, or unknown.
+    is_plain: bool  # Without encryption and without unknown fields.
 
     def agrees(self, other: Footer) -> bool:
-        """Whether a row group of the one may stand in a file of the other as it is: Arrow wrote both, of one schema."""
+        """Whether a row group of one file can be copied unchanged into the other: Arrow wrote both, with one schema."""
         mine, theirs = (each.created_by.partition(b" ")[0] for each in (self, other))
         same = (self.schema, self.column_orders, mine) == (other.schema, other.column_orders, theirs)
         return same and self.is_plain and other.is_plain and mine == b"parquet-cpp-arrow"
 
 
 def parse(footer: bytes, where: str) -> Footer:
-    """The footer of the file `where`: the bytes between its pages and its last eight. Raises `CorruptFile`."""
+    """The footer of the file `where`, without the file's last eight bytes. Raises `CorruptFile`."""
     try:
         found = _fields(footer, 0)[0]
         groups = tuple(_items(found[_ROW_GROUPS][1]))
@@ -63,13 +65,13 @@ def parse(footer: bytes, where: str) -> Footer:
 
 
 def moved(row_group: bytes, starts: Sequence[int]) -> bytes | None:
-    """The row group with the pages of its columns from `starts` on, without what lies elsewhere in its file: page indexes and
-    bloom filters. None where its columns lie in another file, or are encrypted."""
+    """The row group with the pages of each column moved to `starts`, without page indexes and bloom filters. None if
+    its columns are in another file or encrypted."""
     return _moved(row_group, lambda column, _: starts[column])
 
 
 def _moved(row_group: bytes, start: Callable[[int, int], int]) -> bytes | None:
-    """As `moved`, `start` giving for (column, where its pages begin) where they begin then."""
+    """As `moved`; `start` maps (column, offset of its pages) to the new offset."""
     group = _fields(row_group, 0)[0]
     chunks, starts = [], []
     for place, column in enumerate(_items(group[_COLUMNS][1])):
@@ -91,8 +93,8 @@ def _moved(row_group: bytes, start: Callable[[int, int], int]) -> bytes | None:
 
 
 def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
-    """The end of a file, footer included, with row groups between its own, each of which stands in `between` as the number of bytes
-    by which it lies further back than its writer knows."""
+    """The end of a file, footer included, with copied row groups among its own. `between` has for each row group its
+    bytes if it was copied, else the number of bytes by which it moved."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
     found = _fields(end[-8 - size : -8], 0)[0]
@@ -111,14 +113,14 @@ def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
 
 
 def nan_counts(row_group: bytes, columns: Sequence[int]) -> list[int | None]:
-    """How many NaNs the leaf columns at these places hold, in their order; None where the row group does not say."""
+    """The NaN counts of the leaf columns `columns`, in that order; None if the row group has no count."""
     chunks = _items(_fields(row_group, 0)[0][_COLUMNS][1])
     found = (_statistics(chunks[place])[2].get(_NANS) for place in columns)
     return [None if each is None else _number(each[1]) for each in found]
 
 
 def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
-    """The end of a file, footer included, with the numbers of NaN: of each row group, by the places of leaf columns."""
+    """The end of a file, footer included, with NaN counts: for each row group, by index of the leaf column."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
     footer = end[-8 - size : -8]
@@ -141,7 +143,7 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
 
 
 def _counted_anew(footer: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
-    """As `counted`, where columns have no statistics, or numbers of NaN already."""
+    """As `counted`, for columns without statistics or with NaN counts already."""
     found = _fields(footer, 0)[0]
     groups = []
     for row_group, of_group in zip(_items(found[_ROW_GROUPS][1]), counts, strict=True):
@@ -163,7 +165,8 @@ Buffer = bytes | memoryview
 
 
 def geo(text: str) -> bytes:
-    """The LogicalType of a geometry or geography as a table spells it, e.g. `geography(OGC:CRS84, vincenty)`."""
+    """The LogicalType of a geometry or geography from its text in a table schema, e.g. `geography(OGC:CRS84,
+    vincenty)`."""
     kind, _, rest = text.rstrip(")").partition("(")
     # A reference system may hold commas; an algorithm is a word.
     system, _, last = rest.rpartition(",") if kind == "geography" else ("", "", rest)
@@ -176,8 +179,8 @@ def geo(text: str) -> bytes:
 
 
 def annotated(end: bytes, marks: Sequence[bytes]) -> bytes:
-    """The end of a file, footer included, with the elements of its schema (the root left out) of the LogicalType that `marks` has
-    for each: `VARIANT`, or what `geo` gives; empty for one that stays."""
+    """The end of a file, footer included, with LogicalTypes added to the schema elements (without the root). `marks`
+    has one per element: `VARIANT`, a result of `geo`, or empty for none."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
     footer = end[-8 - size : -8]
@@ -194,8 +197,8 @@ def annotated(end: bytes, marks: Sequence[bytes]) -> bytes:
 
 
 def damaged_page(chunk: Buffer) -> int | None:
-    """Where the first page of a column chunk starts whose bytes are not those of its checksum; None for a whole chunk, and for one
-    without checksums. Raises `IndexError` and `AssertionError` for bytes that are no pages."""
+    """The offset of the first page of a column chunk that does not match its checksum; None if there is none, or no
+    checksums. Raises `IndexError` and `AssertionError` for bytes that are no pages."""
     place, end = 0, len(chunk)
     while place < end:
         start, number = place, 0
@@ -216,7 +219,7 @@ def damaged_page(chunk: Buffer) -> int | None:
 
 
 def _statistics(column: bytes) -> tuple[_Fields, _Fields, _Fields]:
-    """The fields of a ColumnChunk, of its ColumnMetaData, and of the Statistics in that."""
+    """The fields of a ColumnChunk, of its ColumnMetaData, and of the Statistics in it."""
     held = _fields(column, 0)[0]
     chunk = _fields(held[_CHUNK][1], 0)[0] if _CHUNK in held else {}
     return held, chunk, _fields(chunk[_STATISTICS][1], 0)[0] if _STATISTICS in chunk else {}
@@ -229,7 +232,7 @@ def _shifted(row_group: bytes, by: int) -> bytes:
 
 
 def _elements(footer: Buffer) -> list[tuple[int, int]]:
-    """Of each element of the schema, (where its struct stops, the number of its last field)."""
+    """For each schema element: (where its struct stops, the number of its last field)."""
     place, field = 0, 0
     while True:
         place, field, kind = _field(footer, place, field)
@@ -256,8 +259,8 @@ def _struct(footer: Buffer, place: int) -> tuple[int, int]:
 
 
 def _ends(footer: Buffer, place: int, path: tuple[int, ...]) -> tuple[int, Any]:
-    """(where the struct at `place` ends; of the struct to which the fields of `path` lead what `_struct` gives: in lists where these
-    are lists, None where a field is not there)."""
+    """(where the struct at `place` ends; the result of `_struct` for the struct at `path`: nested in lists where fields
+    are lists, None for a missing field)."""
     found, last = None, 0
     while footer[place]:
         place, last, kind = _field(footer, place, last)
@@ -306,7 +309,7 @@ def _skip(footer: Buffer, place: int, kind: int) -> int:
 
 
 def _list(footer: Buffer, place: int) -> tuple[int, int, int]:
-    """(how many, of which type, where they start)."""
+    """(number of items, their type, where they start)."""
     count, inner, place = footer[place] >> 4, footer[place] & 15, place + 1
     if count == 15:
         count, place = varint.read(footer, place)
@@ -314,7 +317,7 @@ def _list(footer: Buffer, place: int) -> tuple[int, int, int]:
 
 
 def _fields(data: bytes, place: int) -> tuple[_Fields, int]:
-    """(the fields of the struct that begins at `place`, where it ends). Of a boolean the type is its value."""
+    """(the fields of the struct that begins at `place`, where it ends). The type of a boolean is its value."""
     found: _Fields = {}
     number = 0
     while True:

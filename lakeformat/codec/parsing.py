@@ -1,4 +1,4 @@
-"""What every parser owes its caller: a file that is not what its name says is a `CorruptFile` that names it."""
+"""Errors of parsers: a file with unexpected content is a `CorruptFile` that names it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = Any  # A type; [shape] for lists; {key: shape}, a key with "?" where it 
 
 @contextmanager
 def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
-    """Whatever goes wrong while `where` is parsed leaves as `error` (or `UnsupportedFeature`), which names `where`."""
+    """Any error while `where` is parsed becomes `error` (or `UnsupportedFeature`), which names `where`."""
     try:
         yield
     except (CorruptTable, UnsupportedFeature) as found:
@@ -29,12 +29,12 @@ def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
         raise error(f"{where}: {found}") from found
     except LakeError:
         raise
-    except Exception as found:  # Python's, numpy's and Arrow's own, where bytes are not what a parser takes them for.
+    except Exception as found:  # Errors of Python, numpy and Arrow for bytes that a parser does not expect.
         raise error(f"{where}: not what such a file holds ({type(found).__name__}: {found})"[:1000]) from found
 
 
 def check(document: Any, shape: Shape, place: str = "it") -> None:
-    """Raise `CorruptFile` for the first part of a JSON document that has not the `shape`, naming its `place`."""
+    """Raise `CorruptFile` for the first part of a JSON document that does not match `shape`, naming its `place`."""
     if _fits(document, shape):
         return
     match shape:
@@ -60,7 +60,7 @@ def check(document: Any, shape: Shape, place: str = "it") -> None:
 
 
 def _fits(document: Any, shape: Shape) -> bool:
-    """Whether a part of a JSON document has the `shape`: most have, and no text is made of where they are."""
+    """Whether a part of a JSON document matches `shape`: most do, and the names of their places are never built."""
     kind = type(shape)
     if kind is dict:
         if not isinstance(document, dict):
@@ -82,15 +82,16 @@ def _fits(document: Any, shape: Shape) -> bool:
     return isinstance(document, shape) and (shape is bool or not isinstance(document, bool))
 
 
-_BEYOND = b"9223372036854775808"  # The first number of 64 bits.
-_HALF_A_PAIR = re.compile(rb"\\u[dD]|\xed[\xa0-\xbf]|\0")  # Or none can be found so, for the text is UTF-16.
-_BEGINS_ONE = (b"\\u", b"\xed", b"\0")  # Looked for first: that takes a fraction of the time.
+_BEYOND = b"9223372036854775808"  # 2^63, beyond 64-bit integers.
+_HALF_A_PAIR = re.compile(rb"\\u[dD]|\xed[\xa0-\xbf]|\0")  # Half a surrogate pair, or UTF-16 text.
+_BEGINS_ONE = (b"\\u", b"\xed", b"\0")  # Searched first: far faster than the pattern.
 
 
 def check_values(document: Any, data: bytes | None = None) -> None:
-    """Raise `CorruptFile` for whole numbers beyond 64 bits and for texts that are no UTF-8, anywhere in a JSON document.
+    """Raise `CorruptFile` for integers beyond 64 bits and for text that is not valid UTF-8, anywhere in a JSON
+    document.
 
-    `data` is what it was parsed from: where those bytes can hold neither, no part of the document is looked at.
+    `data` is the document's source: if its bytes can hold neither, the document is not searched.
     """
     if data is not None and not (any(each in data for each in _BEGINS_ONE) and _HALF_A_PAIR.search(data)):
         starts, lengths = _long_numbers(data)
@@ -110,7 +111,7 @@ def check_values(document: Any, data: bytes | None = None) -> None:
 
 
 def _long_numbers(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Where runs of 19 digits and more begin, and how long they are."""
+    """Where runs of 19 or more digits begin, and their lengths."""
     digits = np.empty(len(data) + 2, bool)
     digits[0] = digits[-1] = False
     digits[1:-1] = np.frombuffer(data, np.uint8) - np.uint8(ord("0")) < 10
@@ -121,7 +122,7 @@ def _long_numbers(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_columns(fields: tuple[Field, ...]) -> None:
-    """Raise `CorruptFile` where two columns, or two parts of a row, have one name or one id, or what is neither."""
+    """Raise `CorruptFile` for duplicate names or ids of columns or of fields of a row, and for invalid ones."""
     seen: set[int] = set()
     for each in walk(fields):
         check(each.id, int, "the id of a field")

@@ -1,4 +1,4 @@
-"""What file statistics say about a condition: which files can hold a row for it, which hold nothing else."""
+"""Conditions against file statistics: which files may hold a matching row, and which hold only matching rows."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from lakeformat.model.schema import Field, Kind, Scalar
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One column's statistics, one row per file; null wherever something is not known.
+    """One column's statistics, one row per file; null if unknown.
 
-    `minimum` and `maximum` bound the values that are neither null nor NaN (they need not occur), `null_count`,
-    `row_count` and `nan_count` are int64; without `nan_count` no file's is known. NaN is above all numbers, so an upper
-    bound of floats leaves out a file only where its `nan_count` is 0.
+    `minimum` and `maximum` bound the values that are neither null nor NaN (they need not occur); `null_count`,
+    `row_count` and `nan_count` are int64; without `nan_count` it is unknown for all files. NaN is above all numbers, so
+    an upper bound of floats excludes a file only if its `nan_count` is 0.
     """
 
     minimum: pa.Array
@@ -54,16 +54,16 @@ class Bounds:
 
 
 def may_match(expression: Expression, bounds: Mapping[str, Bounds], files: int | None = None) -> pa.BooleanArray:
-    """Per file: can any of its rows satisfy the condition? Never false for a file that has such a row.
+    """Per file: may any of its rows satisfy the condition? Never false for a file with such a row.
 
-    `bounds` goes by column name, with dots for parts of columns; a column that is not in it is unknown. `files` says
-    how many files there are where `bounds` may be empty. Bind the expression first.
+    `bounds` is by column name, with dots for nested columns; columns missing from it are unknown. `files` is the number
+    of files, needed if `bounds` may be empty. Bind the expression first.
     """
     return pa.array(_verdict(expression, bounds, _count(bounds, files)).true)
 
 
 def must_match(expression: Expression, bounds: Mapping[str, Bounds], files: int | None = None) -> pa.BooleanArray:
-    """Per file: does every row satisfy the condition? Never true for a file that has a row that does not."""
+    """Per file: does every row satisfy the condition? Never true for a file with a row that does not."""
     found = _verdict(expression, bounds, _count(bounds, files))
     return pa.array(~(found.false | found.null))
 
@@ -78,10 +78,11 @@ def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch
 
 
 def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression | None:
-    """A filter for `pyarrow.dataset` that passes every row for which the condition is true; None where it says nothing.
+    """A filter for `pyarrow.dataset` that passes every row that satisfies the condition; None if it would filter
+    nothing.
 
-    It may pass more: the parts that Arrow cannot evaluate, or evaluates in another way, are left out. `fields` are the
-    columns as the file names and types them; those it lacks are not filtered on.
+    It may pass more rows: it omits the parts that Arrow cannot evaluate or evaluates differently. `fields` are the
+    columns with the names and types in the file; columns that the file lacks are not filtered on.
     """
     return _pushed(push_not(expression), fields)
 
@@ -103,7 +104,7 @@ class _Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One column's statistics as numpy: may there be a null, may there be a value, may there be a NaN?"""
+    """One column's statistics as numpy: may there be a null, a value, a NaN?"""
 
     bounds: Bounds
     null: np.ndarray
@@ -184,7 +185,7 @@ def _side(column: Column, bounds: Mapping[str, Bounds]) -> _Side | None:
     if found is None:
         return None
     rows, nulls = _numbers(found.row_count), _numbers(found.null_count)
-    # NaN is "not known" here, and compares as false.
+    # An unknown count is NaN here, and compares as false.
     null = ~(nulls == 0) & ~(rows == 0)
     value = ~(nulls >= rows) & ~(rows == 0)
     nan = value & (pa.types.is_floating(found.minimum.type) or pa.types.is_null(found.minimum.type))
@@ -198,7 +199,7 @@ def _numbers(counts: pa.Array) -> np.ndarray:
 
 
 def _constant(expression: Expression) -> pa.Scalar | None:
-    """The value of an expression without columns; None where it has none."""
+    """The value of an expression without columns; None if it has none."""
     if isinstance(expression, Literal):
         return scalar(expression.value)
     try:
@@ -208,7 +209,7 @@ def _constant(expression: Expression) -> pa.Scalar | None:
 
 
 def _held(name: str, bound: pa.Array, value: pa.Scalar) -> tuple[np.ndarray, np.ndarray]:
-    """(does `bound name value` hold, is the bound known): NaN is no bound."""
+    """(does `bound name value` hold, is the bound known): a NaN bound is unknown."""
     found = compare(name, _without_nan(_whole(bound)), value)
     return np.asarray(pc.fill_null(found, False)), np.asarray(pc.is_valid(found))
 
@@ -222,12 +223,12 @@ def _compared(name: str, side: _Side | None, operand: Expression, count: int) ->
     try:
         true, false = _range(name, side, value)
     except InvalidInput:
-        return _unknown(count)  # Statistics of a type that does not go with the value prove nothing.
+        return _unknown(count)  # Statistics whose type is not comparable with the value prove nothing.
     return _Verdict(side.value & true, side.value & false, side.null)
 
 
 def _range(name: str, side: _Side, value: pa.Scalar) -> tuple[np.ndarray, np.ndarray]:
-    """(may a value that is there satisfy `it name value`, may one fail)."""
+    """(may a non-null value satisfy `it name value`, may one fail it)."""
     minimum, maximum = side.bounds.minimum, side.bounds.maximum
     if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
         unsure = np.ones(len(side.value), dtype=bool)
@@ -262,7 +263,7 @@ def _equal_null_safe(left: Expression, right: Expression, bounds: Mapping[str, B
 
 
 def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
-    """`in`: a null among the values makes every miss null."""
+    """`in`: with a null among the values, every miss is null."""
     listed = list(values)
     present = [each for each in listed if each is not None]
     if side is None:
@@ -278,7 +279,7 @@ def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
 
 
 def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """(may a value that is there be one of `values`, may it be none of them)."""
+    """(may a non-null value be one of `values`, may it be none of them)."""
     real = [each for each in values if not _is_nan(each)]
     nan = side.nan & (len(real) < len(values))
     if not real:
@@ -293,7 +294,8 @@ def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]
 
 
 def _ranks(bounds: Bounds, values: list[pa.Scalar]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Minima, maxima and sorted values as ranks in one order; an unknown minimum is below all, a maximum above."""
+    """Minima, maxima and sorted values as ranks in one order; an unknown minimum is below all, an unknown maximum
+    above."""
     low, wanted = comparable(_whole(bounds.minimum), values)
     high, _ = comparable(_whole(bounds.maximum), values)
     if low.type != high.type:
@@ -331,7 +333,7 @@ def _among_tuples(
             for each in tuples
         )
         return _verdict(or_(*rows), bounds, count)
-    # For many: each column must have one of its values. Nothing is said on whether all rows do.
+    # For many tuples: each column must have one of its values. Whether all rows match is unknown.
     true = np.ones(count, dtype=bool)
     for i, column in enumerate(columns):
         values = frozenset(each[i] for each in tuples)
@@ -383,7 +385,7 @@ def _pushed(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression 
         case Call("not", (Call("is_null", (Column() as column,)),)) if _field(column, fields):
             return pc.field(column.name).is_valid()
         case Call("is_nan", _):
-            return None  # Bounds know no NaN: Arrow leaves out a row group whose only number is another.
+            return None  # Bounds exclude NaN, so Arrow would skip a row group of NaN and one number.
         case Call("eq_null_safe", (Column() as column, Literal(None))) if _field(column, fields):
             return pc.field(column.name).is_null()
         case Call("eq_null_safe", (Column() as column, Literal(value))):
@@ -407,7 +409,7 @@ def _pushed(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression 
 
 
 def _field(column: Column, fields: tuple[Field, ...]) -> Field | None:
-    """The top-level scalar column that Arrow compares as SQL does."""
+    """The top-level scalar column, if Arrow compares its type as SQL does."""
     if len(column.path) > 1:
         return None
     found = next((each for each in fields if each.name == column.name), None)
@@ -420,7 +422,7 @@ def _pushed_comparison(name: str, column: Column, value: Any, fields: tuple[Fiel
     field = _field(column, fields)
     if field is None:
         return None
-    # Once more against the file's own type, which may be narrower than the table's.
+    # Bound again to the file's type, which may be narrower than the table's.
     bound = _bound(Call(name, (column, Literal(value))), field)
     match bound:
         case Call(name, (Column(), Literal(value))) if name in COMPARISONS:
@@ -430,7 +432,7 @@ def _pushed_comparison(name: str, column: Column, value: Any, fields: tuple[Fiel
         case _:
             return _pushed(bound, fields)
     if _is_nan(value) or (field.type in _FLOATS and name in ("ne", "gt", "ge")):
-        return None  # NaN satisfies these, and bounds leave it out.
+        return None  # NaN satisfies these, and bounds exclude it.
     if field.type == _FLOATS[0]:
         narrowed = _single(name, value)
         if narrowed is None:
@@ -460,7 +462,7 @@ def _bound(expression: Expression, field: Field) -> Expression | None:
 
 
 def _single(name: str, value: float) -> tuple[str, float] | None:
-    """A comparison of 32-bit floats that holds wherever the one with the 64-bit `value` does."""
+    """A comparison of 32-bit floats that holds if the comparison with the 64-bit `value` does."""
     with np.errstate(over="ignore"):
         near = float(np.float32(value))
     if near == value:
@@ -495,7 +497,7 @@ def _pushed_in(column: Column, values: Iterable[Any], fields: tuple[Field, ...])
         case _:
             return _pushed(bound, fields)
     if field.type == _FLOATS[0]:
-        real = [each for each in real if _single("eq", each) is not None]  # Else equal to no 32-bit value.
+        real = [each for each in real if _single("eq", each) is not None]  # The others equal no 32-bit value.
     if field.type in _FLOATS and 0 in real:
         real += [0.0, -0.0]
     converted = [_converted(each, field) for each in real]
@@ -524,7 +526,7 @@ def _pushed_tuples(
 
 
 def _pushed_prefix(column: Column, prefix: str, fields: tuple[Field, ...]) -> pc.Expression | None:
-    """As a range, which Arrow can compare with the bounds of row groups."""
+    """A prefix as a range, which Arrow can compare with the bounds of row groups."""
     field = _field(column, fields)
     if field is None or not isinstance(field.type, Scalar) or field.type.kind not in _TEXTS:
         return None

@@ -1,4 +1,4 @@
-"""Puffin files: blobs side by side, and a footer of JSON that says what each is (Puffin spec)."""
+"""Puffin files: blobs, and a JSON footer that describes each (Puffin spec)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DELETION_VECTOR = "deletion-vector-v1"
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes of one kind, about columns by field id. Snapshot and sequence number are -1 until they are inherited."""
+    """A blob of one type, with the field ids of its columns. Snapshot id and sequence number are -1 until inherited."""
 
     type: str
     data: bytes
@@ -24,7 +24,7 @@ class Blob:
 
 
 def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> tuple[bytes, list[int]]:
-    """(the file, where in it each blob begins)."""
+    """(the file, the offset of each blob)."""
     parts, offsets, entries = [MAGIC], [], []
     place = len(MAGIC)
     for each in blobs:
@@ -48,6 +48,6 @@ def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> 
 
 
 def footer_size(file: bytes) -> int:
-    """How many bytes of a file its footer takes, with the magic at both of its ends."""
+    """The size of a file's footer in bytes, with the magic at both of its ends."""
     (size,) = struct.unpack("<i", file[-12:-8])
     return int(size) + 16

@@ -1,4 +1,4 @@
-"""One value <-> the bytes that Iceberg's manifests keep of it (spec, Appendix D: binary single-value serialization)."""
+"""Single values <-> bytes as in Iceberg's manifests (spec, Appendix D: binary single-value serialization)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeformat.codec.wkb import Corner
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
 
-# How wide values of a type are on disk; an older one keeps its width when its column is widened.
+# The stored widths of each type; an old value keeps its width when its column is widened.
 _WIDTHS: dict[Kind, dict[int, str]] = {
     Kind.BOOLEAN: {1: "u1"},
     Kind.INT: {4: "<i4"},
@@ -28,12 +28,12 @@ _WIDTHS: dict[Kind, dict[int, str]] = {
     Kind.DOUBLE: {8: "<f8", 4: "<f4"},
 }
 _TEXTS = (Kind.STRING, Kind.BYTES, Kind.FIXED, Kind.UUID)
-_SIGN = np.uint64(63)  # The bit of it in eight bytes.
+_SIGN = np.uint64(63)  # The position of the sign bit in 64 bits.
 _LONGS = (Kind.TIME_MICROS, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
 def encode(values: pa.Array, type: Type) -> pa.Array:
-    """Values of `type` -> binary; null stays null. Raises `UnsupportedFeature` for a type that has no such bytes."""
+    """Values of `type` -> binary; null stays null. Raises `UnsupportedFeature` for a type without a serialization."""
     match type:
         case Scalar(kind) if kind in _WIDTHS:
             width, code = next(iter(_WIDTHS[kind].items()))
@@ -55,7 +55,8 @@ def encode(values: pa.Array, type: Type) -> pa.Array:
 
 
 def corners(points: Sequence[Corner | None]) -> pa.Array:
-    """Bounds of geometries -> binary: x, y, then z and m where they are known, as little-endian doubles; NaN for z where only m is."""
+    """Bounds of geometries -> binary: x, y, then z and m if known, as little-endian doubles; z is NaN if only m is
+    known."""
     found = []
     for point in points:
         x, y, z, m = point or (0.0, 0.0, None, None)
@@ -65,10 +66,10 @@ def corners(points: Sequence[Corner | None]) -> pa.Array:
 
 
 def decode_bounds(low: pa.Array, high: pa.Array, type: Type) -> tuple[pa.Array, pa.Array]:
-    """Binary -> bounds of values of `type`, null where there are none that are known.
+    """Binary -> bounds of values of `type`; null if unknown.
 
-    The specification orders uuids by their bytes; Java up to 1.10 takes them for two signed numbers, and so orders what it says
-    of partitions. Both agree on the first eight bytes where all have the same sign, and on nothing else.
+    The specification orders UUIDs by their bytes. Java up to 1.10 compares them as two signed numbers, and orders
+    partition summaries that way. The orders agree only on the first eight bytes, and only if all have the same sign.
     """
     least, most = decode(low, type), decode(high, type)
     if type != scalar(Kind.UUID):
@@ -79,7 +80,7 @@ def decode_bounds(low: pa.Array, high: pa.Array, type: Type) -> tuple[pa.Array, 
 
 
 def decode(data: pa.Array, type: Type) -> pa.Array:
-    """Binary -> values of `type`; null where there are no bytes, or none that such a value could have."""
+    """Binary -> values of `type`; null for missing and for invalid bytes."""
     target = to_arrow(type)
     match type:
         case Scalar(kind) if kind in _WIDTHS:
@@ -104,7 +105,7 @@ def decode(data: pa.Array, type: Type) -> pa.Array:
         case Scalar(Kind.STRING):
             try:
                 return data.cast(pa.string())
-            except pa.ArrowInvalid:  # Some writers cut a text in the middle of a character.
+            except pa.ArrowInvalid:  # Some writers truncate text in the middle of a character.
                 return pa.nulls(len(data), pa.string())
         case Scalar(Kind.BYTES):
             return data
@@ -115,14 +116,14 @@ def decode(data: pa.Array, type: Type) -> pa.Array:
 
 
 def _halves(uuids: pa.Array) -> np.ndarray:
-    """The first eight bytes of each as a number; 0 for null."""
+    """The first eight bytes of each UUID as a number; 0 for null."""
     filled = uuids.fill_null(bytes(16))
     whole = np.frombuffer(filled.buffers()[1], ">u8")[2 * filled.offset : 2 * (filled.offset + len(filled))]
     return whole[::2].astype(np.uint64)
 
 
 def _uuids(first: np.ndarray, known: np.ndarray, rest: np.uint64) -> pa.Array:
-    """Uuids that begin with these eight bytes and end with those of `rest`; null where not `known`."""
+    """UUIDs with these first eight bytes and the last eight bytes `rest`; null where not `known`."""
     whole = np.stack([first, np.full(len(first), rest)], axis=1).astype(">u8")
     found = pa.Array.from_buffers(pa.binary(16), len(first), [None, pa.py_buffer(whole.tobytes())])
     return pc.if_else(pa.array(known), found, pa.scalar(None, pa.binary(16)))

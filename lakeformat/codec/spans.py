@@ -1,4 +1,4 @@
-"""Byte strings given by their offsets in a buffer: gathered into Arrow, padded and joined, in whole columns."""
+"""Byte strings by their offsets in a buffer: gathered into Arrow, padded and joined, by whole columns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ WORD = 8  # Bytes past the end of a buffer that `words` may read.
 
 
 def gather(buffer: np.ndarray, begin: np.ndarray, end: np.ndarray, mask: np.ndarray | None = None) -> pa.Array:
-    """The bytes `begin[i]` to `end[i]` of `buffer` as binary values; null where `mask`.
+    """The bytes `begin[i]` to `end[i]` of `buffer` as binary values; null where `mask` is true.
 
-    The spans must ascend and not overlap: then begins and ends in turn are the offsets of an Arrow array over the
-    buffer, every other value of which is a span. The result holds a copy.
+    The spans must ascend and not overlap: then alternating begins and ends are the offsets of an Arrow array over the
+    buffer, in which every other value is a span. The result is a copy.
     """
     count = len(begin)
     if not count:
@@ -31,7 +31,7 @@ def gather(buffer: np.ndarray, begin: np.ndarray, end: np.ndarray, mask: np.ndar
 
 
 def words(buffer: np.ndarray) -> np.ndarray:
-    """A little-endian uint64 beginning at each byte of `buffer` but the last `WORD`, without a copy."""
+    """A little-endian uint64 beginning at each byte of `buffer` except the last `WORD`, without a copy."""
     return np.ndarray((max(0, len(buffer) - WORD),), "<u8", buffer, 0, (1,))
 
 
@@ -63,19 +63,19 @@ def binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer | None) -> pa.Array
 
 
 def fixed(data: np.ndarray, size: int, count: int) -> pa.Array:
-    """`count` byte strings of `size` bytes each, one after the other in `data`."""
+    """`count` byte strings of `size` bytes each, contiguous in `data`."""
     return binary(np.arange(count + 1, dtype=np.int64) * size, data)
 
 
 def join(pieces: list[pa.Array], count: int) -> pa.Array:
-    """One byte string per row: the pieces side by side."""
+    """One byte string per row: its pieces concatenated."""
     if not pieces:
         return binary(np.zeros(count + 1, np.int32), None)
     return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.binary()))
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """first[0], first[0]+1, ... (counts[0] of them), first[1], ..."""
+    """first[0], first[0]+1, ... (counts[0] numbers), first[1], ..."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(first - (ends - counts), counts)

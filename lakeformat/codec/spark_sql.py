@@ -1,4 +1,4 @@
-"""Expressions and types as Spark SQL spells them."""
+"""Expressions and types as Spark SQL text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from lakeformat.model.type_text import parse_type
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL quotes it."""
+    """A name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def to_sql(expression: Expression) -> str:
-    """Spark SQL text that means the same, however the session parses text; raises `InvalidInput` for a value that has no SQL
-    form. What Spark makes of arithmetic, casts and functions still goes by its settings: see `is_plain`."""
+    """Equivalent Spark SQL text, independent of the session's parser settings. Raises `InvalidInput` for a value
+    without an SQL form. Arithmetic, casts and functions still depend on Spark's settings: see `is_plain`."""
     match expression:
         case Column(path):
             return ".".join(map(quoted, path))
@@ -65,7 +65,7 @@ def to_sql(expression: Expression) -> str:
             whens = " ".join(f"WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in pairs)
             return f"(CASE {whens} ELSE {to_sql(otherwise)} END)"
         case Call(("div" | "int_div" | "mod") as name, (left, right)):
-            # Spark's ANSI mode refuses a division by zero; here it is null on every engine.
+            # Spark's ANSI mode raises on division by zero; lakeformat returns null on every engine.
             divisor = to_sql(right) if _is_nonzero(right) else f"nullif({to_sql(right)}, 0)"
             return f"({to_sql(left)} {FUNCTIONS[name].infix} {divisor})"
         case Call(name, arguments) if name in FUNCTIONS:
@@ -75,7 +75,7 @@ def to_sql(expression: Expression) -> str:
 
 
 def spark_type(type: Type) -> str:
-    """`type` as Spark SQL spells it."""
+    """`type` as Spark SQL text."""
     match type:
         case Scalar(
             Kind.BYTES | Kind.BINARY | Kind.VARBINARY | Kind.FIXED | Kind.UUID | Kind.GEOMETRY | Kind.GEOGRAPHY
@@ -103,8 +103,8 @@ def spark_type(type: Type) -> str:
 
 
 def is_plain(condition: Expression, fields: tuple[Field, ...]) -> bool:
-    """Whether a condition (bound) only compares columns with values, or with columns of the same type: what Spark makes of such
-    goes by none of its settings (ANSI mode, time zone, ...)."""
+    """Whether a (bound) condition only compares columns with values or with columns of the same type, so that it
+    depends on none of Spark's settings (ANSI mode, time zone, ...)."""
     match condition:
         case Literal(value):
             return value is None or isinstance(value, bool)
@@ -123,7 +123,7 @@ def is_plain(condition: Expression, fields: tuple[Field, ...]) -> bool:
 
 
 def _is_simple(column: Expression, fields: tuple[Field, ...]) -> bool:
-    """Whether a column is of a type that Spark has under all settings."""
+    """Whether a column's type is the same under all of Spark's settings."""
     type = type_of(column, fields)
     return isinstance(type, Scalar) and type.kind not in (Kind.TIME, Kind.TIME_MICROS, Kind.UNKNOWN, Kind.VARIANT)
 
@@ -137,14 +137,15 @@ def _is_nonzero(expression: Expression) -> bool:
 
 
 def _sql_text(value: str) -> str:
-    """In a form that no setting of a session changes: how quotes and backslashes are escaped, and `${...}` replaced, are such."""
+    """A string literal independent of session settings for escapes, quotes and `${...}` substitution."""
     if any(part in value for part in ("'", "\\", "${")):
         return f"CAST({_sql_value(value.encode())} AS STRING)"
     return f"'{value}'"
 
 
 def _sql_like(operand: str, pattern: str, escape: str) -> str:
-    """Escaped by an exclamation mark; Spark's own escape, a backslash, is written by its settings."""
+    """LIKE with an exclamation mark as escape; how to write Spark's own escape, a backslash, depends on its
+    settings."""
     wild = {ANY_TEXT: "%", ANY_CHARACTER: "_"}
     parts = (
         wild[each] if not isinstance(each, str) else re.sub(r"[!%_]", r"!\g<0>", each)

@@ -1,4 +1,4 @@
-"""SQL text -> expressions: Spark's dialect, the part of it that lakeformat can evaluate."""
+"""SQL text -> expressions: the part of Spark's dialect that lakeformat evaluates."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ exp = lazy.library("sqlglot.expressions")
 
 
 def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expression:
-    """The expression that Spark SQL `text` spells; an expression is returned as it is.
+    """The expression of Spark SQL `text`; an expression is returned unchanged.
 
-    A dotted name is a path, so that `t.id` has the qualifier `t` in `path[0]`; `qualifiers` (e.g. `{"t", "s"}`) are
-    those that are matched without regard to case and come out as given here. Raises `InvalidInput` with the position
-    of a syntax error, or the name of what is not known.
+    A dotted name is a path, so `t.id` has the qualifier `t` in `path[0]`; `qualifiers` (e.g. `{"t", "s"}`) are matched
+    case-insensitively and returned as spelled here. Raises `InvalidInput` with the position of a syntax error, or with
+    an unknown name.
     """
     if isinstance(text, Column | Literal | Call):
         return text
@@ -58,7 +58,7 @@ def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expressio
 
 
 def read(node: Any, text: str, qualifiers: Collection[str] = ()) -> Expression:
-    """The expression of a tree of sqlglot's that was read from `text`; otherwise as `parse`."""
+    """The expression of sqlglot's syntax tree of `text`; otherwise as `parse`."""
     try:
         return _Reading(text, {q.casefold(): q for q in qualifiers}).expression(node)
     except sqlglot.errors.SqlglotError as error:
@@ -70,8 +70,8 @@ def read(node: Any, text: str, qualifiers: Collection[str] = ()) -> Expression:
 
 
 def doubled_quotes(text: str, tokens: Iterable[Token]) -> Iterator[int]:
-    """Where a text's own quote is written twice, as in `'it''s'`; sqlglot takes that for two texts, and a backslash for the
-    first of both quotes as Spark means it."""
+    """The positions of doubled quotes within a text, as in `'it''s'`. sqlglot reads two texts there; with a backslash
+    in place of the first quote it reads what Spark does."""
     for here, after in itertools.pairwise(tokens):
         both = here.token_type is sqlglot.TokenType.STRING is after.token_type
         if both and after.start == here.end + 1 and text[here.end] == text[after.start]:
@@ -92,8 +92,8 @@ def _too_deep(text: str) -> InvalidInput:
 
 
 def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
-    """What a column is assigned: text is an expression, see `parse`; None, bool, int, float, Decimal, bytes, date, time and
-    datetime are values. Raises `InvalidInput`."""
+    """The expression of an assigned value: text is an expression, see `parse`; None, bool, int, float, Decimal, bytes,
+    date, time and datetime are literals. Raises `InvalidInput`."""
     if isinstance(given, np.generic):
         given = given.item()
     if given is None or isinstance(given, bool | int | float | Decimal | bytes | dt.date | dt.time | uuid.UUID):
@@ -101,9 +101,9 @@ def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
     return parse(given, qualifiers)
 
 
-# By the class of a node whose arguments are the function's own.
+# Function names by syntax-tree node, for nodes whose arguments are the function's own.
 _NODES = {node: function.name for function in FUNCTIONS.values() for node in function.nodes}
-# By the name that a call has; what is written in no such way is not called.
+# Functions with a syntax of their own, which are not called by name.
 _WRITTEN = frozenset({"in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get"})
 _CALLED = {
     name: function.name
@@ -116,7 +116,7 @@ _SHORTHANDS: dict[str, Callable[..., Expression]] = {
     "nvl2": lambda a, b, c: call("case", not_(call("is_null", a)), b, c),
     "positive": lambda a: a,
 }
-# As users write them.
+# The function names that users write.
 NAMES = frozenset(
     {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between", "variant_get"}
     | {name for f in FUNCTIONS.values() if not f.infix and f.name not in _WRITTEN for name in f.calls or (f.name,)}
@@ -144,7 +144,7 @@ _TYPES = {
 
 
 class _Reading:
-    """One text being turned: its qualifiers, and its words for errors."""
+    """The conversion of one text: its qualifiers, and its text for errors."""
 
     def __init__(self, text: str, qualifiers: dict[str, str]) -> None:
         self._text, self._qualifiers = text, qualifiers
@@ -160,7 +160,7 @@ class _Reading:
         raise self._unknown(node)
 
     def _plain(self, name: str, node: Any) -> Expression:
-        """A call of what the node has for arguments, in their order; flags of sqlglot's own are left out."""
+        """A call with the node's arguments, in order; sqlglot's own flags are dropped."""
         given: list[Any] = []
         for key in node.arg_types:
             value = node.args.get(key)
@@ -190,7 +190,7 @@ class _Reading:
     def _all(self, nodes: Any) -> list[Expression]:
         return [self.expression(each) for each in nodes]
 
-    # One method per node of sqlglot that is neither a plain operator nor a plain function.
+    # One method per sqlglot node that is neither a plain operator nor a plain function.
 
     def _read_paren(self, node: Any) -> Expression:
         return self.expression(node.this)
@@ -286,7 +286,7 @@ class _Reading:
                 raise InvalidInput(
                     f"{self._text!r}: {each.sql(dialect='spark')} is not a row of {len(operands)} values"
                 )
-            # Spark compares rows as wholes, in which null is equal to null.
+            # Spark compares rows as a whole, and then null equals null.
             found.append(and_(*(call("eq_null_safe", a, b) for a, b in zip(operands, members, strict=True))))
         return or_(*found)
 
@@ -389,7 +389,7 @@ class _Reading:
         return call("cast", operand, Literal(text))
 
     def _typed_literal(self, value: Any, text: str) -> Expression:
-        """DATE '...', TIMESTAMP '...', 5L, 1.5BD, or a cast of a value, as the value."""
+        """DATE '...', TIMESTAMP '...', 5L, 1.5BD, or a cast of a literal, as a literal."""
         try:
             if isinstance(value, str) and text.startswith("timestamp"):
                 found, beyond = predicate.parse_timestamp(value)

@@ -1,5 +1,5 @@
-"""Theta sketches of distinct values, as Apache DataSketches keeps them (blob type `apache-datasketches-theta-v1`): the smallest
-hashes of a column, by which sketches of files, snapshots and tables are put together and counted."""
+"""Theta sketches of distinct values in the format of Apache DataSketches (blob type `apache-datasketches-theta-v1`):
+the smallest hashes of a column, from which sketches of files, snapshots and tables are merged and counted."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pyarrow.compute as pc
 from lakeformat.codec import murmur, numbers
 
 BLOB = "apache-datasketches-theta-v1"
-NOMINAL = 4096  # How many hashes a sketch keeps: its estimate is off by 1.6 % (one standard deviation).
+NOMINAL = 4096  # The hashes that a sketch keeps: the standard error of its estimate is 1.6 %.
 _SEED, _SEED_HASH = 9001, b"\xcc\x93"
-_ALL = 1 << 63  # Hashes have 63 bits; a sketch that left none out reaches up to here.
-_COMPACT, _EMPTY = 0x1A, 0x04  # Flags: compact, ordered, read-only; and of nothing.
+_ALL = 1 << 63  # Hashes have 63 bits; this is the theta of a sketch that dropped none.
+_COMPACT, _EMPTY = 0x1A, 0x04  # Flags: compact, ordered, read-only; and empty.
 
 
 class Sketch:
-    """The values that `add` saw, of which equal ones count once. Nulls and empty byte strings do not count, as in Java."""
+    """The distinct values given to `add`. Nulls and empty byte strings do not count, as in Java."""
 
     def __init__(self, nominal: int = NOMINAL) -> None:
         self._nominal = nominal
-        self._hashes = np.zeros(0, np.uint64)  # Ascending, one more than are kept: the bound of these.
+        self._hashes = np.zeros(0, np.uint64)  # Ascending, with one more hash than is kept: theta.
 
     def add(self, values: pa.Array) -> None:
-        """Values as bytes, equal where the values are (binary)."""
+        """Add values as bytes (binary); equal values must have equal bytes."""
         values = values.unique()
         values = values.filter(pc.greater(pc.binary_length(values), 0))
         hashes = murmur.murmur3_128(values, _SEED) >> np.uint64(1)
@@ -41,7 +41,7 @@ class Sketch:
 
     @property
     def estimate(self) -> float:
-        """How many distinct values there were: exact up to the nominal number."""
+        """The estimated number of distinct values: exact up to the nominal number."""
         kept = min(len(self._hashes), self._nominal)
         return kept if self._theta == _ALL else kept * (_ALL / self._theta)
 

@@ -1,4 +1,4 @@
-"""Transforms that partition and sort, over Arrow columns (Iceberg spec, Partition Transforms and Appendix B)."""
+"""Partition and sort transforms over Arrow columns (Iceberg spec, Partition Transforms and Appendix B)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lakeformat.model.schema import Kind, Scalar, Type, result_type, scalar
 
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _MICROS_OF = {TransformKind.HOUR: 3_600_000_000, TransformKind.DAY: 86_400_000_000}
-_HOURS_UNSURE = 2**32 - 2**63 // 3_600_000_000 - 2  # Beyond it an hour of microseconds may be another, gone round.
-_WIDTH_UNSURE = 2**30  # An int that is cut at more goes round in Java more than once.
+_HOURS_UNSURE = 2**32 - 2**63 // 3_600_000_000 - 2  # Hours of microseconds beyond this may have wrapped around in Java.
+_WIDTH_UNSURE = 2**30  # An int truncated to a greater width may wrap around more than once in Java.
 
 
 def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
-    """`values`, a column of type `source`, as the transform's values, of the Arrow type of `result_type`.
+    """The transform's values for `values`, a column of type `source`, in the Arrow type of `result_type`.
 
-    Null gives null. Years, months and hours are counted from 1970, days are dates. Truncated decimals may have a digit more
+    Null gives null. Years, months and hours count from 1970, days are dates. Truncated decimals may have a digit more
     than their type.
     """
     target = to_arrow(result_type(transform, source))
@@ -45,8 +45,8 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
 def between(
     transform: Transform, low: pa.Array, high: pa.Array, source: Type, exact: bool = False
 ) -> tuple[pa.Array, pa.Array]:
-    """What a column's values lie between (both inclusive) where the transform's lie between `low` and `high`; null where that
-    is not known. Buckets say nothing. What others wrote may begin earlier than it says, unless `exact`."""
+    """The bounds of a column's values (inclusive) whose transformed values are between `low` and `high`; null if
+    unknown, as for buckets. Unless `exact`, lower bounds allow for writers that rounded toward 1970."""
     target, width = to_arrow(source), transform.parameter or 1
     nothing = pa.nulls(len(low), target)
     match transform.kind:
@@ -56,10 +56,10 @@ def between(
             if not pa.types.is_date32(target) and not (pa.types.is_timestamp(target) and target.unit in _REACH):
                 return nothing, nothing
             first, last = _count(low), _count(high)
-            # Some writers counted towards 1970 rather than down: what they call 0 or less may begin one earlier.
+            # Some writers rounded toward 1970 rather than down: their values of 0 or less may begin one earlier.
             first, last = first - ((first <= 0) & (not exact)), last + 1
             begin, end = _instants(first, kind, target, 0), _instants(last, kind, target, 1)
-            # Hours beyond an int go round: those so early may be late ones, and the other way.
+            # Hours beyond an int wrap around: such early hours may be late ones, and the reverse.
             from_late = (first < -_HOURS_UNSURE) & (kind is TransformKind.HOUR)
             from_early = (last > _HOURS_UNSURE) & (kind is TransformKind.HOUR)
             return (
@@ -86,7 +86,8 @@ def _count(counts: pa.Array) -> np.ndarray:
 
 
 def _instants(counts: np.ndarray, kind: TransformKind, target: pa.DataType, less: int) -> np.ndarray:
-    """`less` before the beginning of each year, month, day or hour, as `target` counts; its ends for what lies beyond them."""
+    """The beginning of each year, month, day or hour, minus `less`, in the unit of `target`; clipped to the range of
+    `target`."""
     unit = "D" if pa.types.is_date32(target) else target.unit
     reach = _REACH[unit]
     first, last = _moments(np.array([reach.min, reach.max]) // (1000 if unit == "ns" else 1), kind, unit == "D")
@@ -97,10 +98,10 @@ def _instants(counts: np.ndarray, kind: TransformKind, target: pa.DataType, less
 
 
 def _cut_between(low: pa.Array, high: pa.Array, width: int, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """What whole numbers lie between that are cut to a multiple of `width`.
+    """The bounds of integers that truncate to multiples of `width` between `low` and `high`.
 
-    The lowest ones of an int, and of a bigint, are cut to a number above all others, as Java's arithmetic goes round. A bigint
-    column may have been an int, whose files stay as they are.
+    The lowest values of an int, and of a bigint, truncate to a number above all others, because Java's arithmetic wraps
+    around. A bigint column may have been an int, whose files stay unchanged.
     """
     first, upto = (np.asarray(pc.fill_null(each, 0)).astype(np.int64) for each in (low, high))
     most = np.iinfo(target.to_pandas_dtype()).max
@@ -122,7 +123,7 @@ def _whole_numbers(numbers: np.ndarray, missing: Any, target: pa.DataType) -> pa
 
 
 def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
-    """A bound above every text that is cut to one of `texts`: (bounds of those that occur, the place of each)."""
+    """Upper bounds of the texts that truncate to `texts`: (distinct bounds, the index of each text's bound)."""
     encoded = texts.dictionary_encode()
     found = [text if len(text) < width else successor(text) for text in encoded.dictionary.to_pylist()]
     return pa.array(found, texts.type), encoded.indices
@@ -130,12 +131,12 @@ def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
 
 def _hashed_bytes(values: pa.Array, source: Type) -> pa.Array:
     if isinstance(source, Scalar) and source.kind in (Kind.INT, Kind.DATE, Kind.TIME_MICROS, *_INSTANTS):
-        return single_value.encode(_whole(values), scalar(Kind.BIGINT))  # Also an int is hashed as 8 bytes.
+        return single_value.encode(_whole(values), scalar(Kind.BIGINT))  # An int is hashed as 8 bytes too.
     return single_value.encode(values, source)
 
 
 def _whole(values: pa.Array) -> pa.Array:
-    """As int64: dates in days, timestamps in microseconds."""
+    """Values as int64: dates in days, timestamps in microseconds."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32()).cast(pa.int64())
     if pa.types.is_timestamp(values.type):
@@ -151,7 +152,7 @@ def _whole(values: pa.Array) -> pa.Array:
 
 
 def _moments(numbers: np.ndarray, kind: TransformKind, are_days: bool) -> np.ndarray:
-    """Days, or microseconds, as years, months, days or hours from 1970 on."""
+    """Days or microseconds as years, months, days or hours since 1970."""
     if kind is TransformKind.HOUR:
         return numbers // _MICROS_OF[kind]
     days = numbers if are_days else numbers // _MICROS_OF[TransformKind.DAY]
@@ -170,7 +171,7 @@ def _truncated(values: pa.Array, source: Type, width: int) -> pa.Array:
             filled = values.fill_null(0)
             halves = np.ascontiguousarray(decimals.little_endian(filled)).view("<u8").reshape(-1, 2)
             low, high = halves[:, 0], halves[:, 1].view(np.int64)
-            # Below 2^31, so that no product is beyond 63 bits.
+            # Below 2^31, so that no product exceeds 63 bits.
             rest = (high % width * (2**64 % width) + (low % np.uint64(width)).astype(np.int64)) % width
             cut = np.empty_like(halves)
             cut[:, 0] = low - rest.astype(np.uint64)
@@ -181,7 +182,7 @@ def _truncated(values: pa.Array, source: Type, width: int) -> pa.Array:
     if source != scalar(Kind.INT):
         with np.errstate(over="ignore"):
             return _numbers(numbers - numbers % width, values, values.type)
-    # Java's arithmetic goes round at 32 bits.
+    # Java's arithmetic wraps around at 32 bits.
     rest = np.fmod(_gone_round(np.fmod(numbers, width) + width), width)
     return _numbers(_gone_round(numbers - rest), values, values.type)
 

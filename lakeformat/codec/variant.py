@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import variant_shredded
 from lakeformat.errors import InvalidInput
 
-# The mark and the order of the parts are PySpark's, so that batches go to and from Spark as they are.
+# The metadata `variant` and the field order are PySpark's, so that batches are exchanged with Spark unchanged.
 ARROW = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
@@ -19,7 +19,7 @@ _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def has_form(type: pa.DataType) -> bool:
-    """Whether a type can hold variants, marked or not: a struct of the binaries `metadata` and `value`."""
+    """Whether a type can hold variants, annotated or not: a struct of the binaries `metadata` and `value`."""
     if isinstance(type, pa.BaseExtensionType):
         type = type.storage_type
     if not pa.types.is_struct(type):
@@ -28,10 +28,10 @@ def has_form(type: pa.DataType) -> bool:
 
 
 def plain(array: pa.Array, name: str) -> pa.Array:
-    """An array that holds variants, in the form `ARROW`.
+    """An array of variants in the form `ARROW`.
 
-    A shredded one (with `typed_value`) is put together; its errors are those of `variant_shredded.values`. Raises `InvalidInput`,
-    naming the column `name`, for another type and for a row without metadata or value.
+    A shredded array (with `typed_value`) is reassembled; for its errors see `variant_shredded.values`. Raises
+    `InvalidInput`, naming the column `name`, for another type and for a row without metadata or value.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

@@ -1,4 +1,4 @@
-"""The bytes of variants, whole columns at a time: names, objects and arrays taken apart and put together (VariantEncoding.md)."""
+"""The bytes of variants, by whole columns: names, objects and arrays decoded and encoded (VariantEncoding.md)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from lakeformat.errors import CorruptFile
 
-PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)  # The lowest two bits of a value.
+PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)  # The basic type: the lowest two bits of a value.
 NULL = b"\x00"
 
-# By the number of a primitive type: the Arrow type whose bytes its values have; and the numbers of the others.
+# The Arrow type of fixed-size primitive types, by number; then the numbers of the other types.
 FIXED = {
     3: pa.int8(),
     4: pa.int16(),
@@ -30,19 +30,19 @@ FIXED = {
     20: pa.binary(16),
 }
 TRUE, FALSE, BINARY, TEXT = 1, 2, 15, 16
-DECIMALS = {8: 4, 9: 8, 10: 16}  # The bytes of each.
+DECIMALS = {8: 4, 9: 8, 10: 16}  # The bytes of each decimal type.
 
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """Binaries as numpy sees them: `data`, and where each starts and ends in it."""
+    """Binaries as numpy arrays: `data`, and the start and end of each in it."""
 
     data: np.ndarray  # uint8
     starts: np.ndarray
     ends: np.ndarray
 
     def gather(self) -> pa.Array:
-        """As an Arrow column of their own."""
+        """The binaries as an Arrow column, copied."""
         sizes = self.ends - self.starts
         if len(sizes) and (sizes.min() < 0 or self.ends.max() > len(self.data)):
             raise CorruptFile("a variant ends before its values do")
@@ -53,16 +53,16 @@ class Blobs:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The fields of objects or the elements of arrays, one after the other: whose they are, their ids, their bytes."""
+    """The fields of objects or the elements of arrays, concatenated: their owners, ids and bytes."""
 
     owners: np.ndarray
-    ids: np.ndarray  # Of an object's field its name in the metadata, of an array's element its index.
+    ids: np.ndarray  # For a field the id of its name in the metadata, for an element its index.
     starts: np.ndarray
     ends: np.ndarray
 
 
 def blobs(array: pa.Array) -> Blobs:
-    """An Arrow column of binaries; a null one is empty."""
+    """An Arrow column of binaries; null becomes empty."""
     array = array.cast(pa.large_binary())
     _, offsets, data = array.buffers()
     if not len(array):
@@ -79,7 +79,8 @@ def binary(offsets: np.ndarray, data: np.ndarray, valid: np.ndarray | None = Non
 
 
 def numbers(data: np.ndarray, places: np.ndarray, widths: np.ndarray | int) -> np.ndarray:
-    """Unsigned little-endian numbers of up to four bytes. Raises `CorruptFile` where one is beyond the data."""
+    """Unsigned little-endian numbers of up to four bytes. Raises `CorruptFile` for numbers beyond the end of the
+    data."""
     if len(places) and int((places + widths).max()) > len(data):
         raise CorruptFile("a variant ends before its values do")
     found = np.zeros(len(places), np.int64)
@@ -91,14 +92,14 @@ def numbers(data: np.ndarray, places: np.ndarray, widths: np.ndarray | int) -> n
 
 
 def ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(owner, index within its owner) of so many items of each."""
+    """(owner, index within its owner) of each item, for `counts` items per owner."""
     owners = np.repeat(np.arange(len(counts)), counts)
     firsts = np.cumsum(counts) - counts
     return owners, np.arange(len(owners)) - firsts[owners]
 
 
 class Names:
-    """The names in the metadata of rows: each distinct metadata is read once."""
+    """The names in the metadata of rows; each distinct metadata is decoded once."""
 
     def __init__(self, metadata: pa.Array) -> None:
         encoded = metadata.dictionary_encode()
@@ -126,28 +127,28 @@ class Names:
         self._ranks[order.to_numpy()] = np.arange(len(self._names))
 
     def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Numbers in the order of the names that `ids` stand for in `rows`."""
+        """The ranks of the names of `ids` in `rows`, in name order."""
         return self._ranks[self.codes(rows, ids)]
 
     def ids(self, name: str) -> np.ndarray:
-        """Of each row the id of `name`, -1 where its metadata does not hold it."""
+        """The id of `name` in each row, -1 if its metadata lacks it."""
         found = np.full(len(self.counts), -1, np.int64)
         places = np.flatnonzero(self._codes == self.code(name))
         found[self._owners[places]] = places - self._firsts[self._owners[places]]
         return found[self.of_row]
 
     def are(self, name: str, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Whether `ids` stand for `name` in `rows`; a dictionary may hold a name more than once."""
+        """Whether `ids` are ids of `name` in `rows`; a dictionary may hold a name more than once."""
         return self.codes(rows, ids) == self.code(name)
 
     def code(self, name: str) -> int:
-        """The number by which all rows know a name; -1 where none does."""
+        """The code of a name across all rows; -1 if no row has it."""
         if not len(self._names):
             return -1
         return int(self._names.index(pa.scalar(name.encode(), self._names.type)).as_py())
 
     def name(self, code: int) -> str:
-        """The name with this number; empty for bytes that are no text."""
+        """The name of a code; empty for bytes that are not text."""
         found: bytes = self._names[code].as_py()
         try:
             return found.decode()
@@ -155,7 +156,7 @@ class Names:
             return ""
 
     def codes(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """The numbers of the names that `ids` stand for in `rows`: one of each name, whatever the row."""
+        """The codes of the names of `ids` in `rows`: one code per name, whatever the row."""
         owners = self.of_row[rows]
         if (ids >= self.counts[owners]).any():
             raise CorruptFile("a variant names a field that its metadata does not hold")
@@ -163,7 +164,7 @@ class Names:
 
 
 def fields(data: np.ndarray, starts: np.ndarray) -> Parts:
-    """The fields of the objects that start there."""
+    """The fields of the objects that begin at `starts`."""
     heads = numbers(data, starts, 1) >> 2
     widths, id_widths, count_widths = (heads & 3) + 1, (heads >> 2 & 3) + 1, np.where(heads >> 4 & 1, 4, 1)
     counts = _counts(data, starts + 1, count_widths)
@@ -171,7 +172,7 @@ def fields(data: np.ndarray, starts: np.ndarray) -> Parts:
     owners, within = ragged(counts)
     ids = numbers(data, ids_at[owners] + within * id_widths[owners], id_widths[owners])
     offsets, ends = _offsets(data, ids_at + counts * id_widths, counts, widths)
-    # Fields are in the order of their names, their bytes in any: one ends where the next byte of another begins.
+    # Fields are sorted by name, their bytes are in any order: a value ends where the next one in the bytes begins.
     order = np.lexsort((offsets, owners))
     until = np.empty_like(offsets)
     following = np.roll(offsets[order], -1)
@@ -183,7 +184,7 @@ def fields(data: np.ndarray, starts: np.ndarray) -> Parts:
 
 
 def elements(data: np.ndarray, starts: np.ndarray) -> Parts:
-    """The elements of the arrays that start there."""
+    """The elements of the arrays that begin at `starts`."""
     heads = numbers(data, starts, 1) >> 2
     widths, count_widths = (heads & 3) + 1, np.where(heads >> 2 & 1, 4, 1)
     counts = _counts(data, starts + 1, count_widths)
@@ -196,7 +197,8 @@ def elements(data: np.ndarray, starts: np.ndarray) -> Parts:
 
 
 def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = None) -> pa.Array:
-    """Objects (of fields with these ids, in the order of their names) or, without ids, arrays of `values`, so many each."""
+    """Objects, whose fields have these ids and are sorted by name, or without `ids` arrays, each of `counts` of the
+    `values`."""
     held = blobs(values)
     bounds = np.concatenate([[0], np.cumsum(held.ends - held.starts)])
     lasts = np.cumsum(counts)
@@ -228,7 +230,7 @@ def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = Non
 
 
 def _counts(data: np.ndarray, places: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """How many items follow; each has a byte at least, so that there are no more than bytes."""
+    """The number of items; each takes at least a byte, so there are no more items than bytes."""
     found = numbers(data, places, widths)
     if found.sum() > len(data):
         raise CorruptFile("a variant ends before its values do")

@@ -1,4 +1,4 @@
-"""A part of variants, by its path, as a column of a plain type: Spark's `variant_get`."""
+"""A part of variants, by path, as a column of a plain type: Spark's `variant_get`."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def steps(path: str) -> tuple[str | int, ...]:
 def get(
     variants: pa.Array, path: str, target: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """The values at `path`, each cast to `target`; null where there is none, or the null of variants.
+    """The values at `path`, each cast to `target`; null where the path is missing or its value is a variant null.
 
-    Raises `InvalidInput` for objects and arrays, which are of no plain type, and what `cast` raises.
+    Raises `InvalidInput` for objects and arrays, which have no plain type, and the errors of `cast`.
     """
     present = np.flatnonzero(variants.is_valid().to_numpy(zero_copy_only=False))
     values = variant_bytes.blobs(pc.struct_field(variants, "value"))
@@ -88,7 +88,7 @@ def get(
 
 
 def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
-    """(places among `starts`, the values there) for each plain type that stands there; without nulls. Raises `CorruptFile`."""
+    """(indexes into `starts`, the values there) for each plain type; without nulls. Raises `CorruptFile`."""
     heads = variant_bytes.numbers(data, starts, 1)
     kinds, heads = heads & 3, heads >> 2
     at = np.flatnonzero(kinds == SHORT_TEXT)
@@ -135,7 +135,7 @@ def _matrix(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
 
 
 def _decimals(unscaled: np.ndarray, scale: int) -> pa.Array:
-    """Little-endian numbers of 4, 8 or 16 bytes as decimals of the most digits that they have."""
+    """Little-endian numbers of 4, 8 or 16 bytes as decimals of the greatest precision of that size."""
     if scale > 38:
         raise CorruptFile(f"a variant's decimal of scale {scale}; 38 is the most")
     count, width = unscaled.shape

@@ -1,4 +1,4 @@
-"""Shredded variants -> their values: typed columns encoded and put together again (VariantShredding.md)."""
+"""Shredded variants -> variants: typed columns encoded and reassembled (VariantShredding.md)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakeformat.codec.variant_bytes import BINARY, DECIMALS, FALSE, NULL, OBJECT
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 
 _NUMBERS = {type: number for number, type in variant_bytes.FIXED.items()}
-_DECIMALS = ((9, 8), (18, 9), (38, 10))  # (digits at most, number of the type).
+_DECIMALS = ((9, 8), (18, 9), (38, 10))  # (the greatest precision, the number of the type).
 
 
 def values(array: pa.Array) -> pa.Array:
-    """Of a shredded column (a struct with `metadata`, `typed_value` and maybe `value`) the values, null where a row is.
+    """The values of a shredded column (a struct with `metadata`, `typed_value` and maybe `value`); null for null rows.
 
-    Raises `CorruptFile` for columns that contradict each other, `UnsupportedFeature` for a type that cannot be shredded.
+    Raises `CorruptFile` for contradicting columns, and `UnsupportedFeature` for a type that cannot be shredded.
     """
     names = Names(_part(array, "metadata"))
     found = pc.fill_null(_encoded(array, names, np.arange(len(array))), NULL)
@@ -27,7 +27,7 @@ def values(array: pa.Array) -> pa.Array:
 
 
 def _encoded(array: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
-    """The values of a struct of `value` and `typed_value`, null where they are missing. `rows`: the row that each is in."""
+    """The values of a struct of `value` and `typed_value`, null if missing. `rows`: the row of each value."""
     value = _part(array, "value")
     if array.type.get_field_index("typed_value") < 0:
         return value
@@ -108,7 +108,7 @@ def _primitives(array: pa.Array) -> pa.Array:
 
 
 def _raw(array: pa.Array, width: int) -> np.ndarray:
-    """The bytes of values of one width, a row of a matrix each."""
+    """The bytes of fixed-width values, one matrix row each."""
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.zeros((len(array), width), np.uint8)
@@ -126,7 +126,7 @@ def _fixed(array: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def _sized(array: pa.Array, is_text: bool) -> pa.Array:
-    """Text or bytes behind their length; of a text below 64 bytes it is in the head."""
+    """Text or bytes after their length; text below 64 bytes has its length in the header."""
     lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.uint32)
     is_short = (lengths < 64) & is_text
     heads = np.empty((len(array), 5), np.uint8)

@@ -1,7 +1,7 @@
-"""Variants -> shredded columns: what most values have, each part as a column of its own type (VariantShredding.md).
+"""Variants -> shredded columns: frequent parts as typed columns of their own (VariantShredding.md).
 
-The parts are an Arrow type here: a struct of the names of objects, a list of the elements of arrays, else the type of the values;
-`pa.null()` is a part without a type.
+Parts are described by an Arrow type: a struct for the names of objects, a list for the elements of arrays, else the
+type of the values; `pa.null()` is a part without a type.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from lakeformat.errors import CorruptFile
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.type_text import parse_type
 
-_WHOLE = (3, 4, 5, 6)  # Primitive types of whole numbers.
+_WHOLE = (3, 4, 5, 6)  # The primitive types of integers.
 _UNTYPED = pa.null()
-_ELEMENT = 536870911 + 1024 + 1  # The id of the elements of the array `typed_value`, which has the id 1.
+_ELEMENT = 536870911 + 1024 + 1  # The field id of the elements of the array `typed_value`, whose own id is 1.
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What parts get a column: those of the share of the rows, so many at most and so deep, judged by so many rows."""
+    """Limits on inferred shredding: a part needs a `share` of the rows, up to `columns` columns and `depth` levels,
+    judged by a sample of `rows` rows."""
 
     rows: int = 100
     columns: int = 300
@@ -53,20 +54,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which parts of the variants of a table get columns: those named, or what `infer` finds."""
+    """Which parts of a table's variants are shredded: the `named` ones, or those that `infer` finds."""
 
     limits: Limits | None = None
-    # By the name of a column of variants: the parts as text of a type, as a list of that, or by the names of objects.
+    # By variant column: its parts, as the text of a type, as a list of it, or as a mapping of object names.
     named: Mapping[str, Any] = field(default_factory=dict)
-    # Whether decimals, times and timestamps get columns, in which Java's Paimon 1.3.1 cannot read them.
+    # Whether to shred decimals, times and timestamps, which Java Paimon 1.3.1 cannot read from shredded columns.
     all_types: bool = True
 
     def emit(self) -> str:
-        """As the text of an option of a `WriteTask`."""
+        """The text of the `WriteTask` option."""
         return json.dumps(asdict(self))
 
     def parts(self, name: str, first: pa.ChunkedArray) -> pa.DataType:
-        """The parts of a column whose first rows are given."""
+        """The shredded parts of a column, given its first rows."""
         if name in self.named:
             found = _given(self.named[name])
         else:
@@ -75,13 +76,13 @@ class Options:
 
 
 def options(text: str) -> Options:
-    """What `Options.emit` made text of."""
+    """The inverse of `Options.emit`."""
     found = json.loads(text)
     return Options(Limits(**found["limits"]) if found["limits"] else None, found["named"], found["all_types"])
 
 
 def _plainest(type: pa.DataType) -> pa.DataType:
-    """Without decimals, times and timestamps."""
+    """The parts without decimals, times and timestamps."""
     if isinstance(type, pa.StructType):
         kept = [(each.name, _plainest(each.type)) for each in type]
         fields = [pa.field(name, part) for name, part in kept if part != _UNTYPED]
@@ -100,11 +101,11 @@ def _given(parts: Any) -> pa.DataType:
         case [element]:
             return pa.list_(_given(element))
     found = to_arrow(parse_type(parts))
-    return found if _numbers(found) else _UNTYPED  # Variants may have no such values.
+    return found if _numbers(found) else _UNTYPED  # Variants may have no values of this type.
 
 
 def infer(variants: pa.ChunkedArray | pa.Array, limits: Limits) -> pa.DataType:
-    """The parts of variants that get columns, judged by rows spread evenly among them."""
+    """The parts of variants to shred, judged by evenly spread rows."""
     found = pa.chunked_array([variants]) if isinstance(variants, pa.Array) else variants
     found = found.drop_null()
     count = min(limits.rows, len(found))
@@ -118,14 +119,14 @@ def infer(variants: pa.ChunkedArray | pa.Array, limits: Limits) -> pa.DataType:
 
 
 def stored(parts: pa.DataType) -> pa.DataType:
-    """The type of a shredded column: `metadata`, `value` for what has no column, `typed_value`."""
+    """The type of a shredded column: `metadata`, `value` for what is not shredded, `typed_value`."""
     group: Any = _group(parts)
     return pa.struct([pa.field("metadata", pa.binary(), nullable=False), *group])
 
 
 def numbered(held: Any) -> pa.DataType:
-    """The type of a shredded column whose parts have field ids as Paimon's Java engines number them, which read no part without:
-    by its place in its struct each, and as the element of an array of its own where it is one (SpecialFields)."""
+    """The type of a shredded column with field ids, without which Paimon's Java engines read no part. They number a
+    field by its index in its struct, and the element of an array as SpecialFields does."""
     if isinstance(held, pa.StructType):
         return pa.struct([_numbered(each, place) for place, each in enumerate(held)])
     if isinstance(held, pa.ListType):
@@ -140,8 +141,8 @@ def _numbered(field: pa.Field, id: int) -> pa.Field:
 def shred(variants: pa.Array, parts: pa.DataType) -> pa.Array:
     """Variants in the form `variant.ARROW` as a column of the type `stored(parts)`.
 
-    What is of another type than its column, or would not come back as the same value, stays in `value`. Whole numbers and
-    decimals take the width of their column. Raises `CorruptFile` for bytes that are no variants.
+    Values of another type than their column, or that would not be read back as the same value, stay in `value`.
+    Integers and decimals take the width of their column. Raises `CorruptFile` for bytes that are no variants.
     """
     metadata = pc.struct_field(variants, "metadata")
     values = variant_bytes.blobs(pc.struct_field(variants, "value"))
@@ -155,15 +156,15 @@ def shred(variants: pa.Array, parts: pa.DataType) -> pa.Array:
 class _Judge:
     data: np.ndarray
     names: Names
-    least: int  # Rows of a part that gets a column.
-    left: int  # Columns that there may still be.
+    least: int  # The fewest rows of a part that is shredded.
+    left: int  # Columns left to assign.
 
     def part(self, rows: np.ndarray, starts: np.ndarray, depth: int) -> pa.DataType:
-        """The type of the most values that start there."""
+        """The most frequent type of the values at `starts`."""
         kinds, numbers = _kinds(self.data, starts)
         numbers = np.where(np.isin(numbers, _WHOLE), _WHOLE[-1], np.where(np.isin(numbers, list(DECIMALS)), 8, numbers))
         numbers = np.where(numbers == FALSE, TRUE, numbers)
-        # Objects and arrays beside the numbers of the primitive types, of which 0 is the null of variants.
+        # Objects and arrays share the scale of primitive type numbers, of which 0 is the variant null.
         found, counts = np.unique(np.where(kinds == PRIMITIVE, numbers, kinds << 8), return_counts=True)
         counts = np.where(found == 0, 0, counts)
         if self.left <= 0 or not counts.any():
@@ -182,7 +183,7 @@ class _Judge:
         parts = variant_bytes.fields(self.data, starts)
         codes = self.names.codes(rows[parts.owners], parts.ids)
         known, counts = np.unique(codes, return_counts=True)
-        # The most frequent first, as long as columns are left.
+        # The most frequent names first, while columns are left.
         fields = []
         for place in np.lexsort((known, -counts)).tolist():
             name = self.names.name(int(known[place]))
@@ -201,7 +202,7 @@ class _Judge:
         return _UNTYPED if type == _UNTYPED else pa.list_(type)
 
     def _decimal(self, starts: np.ndarray) -> pa.DataType:
-        """Of 18 or 38 digits, for the largest numbers and the most decimal places that there are."""
+        """The decimal type of 18 or 38 digits for the largest values and the most decimal places."""
         scale = whole = 0
         for _, found in variant_get.decoded(self.data, starts):
             type: Any = found.type
@@ -218,8 +219,8 @@ class _Split:
     names: Names
 
     def columns(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, type: pa.DataType) -> list[pa.Array]:
-        """`value` and, of a part with a type, `typed_value` of the values that start there: below 0 where there is none. `rows`: the
-        row that each is in."""
+        """`value` and, for a part with a type, `typed_value` of the values at `starts`, which are below 0 for missing
+        values. `rows`: the row of each value."""
         there = np.flatnonzero(starts >= 0)
         kinds, numbers = _kinds(self.data, starts[there])
         if isinstance(type, pa.StructType):
@@ -241,7 +242,7 @@ class _Split:
     def _values(
         self, starts: np.ndarray, ends: np.ndarray, whole: np.ndarray, rest: tuple[np.ndarray, pa.Array] | None
     ) -> pa.Array:
-        """The bytes of the values `whole`, and at some other places those of `rest`."""
+        """The bytes of the values at `whole`, and `rest` as (other positions, their bytes)."""
         found = Blobs(self.data, starts[whole], ends[whole]).gather()
         return _placed(len(starts), [(whole, found), *([rest] if rest else [])], pa.binary())
 
@@ -291,14 +292,14 @@ class _Split:
 
 
 def _kinds(data: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each value what it is, a short text like any other text, and the number of its primitive type."""
+    """The basic type of each value, with short text as text, and the number of its primitive type."""
     heads = variant_bytes.numbers(data, starts, 1)
     is_short = heads & 3 == SHORT_TEXT
     return np.where(is_short, PRIMITIVE, heads & 3), np.where(is_short, TEXT, heads >> 2)
 
 
 def _plain(number: int) -> pa.DataType:
-    """The type of a column of values of a primitive type; UUIDs have none."""
+    """The Arrow type of a primitive type; UUIDs have none."""
     if number in (TRUE, TEXT, BINARY):
         return {TRUE: pa.bool_(), TEXT: pa.string(), BINARY: pa.binary()}[number]
     type = FIXED.get(number, _UNTYPED)
@@ -306,7 +307,7 @@ def _plain(number: int) -> pa.DataType:
 
 
 def _numbers(type: pa.DataType) -> list[int]:
-    """The primitive types whose values may stand in a column of the type."""
+    """The primitive types that a column of the type can hold."""
     if pa.types.is_decimal(type):
         return list(DECIMALS)
     if pa.types.is_integer(type):
@@ -316,7 +317,7 @@ def _numbers(type: pa.DataType) -> list[int]:
 
 
 def _fits(values: Any, type: Any) -> Any:
-    """Which values a column of the type holds as they are; None: all."""
+    """Which values a column of the type holds unchanged; None: all."""
     if pa.types.is_integer(type) and values.type.bit_width > type.bit_width:
         most = 1 << type.bit_width - 1
         return pc.and_(
@@ -332,7 +333,7 @@ def _fits(values: Any, type: Any) -> Any:
 
 
 def _placed(count: int, found: list[tuple[np.ndarray, pa.Array]], type: pa.DataType) -> pa.Array:
-    """A column of so many values: those found, at their places, and nulls."""
+    """A column of `count` values: those in `found` at their positions, null elsewhere."""
     found = [each for each in found if len(each[1])]
     if not found:
         return pa.nulls(count, type)

@@ -1,10 +1,10 @@
-"""Whole numbers of seven bits a byte, the lowest first (LEB128), as the footers of Parquet and ORC files hold them."""
+"""Integers of seven bits per byte, lowest first (LEB128), as in the footers of Parquet and ORC files."""
 
 from __future__ import annotations
 
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """(the number that begins at `at`, where it ends). Raises `IndexError` where the data ends first."""
+    """(the number at `at`, where it ends). Raises `IndexError` at the end of the data."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -15,7 +15,7 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def write(value: int) -> bytes:
-    """The bytes of a number that is not negative."""
+    """The bytes of a non-negative number."""
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)

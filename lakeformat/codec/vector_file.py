@@ -1,4 +1,4 @@
-"""Paimon's index files of deletion vectors: a byte of version, then the vectors one after the other (DeletionVectorsIndexFile)."""
+"""Paimon's index files of deletion vectors: a version byte, then the vectors (DeletionVectorsIndexFile)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION = b"\x01"
 
 
 def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """(the file, where in it each vector begins)."""
+    """(the file, the offset of each vector)."""
     offsets, place = [], len(_VERSION)
     for each in vectors:
         offsets.append(place)
@@ -21,12 +21,12 @@ def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 
 
 def length(vector: bytes) -> int:
-    """The length of a vector that an index manifest records: of a narrow one without the frame around it."""
+    """The length of a vector as index manifests record it: for narrow vectors without the frame."""
     return len(vector) if is_wide(vector) else len(vector) - FRAME_BYTES
 
 
 def take(data: bytes, offset: int, recorded: int, where: str) -> bytes:
-    """The vector at `offset`, `recorded` long by the index manifest. Raises `CorruptFile`."""
+    """The vector at `offset`, with the length `recorded` in the index manifest. Raises `CorruptFile`."""
     if not 0 < offset <= len(data) - FRAME_BYTES:
         raise CorruptFile(f"{where}: a deletion vector at {offset} of {len(data)} bytes")
     (inside,) = struct.unpack_from(">i", data, offset)

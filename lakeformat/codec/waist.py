@@ -1,4 +1,4 @@
-"""Python values as the waist has them (partitions, bounds) <-> Arrow columns and conditions; and bounds cut short."""
+"""Python values of the waist (partitions, bounds) <-> Arrow columns and literals; and truncated bounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakeformat.model.schema import Kind, Scalar, Type
 from lakeformat.model.work import RowKind
 
 
-@cache  # Not a constant of the module: the first array that Arrow makes imports pandas, where that is installed.
+@cache  # Not a module constant: Arrow's first array imports pandas if it is installed.
 def row_kinds() -> pa.Array:
-    """The short names of row kinds ("+I", "-U", "+U", "-D"), each at the index of its number."""
+    """The short names of row kinds ("+I", "-U", "+U", "-D"), indexed by number."""
     return pa.array([kind.short for kind in RowKind])
 
 
 def column(values: list[Any], kind: Type) -> pa.Array:
-    """Python values as the waist has them -> Arrow; timestamps come as Arrow's integers. Raises `InvalidInput`."""
+    """Python values of the waist -> Arrow; timestamps are Arrow's integers. Raises `InvalidInput`."""
     arrow = to_arrow(kind)
     if pa.types.is_timestamp(arrow):
         return pa.array(values, pa.int64()).cast(arrow)
@@ -33,7 +33,7 @@ def column(values: list[Any], kind: Type) -> pa.Array:
 
 
 def literal(value: Any, kind: Type) -> Expression:
-    """One such value, as conditions have it."""
+    """Such a value as a literal of a condition."""
     match kind:
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, (digits,)) if value is not None:
             micros = value * 1000 if digits <= 3 else value if digits <= 6 else value // 1000
@@ -52,13 +52,14 @@ def cut_low(value: str, length: int) -> str:
 
 
 def cut_high(value: str, length: int) -> str | None:
-    """An upper bound of at most `length` characters: the last one raised that can be; None when none can."""
+    """An upper bound of at most `length` characters: a prefix whose last character is incremented; None if none can
+    be."""
     if len(value) <= length:
         return value
     for end in range(length, 0, -1):
         code = ord(value[end - 1]) + 1
         if code > 0x10FFFF:
             continue
-        # The code points from D800 to DFFF have no UTF-8 form: the next one up is E000.
+        # The code points D800 to DFFF have no UTF-8 form: the next one is E000.
         return value[: end - 1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
     return None

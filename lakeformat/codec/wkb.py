@@ -1,4 +1,5 @@
-"""The box around a column of geometries in WKB (ISO, as Iceberg's specification asks in Appendix G), without a loop over rows."""
+"""The bounding box of a column of geometries in WKB (ISO, as in Iceberg's specification, Appendix G), without a loop
+over rows."""
 
 from __future__ import annotations
 
@@ -10,24 +11,25 @@ import pyarrow as pa
 from lakeformat.codec import spans
 from lakeformat.errors import InvalidInput
 
-# x, y, z, m; None where not every geometry has the coordinate.
+# x, y, z, m; None unless every geometry has the coordinate.
 Corner = tuple[float, float, float | None, float | None]
 
 _POINT, _LINE, _POLYGON, _MULTIPOINT, _COLLECTION = 1, 2, 3, 4, 7
-_RING = 0  # Not a type of its own: a ring of a polygon has neither byte order nor type before it.
+_RING = 0  # Not a WKB type: a ring of a polygon has neither byte order nor type.
 _COUNTED = 9  # Byte order, type, count.
 _MAX_DEPTH = 16
-_ROWS = 1 << 16  # Decoded together.
-_FLAGS = 0xE0000000  # Of PostGIS's EWKB: z, m, srid.
+_ROWS = 1 << 16  # Rows that are decoded together.
+_FLAGS = 0xE0000000  # The flags of PostGIS's EWKB: z, m, srid.
 
 
 def box(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[Corner, Corner] | None:
-    """(lower, upper) corner around all geometries; None where no coordinate is known. NaN says nothing of its coordinate.
+    """(lower, upper) corner of the box around all geometries; None if no x or no y is known. NaN coordinates are
+    ignored.
 
-    Raises `InvalidInput` naming the column `name` for a value that is no WKB of one of the seven types of ISO.
+    Raises `InvalidInput` naming the column `name` for a value that is not WKB of one of ISO's seven types.
     """
     low, high = np.full(4, np.inf), np.full(4, -np.inf)
-    everywhere = np.ones(4, bool)  # Of a coordinate: whether all geometries have it.
+    everywhere = np.ones(4, bool)  # Per coordinate: whether all geometries have it.
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     for chunk in chunks:
         for start in range(0, len(chunk), _ROWS):
@@ -57,19 +59,19 @@ def _corner(values: np.ndarray, known: np.ndarray) -> Corner:
 
 
 def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(coordinates, one row a point; whether they have z and m), by how geometries have them.
+    """(coordinates, one row per point; whether they have z and m), grouped by dimensions.
 
-    All rows are walked in step: each step reads the next header of every row that is not at its end, and knows with it the run of
-    coordinates that follows.
+    All rows are walked in lockstep: each step reads the next header of every unfinished row, which determines the run
+    of coordinates after it.
     """
     data, offsets = spans.padded(values)
     if (points := _points(data, offsets)) is not None:
         yield points
         return
     place, end = offsets[:-1].copy(), offsets[1:]
-    left = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # Of each row: geometries or rings to come, by depth.
+    left = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # Per row and depth: the geometries or rings left.
     inner = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # The type that they must have; -1 for any.
-    # Thousands of the type (z, m, both), and byte order in the last bit.
+    # Per row and depth: the type's thousands (z, m, both); the byte order in the last bit.
     shapes = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)
     depth = np.zeros(len(values), np.int64)
     left[:, 0], inner[:, 0] = 1, -1
@@ -114,7 +116,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
         of = kind[opens]
         inner[parents, to] = np.where(of == _POLYGON, _RING, np.where(of == _COLLECTION, -1, of - 3))
         shapes[parents, to] = dims[opens] << 1 | order[opens]
-        # Back to where something is left; at depth 0 a row is done.
+        # Return to the depth with geometries left; at depth 0 a row is done.
         while len(over := rows[(left[rows, depth[rows]] == 0) & (depth[rows] > 0)]):
             depth[over] -= 1
         done = left[rows, depth[rows]] == 0
@@ -123,7 +125,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
 
 
 def _points(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows that are all points of one form, which is what most columns hold."""
+    """The coordinates of rows that are all points of one form, which most columns are; else None."""
     sizes = np.diff(offsets)
     if not len(sizes) or sizes[0] not in (21, 29, 37) or (sizes != sizes[0]).any():
         return None
@@ -147,7 +149,7 @@ def _runs(
         size = 2 + int(has.sum())
         first = np.repeat(begin[own] - 8 * size * (np.cumsum(count[own]) - count[own]), count[own])
         starts = first + 8 * size * np.arange(len(first))
-        # A double that begins at each byte, without a copy: numpy reads those that are not aligned.
+        # A double beginning at each byte, without a copy: numpy reads unaligned ones.
         doubles = np.ndarray((max(0, len(data) - 7),), "<f8" if shape & 1 else ">f8", data, 0, (1,))
         yield np.stack([doubles[starts + 8 * i] for i in range(size)], axis=1).astype(float), has
 
@@ -157,7 +159,7 @@ def _has(dims: int) -> np.ndarray:
 
 
 def _number(data: np.ndarray, at: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The four bytes at each of `at` as a number: little-endian where `order` is 1."""
+    """The four bytes at each `at` as a number: little-endian where `order` is 1."""
     size = max(0, len(data) - 3)
     little, big = (np.ndarray((size,), code, data, 0, (1,)) for code in ("<u4", ">u4"))
     return np.where(order == 1, little[at], big[at]).astype(np.int64)
