@@ -125,7 +125,7 @@ def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
 
 
 def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
-    """`table` with names that Avro allows, at any depth."""
+    """`table` with legal Avro names, at any depth."""
     if all(avro_schema.legal(each.name) == each.name for each in walk(fields)):
         return table
     columns = [

@@ -62,7 +62,7 @@ class _Ranged(pa.PythonFile):
 
 
 def new_job() -> str:
-    """The part that is common to the file names of a job's tasks and to no other names: the first half of a uuid."""
+    """The common part of the file names of a job's tasks, and of no others: the first half of a UUID."""
     return str(uuid.uuid4())[:18]
 
 

@@ -130,7 +130,7 @@ class Output:
         except (ValueError, OSError) as error:
             raise InvalidInput(f"options of the table for ORC, compression {task.compression!r}: {error}") from error
         self._sink = sink
-        self._rows = self._added = self._in_stripe = 0  # The last two: bytes in memory.
+        self._rows = self._added = self._in_stripe = 0  # The last two in bytes of memory.
         self._seen = sink.tell()
 
     def add(self, table: pa.Table) -> None:
@@ -185,7 +185,7 @@ def _writer_zones(source: Any) -> Iterator[str]:
 
 
 def _footer(source: Any) -> tuple[bytes, int]:
-    """The footer, and how it and the stripes' footers are compressed (ORC specification v1, "File Tail")."""
+    """The footer, and the compression of it and of the stripe footers (ORC specification v1, "File Tail")."""
     size = source.seek(0, 2)
     source.seek(max(0, size - 256))
     tail = source.read()

@@ -28,7 +28,7 @@ _ARROW = int(pa.__version__.partition(".")[0])
 
 PIECE_OPTION = "parquet.block.size"
 
-BATCH_BYTES = 16 << 20  # Bytes of rows that are read together, unless one row has more.
+BATCH_BYTES = 16 << 20  # Bytes of rows that are read together, unless a single row has more.
 
 GROUP_ROWS = 1 << 17  # Rows of a row group in sorted files, so that readers can skip row groups.
 
@@ -59,8 +59,8 @@ _THREAD = threading.local()
 
 
 def one_of_many() -> None:
-    """Call it on a thread beside others that use all cores: the thread then decodes by itself, without Arrow's
-    threads."""
+    """Make the calling thread decode by itself, without Arrow's threads; for threads beside others that use all
+    cores."""
     _THREAD.is_one_of_many = True
 
 
@@ -279,7 +279,7 @@ class File:
         options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
         # Column chunks of wide rows are not read as a whole either; other chunks are, which is a little faster.
         how = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
-        if not self._is_encrypted:  # Then it brings what decrypts.
+        if not self._is_encrypted:  # The metadata of an encrypted file carries a decryptor of its own.
             how["metadata"] = self._file.metadata
         file = pq.ParquetFile(self._source, **how) if are_wide else self._file
         digits = max((_digits(each.type) for each in walk(fields)), default=-1)
@@ -324,7 +324,7 @@ class File:
             return wide
         reach = casts.REACH_MICROS
         for leaf in _timestamps(wide):
-            if leaf.type.unit == "ns":  # Stored so.
+            if leaf.type.unit == "ns":  # Stored in nanoseconds.
                 continue
             bounds = pc.min_max(leaf.view(pa.int64())).as_py()
             if bounds["min"] is not None and not -reach <= bounds["min"] <= bounds["max"] <= reach:
@@ -350,7 +350,7 @@ class File:
 
 
 def _decryption(key: FileKey) -> Any:
-    """What Arrow opens an encrypted file with, whose one key is of its footer and of all columns."""
+    """The decryption properties of an encrypted file; one key is for its footer and all columns."""
     try:
         library = import_module("pyarrow.parquet.encryption")
         return library.create_decryption_properties(key.key, aad_prefix=key.signed)
@@ -541,8 +541,8 @@ class _Ended:
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
-        self._skips = False  # What Arrow begins the file with, for that is there.
-        self.end: bytearray | None = None  # What is kept, from when on it is.
+        self._skips = False  # Whether to skip the magic that Arrow writes first: the file has it already.
+        self.end: bytearray | None = None  # The withheld bytes, once withholding has begun.
 
     def put(self, data: bytes) -> None:
         """Write bytes that Arrow does not know about, even before it has begun the file."""

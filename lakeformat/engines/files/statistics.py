@@ -32,7 +32,7 @@ def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats
 
 
 def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> dict[int, ColumnStats]:
-    """Statistics that a footer of `table` would lack, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
+    """Statistics that a footer of `table` lacks, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
     statistics = {}
     for i, field in enumerate(fields):
         match field.type:
@@ -190,7 +190,7 @@ def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, s
         # A leaf's definition levels do not distinguish a null list from an empty one; only rows do.
         return ColumnStats(None, None, None, rows, 0, size)
     stats = chunks[0].statistics
-    # The writers of footers leave NaNs out of bounds, and out of counts.
+    # Writers of footers exclude NaN from bounds, and do not count it.
     nans = None if type.kind in _FLOATS else 0
     if stats is None:
         return ColumnStats(None, None, None, rows, nans, size)
@@ -200,7 +200,7 @@ def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, s
     minimum = maximum = None
     if stats.has_min_max:
         minimum, maximum = (_logical(raw, type) for raw in (stats.min_raw, stats.max_raw))
-    if minimum != minimum or maximum != maximum:  # Some writers make a bound of a NaN.
+    if minimum != minimum or maximum != maximum:  # Some writers write NaN as a bound.
         minimum = maximum = None
     return ColumnStats(minimum, maximum, nulls, rows, nans, size)
 
