@@ -1,4 +1,4 @@
-"""Change data capture: tables that follow those of a database, by bounded micro-batches that happen once."""
+"""Change data capture from PostgreSQL and MySQL into tables, in bounded micro-batches that are applied exactly once."""
 
 from typing import TYPE_CHECKING
 

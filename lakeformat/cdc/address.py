@@ -1,4 +1,4 @@
-"""An address -> the source behind it; of its client only what that source needs is imported."""
+"""Opens a source by its address; imports the database client of that source only."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def open_source(
     exclude_columns: Collection[str] = (),
     readers: int = 1,
 ) -> Source:
-    """The database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`. `slot` is
-    PostgreSQL's replication slot, `readers` how many connections read a snapshot. Raises `InvalidInput` for another address, and where the client is not installed."""
+    """Open the database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`. `slot` is
+    PostgreSQL's replication slot, `readers` the number of connections that read a snapshot. Raises `InvalidInput` for any other
+    address, and if the client is not installed."""
     scheme = url.partition("://")[0]
     try:
         if scheme in _POSTGRES:

@@ -1,4 +1,4 @@
-"""Columns that a table has beside its source's: expressions over a row of the source and what is known of its change."""
+"""Computed columns: Spark SQL over a source row, its table name and its commit time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import Expression, columns_of
 from lakeformat.model.schema import NO_ID, Field
 
-SOURCE_TABLE, COMMITTED_AT = "_source_table", "_committed_at"  # What expressions may name beside the source's columns.
+SOURCE_TABLE, COMMITTED_AT = "_source_table", "_committed_at"  # Metadata columns that expressions may use.
 _INSTANT = pa.timestamp("ms", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Columns by name, and the Spark SQL that computes each."""
+    """Computed columns by name, each with its Spark SQL expression."""
 
     expressions: Mapping[str, Expression] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> Computed:
-        """Raises `InvalidInput` for a text that is no expression."""
+        """Parse the SQL of each column. Raises `InvalidInput` if a text is not an expression."""
         return cls({name: sql_text.parse(text) for name, text in texts.items()})
 
     def fields(self, table: SourceTable) -> tuple[Field, ...]:
-        """The columns, nullable, as they come out of the source's columns. Raises `InvalidInput`."""
+        """The computed columns of a table, all nullable. Raises `InvalidInput` for a duplicate name or a column without a type."""
         there = {each.name for each in table.fields}
         if same := sorted(there & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
@@ -47,7 +47,8 @@ class Computed:
         return tuple(Field(NO_ID, name, from_arrow(made.schema.field(name).type)) for name in self.expressions)
 
     def added(self, rows: pa.Table, table: str, committed_ms: np.ndarray | None) -> pa.Table:
-        """`rows` of `table` with these columns; `committed_ms`: when each was changed, since 1970 (None: nobody knows)."""
+        """`rows` of `table` with the computed columns added. `committed_ms`: the commit time of each row's change, in
+        milliseconds since 1970 (None: unknown)."""
         if not self.expressions:
             return rows
         times = pa.nulls(rows.num_rows, _INSTANT) if committed_ms is None else pa.array(committed_ms).cast(_INSTANT)
@@ -63,7 +64,7 @@ class Computed:
         return rows
 
     def anew(self, rows: pa.Table, table: str, changed: Collection[str]) -> pa.Table:
-        """`rows` with those of these columns computed again that are made of `changed` columns."""
+        """`rows` with the computed columns that depend on `changed` columns computed again."""
         names = [name for name, each in self.expressions.items() if not columns_of(each).isdisjoint(changed)]
         made = replace(self, expressions={name: self.expressions[name] for name in names})
         return made.added(rows.drop_columns(names), table, None).select(rows.schema.names) if names else rows

@@ -1,4 +1,4 @@
-"""The rows of one table among events of MySQL's log, before they are a table of Arrow."""
+"""The row events of one table in MySQL's binary log, before they become an Arrow table."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from lakeformat.model.work import RowKind
 
 @dataclass(slots=True)
 class EventRows:
-    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time: those that are not yet are `waiting`, or in `spilled`."""
+    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time; events not yet decoded are in
+    `waiting` (memory) or `spilled` (disk)."""
 
     waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
-    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # Of each event that is on disk: its columns.
-    first: int = 0  # Of those: the number of the first one among `Messages`.
+    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # The columns of each event on disk.
+    first: int = 0  # Index of the first spilled event in `Messages`.
     pieces: list[Images] = field(default_factory=list)
-    kinds: list[RowKind] = field(default_factory=list)  # Of each event; UPDATE_AFTER: both rows of each update.
+    kinds: list[RowKind] = field(default_factory=list)  # Per event; UPDATE_AFTER stands for both rows of an update.
     places: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
-    row_count: int = 0  # Of the pieces.
+    row_count: int = 0  # Rows in `pieces`.
     waiting_bytes: int = 0
-    smallest: int = 1  # Bytes of the shortest row of the pieces.
-    emptied: tuple[int, int] | None = None  # The number of the event after, and the position.
-    described: Any = None  # The columns of the last event, and what they are here.
+    smallest: int = 1  # Bytes of the shortest row in `pieces`.
+    emptied: tuple[int, int] | None = None  # Last TRUNCATE: number of the event after it, and its position.
+    described: Any = None  # The columns of the last event, as `columns` describes them.
     columns: tuple[LogColumn, ...] = ()
 
     def decode(self) -> None:
@@ -59,15 +60,15 @@ class EventRows:
             self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
 
     def end(self, end: int, time_ms: int) -> None:
-        """The rows since the last transaction are of one that ends there."""
+        """Assign the events since the previous transaction to the one that ends at `end`."""
         new = len(self.kinds) - len(self.ends)
         self.ends.extend([end] * new)
         self.times.extend([time_ms] * new)
 
 
 def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
-    """Write the kinds of the two rows of each update, which both are UPDATE_AFTER: the one before, and the one after; where they have another
-    key, a deletion and an insertion."""
+    """Set the kinds of the two rows of each update, which both come as UPDATE_AFTER: UPDATE_BEFORE and UPDATE_AFTER, or DELETE and
+    INSERT if the update changed the key."""
     both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
     old, new = both[::2], both[1::2]
     moved = np.zeros(len(old), bool)

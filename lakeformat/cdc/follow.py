@@ -1,4 +1,4 @@
-"""One table that follows one of a source: chunks of a snapshot, then transactions, one commit each."""
+"""Replicates one source table into one table: snapshot chunks first, then transactions, one commit each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lakeformat.model.work import ROW_KIND, RowKind
 from lakeformat.table import Table
 
 log = logging.getLogger(__name__)
-_CARRY = 16 << 20  # How far a table without changes may stay behind, in bytes of the source's log.
+_CARRY = 16 << 20  # A table without changes records its position every so many bytes of log.
 _TRIES = 3
 
 
@@ -45,32 +45,32 @@ class Report:
 
     table: str
     rows: int = 0
-    rows_by_kind: Mapping[str, int] = field(default_factory=dict)  # Of the changes: "+I", "-U", "+U", "-D".
+    rows_by_kind: Mapping[str, int] = field(default_factory=dict)  # Changes by kind: "+I", "-U", "+U", "-D".
     snapshot_rows: int = 0
-    position: str | None = None  # Of the source: everything up to it is in the table.
-    lag_seconds: float | None = None  # From the last transaction's commit to its commit here; None: none came.
+    position: str | None = None  # Source position; the table has all changes up to it.
+    lag_seconds: float | None = None  # From the last commit at the source to its commit here; None: no changes.
     snapshots: tuple[int, ...] = ()
     schema_changes: tuple[str, ...] = ()
-    error: LakeError | None = None  # Why this table stopped, while others of a database went on; nothing of it is lost.
-    is_complete: bool = False  # Whether the snapshot has been read to its end.
-    filled_rows: int = 0  # Of added columns, by the source's values: not among `rows`, a "-U" and a "+U" each.
-    seconds: float = 0.0  # Since the sync began.
+    error: LakeError | None = None  # Why `sync_database` stopped this table; no change is lost.
+    is_complete: bool = False  # Whether the snapshot is complete.
+    filled_rows: int = 0  # Rows updated to fill added columns; not counted in `rows`.
+    seconds: float = 0.0  # Duration of the sync so far.
 
     @property
     def rows_per_second(self) -> float:
-        """Of the snapshot's rows, of changes and of those that were filled."""
+        """Snapshot rows, changes and filled rows per second."""
         return (self.snapshot_rows + self.rows + self.filled_rows) / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
-        """How far it is: "shop.orders: 120,000 rows of the snapshot, 30 changes, 41,000 rows/s, lag 0.4 s"."""
+        """Progress in one line: "shop.orders: 120,000 rows of the snapshot, 30 changes, 41,000 rows/s, lag 0.4 s"."""
         filled = f", {self.filled_rows:,} filled" if self.filled_rows else ""
         lag = "" if self.lag_seconds is None else f", lag {self.lag_seconds:.1f} s"
         return f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, {self.rows_per_second:,.0f} rows/s{lag}"
 
 
 class Follower:
-    """A table, and how far it follows `source_table`. Every commit records its position in the source, and succeeds only if
-    no other did since: a process goes on from the position in the table."""
+    """Replicates `source_table` into `table`. Every commit records its source position, and fails if another process committed
+    since; a new process continues from the position in the table."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Follower:
         self.progress: Progress | None = None
         self.report = Report(table.name)
         self._covered: Position | None = None
-        self._earlier = Rows()  # Of the commit in the making, where it comes in parts.
+        self._earlier = Rows()  # Earlier parts of the commit that is being assembled.
         found = None if restart else progress.read(table)
         if found is not None and found[0] != self._follows:
             raise InvalidInput(
@@ -118,13 +118,13 @@ class Follower:
 
     @property
     def covered(self) -> Position:
-        """Up to where the source was looked at for this table; after `committed` only where it had no change."""
+        """The log position read so far. It is past `committed` only if the log between had no change of this table."""
         return self._covered or self.committed
 
     # --- the snapshot ---
 
     def require_kept(self) -> None:
-        """Raise `NotFound` where the source has not kept all changes since the table's position."""
+        """Raise `NotFound` if the source did not keep all changes since the table's position."""
         if self.progress is None or self._restart:
             return
         names, now, before = self._names(), self._kept(), dict(self.progress.kept)
@@ -148,14 +148,14 @@ class Follower:
         return dict(self.source.kept(self._names()))
 
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
-        """Read the rows that are there and not yet read, a commit for each `size` of them; `position`: where the source keeps
-        changes from."""
+        """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which the source
+        keeps changes."""
         if self._restart:
             self._empty_table(position)
         if self.progress is None:
             self.progress = Progress(position.text)
         self._join()
-        # Of shards that are gone what is known stays.
+        # Entries of dropped shards stay.
         self.progress = replace(self.progress, kept=tuple(sorted({**dict(self.progress.kept), **self._kept()}.items())))
         self.evolve(self.source_table, None)
         if self.progress.is_complete or is_over():
@@ -166,7 +166,7 @@ class Follower:
         ):
             for chunk in chunks:
                 rows = self._computed.added(chunk.rows, self.source_table.name, None)
-                # Rows above all keys that the table has: there are none that they replace.
+                # All keys of the chunk are above the keys in the table, so no row is replaced.
                 self._commit(
                     rows,
                     self.progress.with_chunk(view.text, view.until, chunk.upto),
@@ -177,7 +177,7 @@ class Follower:
                     return
 
     def _join(self) -> None:
-        """Have shards that are new read behind the others."""
+        """Queue new shards for the snapshot, after the existing ones."""
         assert self.progress is not None
         before, views = self.progress.parts, self.progress.views
         new = tuple(each for each in self.source_table.parts if each not in before)
@@ -189,7 +189,7 @@ class Follower:
         self.progress = replace(self.progress, parts=self.source_table.parts)
 
     def _empty_table(self, position: Position) -> None:
-        """Begin anew, in a commit that removes all rows and says so."""
+        """Restart: a commit that deletes all rows and records the new position."""
         self.progress, self._restart = Progress(position.text, kept=tuple(sorted(self._kept().items()))), False
         made = self.table.truncate(properties={**self._extra, **self.progress.properties(self._follows)})
         self._number = self._next_number()
@@ -199,7 +199,7 @@ class Follower:
     # --- changes ---
 
     def apply(self, batch: Transactions) -> None:
-        """One commit of what a batch changed here and is not in the table yet."""
+        """Commit the changes of a batch that are not in the table yet."""
         assert self.progress is not None
         if batch.position <= self.covered:
             return
@@ -238,14 +238,14 @@ class Follower:
         self._have(rows=old.rows + rows.num_rows, rows_by_kind=dict(counts), lag_seconds=lag)
 
     def _have(self, **counts: Any) -> None:
-        """What a commit added; told to who asked for it."""
+        """Update the report after a commit, and pass it to `tell`."""
         self.report = replace(self.report, **counts, seconds=time.monotonic() - self._began)
         log.info("%s", self.report)
         if self._tell is not None:
             self._tell(self.report)
 
     def _rows(self, changes: TableChanges) -> pa.Table:
-        """The rows that are not in the table yet, with all of their values."""
+        """The changed rows that are not in the table yet, with omitted values filled in."""
         rows, keep = changes.rows, self._fresh(changes.rows, changes.ends, changes.transactions)
         if unknown := self._unknown(changes):
             rows = self._with_known(unknown, rows, keep)
@@ -256,7 +256,7 @@ class Follower:
         return rows.filter(pa.array(keep))
 
     def _empty_rows(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> None:
-        """Delete the rows that are in the table; of this commit's rows, `rows` among them, those before it are not to be kept."""
+        """Apply a TRUNCATE: delete the rows in the table, and drop this commit's rows before it (in `keep` and `_earlier`)."""
         is_own = np.ones(rows.num_rows, bool)
         condition: Expression = ALWAYS
         for name, value in emptied.where.items():
@@ -272,7 +272,7 @@ class Follower:
             self._earlier.append(there.append_column(ROW_KIND.name, kinds))
 
     def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
-        """Of each row: whether its transaction is neither before the position nor in the view that its key was read in."""
+        """Per row: whether its transaction is after the position and not visible in the snapshot view that read its key."""
         assert self.progress is not None
         fresh, rest = ends > self.committed.order, np.ones(len(ends), bool)
         for each in self.progress.views if len(ends) else ():
@@ -284,7 +284,7 @@ class Follower:
         return fresh
 
     def _shows(self, failed: Failed) -> bool:
-        """Whether all rows of the table were read in views that show what is lost."""
+        """Whether the snapshot views of this table already show all transactions of `failed`."""
         assert self.progress is not None
         parts, first, views = self.source_table.parts or (failed.table,), 0, list[str]()
         for each in self.progress.views:
@@ -296,8 +296,8 @@ class Follower:
         return bool(views) and all(self.source.covers(each, failed.ends, failed.transactions).all() for each in views)
 
     def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
-        """Of columns: the rows whose value the table knows, and the log does not. Where values of added columns were read from the source
-        before the log came to them, or are yet to be, the row that a change replaces is as the table has it."""
+        """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This includes the old
+        rows (-U, -D) of added columns while their values are filled: the table's value counts, not the log's."""
         unknown, filling = dict(changes.unknown), self._filling
         if filling is not None:
             early = changes.ends <= self._filled_until() if filling.is_done else np.ones(changes.rows.num_rows, bool)
@@ -318,25 +318,25 @@ class Follower:
         return -1 if filling is None or filling.until is None else self.source.parse(filling.until).order
 
     def _there(self, rows: pa.Table, columns: list[str] | None = None) -> pa.Table:
-        """What the table has of the keys of `rows`, and of others."""
+        """The table's rows that share the most selective key column with `rows`: a superset of those keys."""
         name, values = self._key_values(rows)
         condition = Call("in", (Column((name,)), Literal(frozenset(values.to_pylist()))))
         return self.table.scan(columns=columns, where=condition).to_arrow()
 
     def _earlier_of(self, rows: pa.Table, columns: list[str]) -> list[pa.Table]:
-        """What this commit has, in parts before `rows`, of their keys, and of others."""
+        """The rows of earlier parts of this commit that share the most selective key column with `rows`: a superset."""
         name, values = self._key_values(rows)
         found = (each.filter(pc.is_in(each[name], values)) for each in self._earlier.tables())
         return [each.select([name for name in columns if name in each.schema.names]) for each in found]
 
     def _key_values(self, rows: pa.Table) -> tuple[str, pa.Array]:
-        """The column of the key that tells most rows apart, and its values."""
+        """The most selective key column, and its distinct values."""
         values = {name: rows[name].combine_chunks().unique() for name in self.source_table.key}
         return max(values.items(), key=lambda each: len(each[1]))
 
     def _with_known(self, unknown: Mapping[str, np.ndarray], rows: pa.Table, keep: np.ndarray) -> pa.Table:
-        """Values that the log left out, as they did not change: those of the row before, here or in the table. Rows that are not to
-        be kept may lack theirs: the table has gone on without them."""
+        """Fill in unchanged values that the log omits, from the previous row of the same key, in this batch or in the table. Rows
+        outside `keep` may stay without them: they are not written."""
         key, names = self.source_table.key, list(unknown)
         there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
         both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
@@ -346,7 +346,7 @@ class Follower:
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
         for name in names:
             missing = np.append(np.zeros(offset, bool), unknown[name])
-            # A row that moved to another key has the values of the row before it, which has the old key.
+            # An insert from a key change takes its values from the row before it, the delete of the old key.
             moved = np.flatnonzero(missing[offset:] & inserted) + offset
             missing[moved - 1] = True
             source = np.arange(len(missing))
@@ -373,8 +373,8 @@ class Follower:
     # --- the schema ---
 
     def evolve(self, now: SourceTable, at: Position | None) -> None:
-        """Add the columns that are new in the source and widen those that are wider; columns that it dropped stay, and become null. Rows of the
-        log after `at` have them; None: those after now."""
+        """Apply the source's schema changes: add new columns, widen types, make dropped columns nullable. The log has values of the
+        new columns from `at` on (None: from now on)."""
         if now == self.source_table and at is not None:
             return
         require_names(now)
@@ -394,7 +394,7 @@ class Follower:
         own = {each.name for each in now.fields}
         changes += [
             ChangeNullability(name, True)
-            for name, old in have.items()  # Of columns that the source dropped.
+            for name, old in have.items()  # Columns that the source dropped.
             if not old.nullable and name not in own and name not in self.source_table.key
         ]
         if changes:
@@ -416,7 +416,7 @@ class Follower:
     # --- values of columns that the source added ---
 
     def _begin_filling(self, names: list[str], at: Position | None) -> None:
-        """Have the columns filled, where rows are there to be, before the table has them: a process that ends between goes on."""
+        """Record that added columns must be filled, before the table gets them: a process that dies between resumes there."""
         assert self.progress is not None
         names = self._in_source(names) if self.progress.is_complete or self.progress.views else []
         if not names or not self.source.has_values(self.source_table, names):
@@ -431,11 +431,11 @@ class Follower:
         try:
             now = self.source.describe(self.source_table.name, self.source_table.key)
         except (NotFound, InvalidInput):
-            return []  # Dropped since, or with another key.
+            return []  # The table was dropped since, or its key changed.
         return [each.name for each in now.fields if each.name in names]
 
     def fill(self, size: int, is_over: Callable[[], bool]) -> None:
-        """Read the values of added columns from the source, for rows that are there, a commit for each `size` of them at most."""
+        """Fill added columns of existing rows with the source's values, one commit per at most `size` rows."""
         assert self.progress is not None
         filling = self.progress.filling
         if filling is None or filling.is_done or not self.progress.is_complete or is_over():
@@ -462,7 +462,7 @@ class Follower:
                     return
 
     def _filled(self, read: pa.Table) -> pa.Table:
-        """The rows of the table that have other values than these, and with these."""
+        """The table's rows that differ from `read`, as `-U` with the old values and `+U` with the new ones."""
         key = list(self.source_table.key)
         read, there = _fitted(read, self.table.schema.fields), self._there(read)
         both = pa.concat_tables([there.select(key), read.select(key)], promote_options="permissive").combine_chunks()
@@ -491,7 +491,7 @@ class Follower:
     # --- commits ---
 
     def carry(self) -> None:
-        """Record the position in a new snapshot where others made snapshots since: those before them may expire."""
+        """Record the position in a new snapshot if other engines committed since, so that older snapshots may expire."""
         assert self.progress is not None
         newest = self.table.current_snapshot()
         if self.progress.is_complete and (newest is None or progress.POSITION not in newest.properties):
@@ -544,7 +544,7 @@ class Follower:
         self.report = replace(self.report, snapshots=(*self.report.snapshots, made.id))
 
     def _require_unmoved(self) -> None:
-        """Raise `Conflict` where another process moved the table on."""
+        """Raise `Conflict` if another process advanced the table's position."""
         found = progress.read(self.table)
         if (found[1] if found else None) not in {self.progress, None}:
             raise Conflict(
@@ -558,7 +558,7 @@ class Follower:
 
 
 def require_names(table: SourceTable) -> None:
-    """Raise `InvalidInput` for a column with the name that row kinds have."""
+    """Raise `InvalidInput` if a column has the name of the row-kind column."""
     if any(each.name == ROW_KIND.name for each in table.fields):
         raise InvalidInput(
             f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; leave it out (exclude_columns)"
@@ -566,7 +566,7 @@ def require_names(table: SourceTable) -> None:
 
 
 def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
-    """The same chunks, of which the next one is read while one is committed."""
+    """The same chunks, read one ahead: the next one loads while the current one is committed."""
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, chunks, None)
         while (chunk := following.result()) is not None:
@@ -575,7 +575,7 @@ def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
 
 
 def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
-    """Rows with the columns' own types; a column that the source no longer has is left out."""
+    """`rows` cast to the table's column types."""
     types = {each.name: to_arrow(each.type) for each in fields}
     made = []
     for name in rows.schema.names:
@@ -583,7 +583,7 @@ def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
         if wanted is not None and wanted != column.type:
             is_time = pa.types.is_time(wanted)
             try:
-                column = column.cast(wanted, safe=not is_time)  # Paimon's times have milliseconds.
+                column = column.cast(wanted, safe=not is_time)  # Paimon stores TIME in milliseconds.
             except pa.ArrowInvalid as error:
                 raise InvalidInput(f"column {name!r}: a value of the source is none of {wanted}: {error}") from error
         made.append(column)

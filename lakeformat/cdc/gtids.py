@@ -1,6 +1,6 @@
-"""Global transaction identifiers: which transactions of a group of servers are known, whichever server's log they are read from.
+"""Global transaction identifiers (GTIDs): the transactions applied so far, independent of which server's log they come from.
 
-Source: MariaDB documentation, "Global Transaction ID" (`domain-server-sequence`, rising in each domain); MySQL reference manual, "GTID Sets"
+Source: MariaDB documentation, "Global Transaction ID" (`domain-server-sequence`, increasing within each domain); MySQL reference manual, "GTID Sets"
 (`uuid:1-5:7`).
 """
 
@@ -14,15 +14,15 @@ from lakeformat.errors import InvalidInput
 
 @dataclass(slots=True)
 class Gtids:
-    """A set of them. In MariaDB the last one of each domain stands for all before it."""
+    """A set of GTIDs. In MariaDB the last one of each domain includes all before it."""
 
     last: dict[int, tuple[int, int]] = field(default_factory=dict)  # MariaDB: domain -> (sequence, server).
-    # MySQL: source -> from, to; in order, with gaps.
+    # MySQL: source -> intervals (from, to), sorted and disjoint.
     ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Gtids:
-        """Raises `InvalidInput`."""
+        """Parse a GTID set. Raises `InvalidInput` if `text` is not one."""
         made = cls()
         try:
             for each in filter(None, (part.strip() for part in text.split(","))):
@@ -67,7 +67,7 @@ class Gtids:
         return self.last.get(domain, (0, 0))[0] >= number
 
     def has_of_server(self, gtid: str) -> bool:
-        """Whether it is in the set, and of the server whose transaction is the last one known: what one server writes rises."""
+        """Whether the GTID is in the set and from the server of the last known transaction: one server's sequence only increases."""
         if ":" in gtid:
             return gtid in self
         domain, server, number = map(int, gtid.split("-"))

@@ -1,4 +1,4 @@
-"""How far a table is behind its source, from the log alone: nothing is written."""
+"""The replication lag of a table, read from the source's log; writes nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from lakeformat.cdc.shards import Shards
 from lakeformat.cdc.source import Source
 from lakeformat.lake import Lake
 
-_ROWS = 1000  # Of the log that are read at a time, until one is of the table.
+_ROWS = 1000  # Log rows read at a time, until one belongs to the table.
 
 
 def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake, table: str) -> float | None:
-    """How long ago the oldest transaction was committed that changed `source_table` (all tables that match, if it is a pattern) and is not in `table`; 0.0
-    where the table has them all, None where its snapshot is not complete, or lacks a table that has come to match. Raises `NotFound` where the source no longer has the changes."""
+    """Seconds since the commit of the oldest transaction that changed `source_table` (a pattern: any matching table) and is not in
+    `table` yet. 0.0 if the table is up to date; None if its snapshot is incomplete or does not have a newly matching table yet. Raises `NotFound` if the
+    source no longer has the changes."""
     if not lake.exists(table):
         return None
     there = lake.table(table)

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as sources: snapshots by SELECT, changes by the binary log."""
+"""MySQL and MariaDB sources: snapshots by SELECT, changes from the binary log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, Un
 from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND, RowKind
 
-_WANTED = {  # Server variables, and how they are to be; those that a server lacks it does not need.
+_WANTED = {  # Required server variables; a variable that the server lacks is not required.
     "log_bin": "ON",
     "binlog_format": "ROW",
     "binlog_row_image": "FULL",
@@ -67,22 +67,22 @@ _WANTED = {  # Server variables, and how they are to be; those that a server lac
     "binlog_transaction_compression": "OFF",
     "log_bin_compress": "OFF",
 }
-_AT_START = {"log_bin"}  # Not to be set while the server runs.
+_AT_START = {"log_bin"}  # Cannot be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
-# Rules of foreign keys by which a change of one table changes another.
+# Foreign key rules that change rows of the referencing table.
 _CASCADES = {
     "CASCADE",
     "SET NULL",
     "SET DEFAULT",
 }
 _PARSE_ERROR = 1064
-_HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
-_ROW_BYTES = 1024  # A part of a transaction has so many for each row of a batch, up to `MEMORY_BYTES`.
-_FILE_BITS = 40  # Of a position's order: the place in its file.
-_PREPARED_XA = 64  # A flag of MariaDB's GTID event.
+_HEARTBEAT_SECONDS = 0.5  # Heartbeat interval; a heartbeat marks the end of the log.
+_ROW_BYTES = 1024  # Bytes allowed per row of a batch, up to `MEMORY_BYTES`; beyond that it spills to disk.
+_FILE_BITS = 40  # Low bits of `Position.order`: the offset in the log file.
+_PREPARED_XA = 64  # Flag of MariaDB's GTID event: a prepared XA transaction.
 _KEYS_A_QUERY = 500
-# That are not in the order of their texts.
+# Key types that do not sort like their text, and the cast that compares them.
 _KEY_CASTS = {
     "time": "TIME(6)",
     "uuid": "UUID",
@@ -90,7 +90,7 @@ _KEY_CASTS = {
     "inet4": "INET4",
 }
 _TRIES = 3
-_GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
+_GTID_SET = 4  # Column of MySQL's SHOW MASTER STATUS.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
 _KINDS = {
@@ -103,9 +103,9 @@ _read_status = QueryEvent._read_status_vars_value_for_key
 
 
 def _read_known_status(event: QueryEvent, key: int) -> None:
-    """A statement's status variables, up to one that is newer than the library: no length is recorded, so that it ends what can be read.
+    """Read a statement's status variables up to the first one that the library does not know: its length is not recorded, so the rest is skipped.
 
-    The library refuses the whole event (`StatusVariableMismatch`); MySQL 9.7 logs such a variable. Nothing here reads them.
+    The library rejects the whole event (`StatusVariableMismatch`); MySQL 9.7 logs such a variable. This module uses none of them.
     """
     start = event.__dict__.setdefault("_status_start", event.packet.read_bytes - 1)
     try:
@@ -118,16 +118,16 @@ QueryEvent._read_status_vars_value_for_key = _read_known_status
 
 
 class MySql:
-    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, with `?unix_socket=/path` if need be.
-    `?unlogged_cascades=accept`: tables whose rows a foreign key changes by ON DELETE CASCADE and the like are followed without these changes, which
-    MariaDB, and MySQL before 9.6, do not log; else they are refused.
+    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with `?unix_socket=/path`.
+    A foreign key with ON DELETE CASCADE or a similar rule changes rows without logging them (MariaDB, and MySQL before 9.6). Such tables are refused,
+    unless `?unlogged_cascades=accept` follows them without these changes.
 
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
-    MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
-    "database.table.column". `name`: by which tables know the server, where its address is that of the moment; by default the address.
-    `readers`: how many connections read a snapshot, each a chunk, all in one view; as many chunks are held in memory. More than one
-    need RELOAD on MariaDB too; a connection beside them finds where chunks end. `lock_seconds`: how long FLUSH TABLES WITH READ LOCK, behind which
-    all writers wait, may wait for statements that run.
+    MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; random by default. `exclude_columns`:
+    "database.table.column". `name`: the name recorded in tables, for a server whose address may change; the address by default.
+    `readers`: how many connections read a snapshot, a chunk each, in one consistent view; as many chunks are held in memory. More than
+    one needs RELOAD on MariaDB too, and one further connection that finds the chunk boundaries. `lock_seconds`: how long
+    FLUSH TABLES WITH READ LOCK, which blocks all writers, may wait for running statements.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class MySql:
             "user": unquote(parts.username or "root"),
             "password": unquote(parts.password or ""),
             "charset": "utf8mb4",
-            # Certificates are not loaded for a socket, where nothing is encrypted: that takes longer than a small sync.
+            # A socket is not encrypted, and loading certificates takes longer than a small sync.
             **({"unix_socket": given["unix_socket"], "ssl_disabled": True} if "unix_socket" in given else {}),
         }
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
@@ -162,7 +162,7 @@ class MySql:
         if lock_seconds < 1:
             raise InvalidInput(f"lock_seconds={lock_seconds}: it must be at least 1")
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
-        self._found: dict[str, Position] = {}  # Positions of other servers, in this one's log.
+        self._found: dict[str, Position] = {}  # Positions of other servers, translated to this server's log.
 
     def __repr__(self) -> str:
         return f"MySql({self.name!r})"
@@ -228,7 +228,7 @@ class MySql:
         return SourceTable(name, fields, chosen, comment[0][0] or None, chosen == tuple(row[0] for row in declared))
 
     def _require_logged(self, name: str) -> None:
-        """Raise where the server's log lacks changes of the table."""
+        """Raise if the server does not log all changes of the table."""
         schema, _, table = name.partition(".")
         status = self._log_status()
         only, never = (set(filter(None, str(each).split(","))) for each in (status[2:4] if status else ("", "")))
@@ -264,7 +264,7 @@ class MySql:
 
     @cached_property
     def _logs_cascades(self) -> bool:
-        """MySQL does since 9.6, unless it is told to leave foreign keys to the storage engine."""
+        """MySQL logs cascades since 9.6, unless `innodb_native_foreign_keys` is ON."""
         found = self._rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_native_foreign_keys'")
         return bool(found) and found[0][1].upper() in {"OFF", "0"}
 
@@ -296,7 +296,7 @@ class MySql:
             if ";" in end.text or not before:
                 return end
             file, _, place = end.text.rpartition(":")
-            if self._gtids_of_log() == before:  # Nothing was committed between.
+            if self._gtids_of_log() == before:  # No commit in between.
                 return self._at(file, int(place), before)
         return self._at(file, int(place))
 
@@ -313,7 +313,7 @@ class MySql:
         return self._at(status[0], status[1], gtids)
 
     def _log_status(self) -> Sequence[Any]:
-        """File, place, databases that alone are logged, those that are not, and in MySQL the GTIDs; empty without a log."""
+        """File, offset, binlog_do_db, binlog_ignore_db, and on MySQL the GTID set; empty without a log."""
         try:
             rows = self._rows("SHOW MASTER STATUS")
         except SourceError as error:
@@ -323,14 +323,14 @@ class MySql:
         return rows[0] if rows else ()
 
     def _at(self, file: str, place: int, gtids: str | None = None) -> Position:
-        """A place in this server's log, and which transactions are before it (None: the server is asked)."""
+        """The position at an offset of this server's log, with the GTIDs before it (None: ask the server)."""
         if gtids is None:
             gtids = self._gtids_before(file, place)
         order = _order(file, place)
         return Position(order, f"{file}:{place};{self._server};{gtids}" if gtids else f"{file}:{place}")
 
     def _gtids_before(self, file: str, place: int) -> str:
-        """MariaDB's, which it looks up in the file."""
+        """MariaDB: the GTIDs before an offset; empty on MySQL."""
         if not self._is_mariadb:
             return ""
         return str(self._rows("SELECT BINLOG_GTID_POS(%s, %s)", file, place)[0][0] or "")
@@ -341,7 +341,7 @@ class MySql:
 
     @cached_property
     def _server(self) -> str:
-        """What distinguishes the server among those of its group."""
+        """The server's id within its replication group."""
         return str(self._rows("SELECT @@server_id" if self._is_mariadb else "SELECT @@server_uuid")[0][0])
 
     def parse(self, text: str) -> Position:
@@ -357,8 +357,8 @@ class MySql:
         return Position(_order(file, int(place)), text)
 
     def _found_here(self, text: str, gtids: str) -> Position:
-        """A position of another server of the group, in this one's log: before the first transaction that is not among `gtids`. Those of them
-        that come later in this log are passed over as it is read."""
+        """Translate a position of another server of the group to this server's log: before the first transaction that is not in
+        `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
         known, end = Gtids.parse(gtids), self.position()
         if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
             raise self._behind(text, "it lacks some of these transactions")
@@ -395,12 +395,12 @@ class MySql:
         )
 
     def acknowledge(self, position: Position) -> None:
-        """The server keeps its log by its own rule (binlog_expire_logs_seconds)."""
+        """Does nothing: binlog_expire_logs_seconds decides how long the server keeps its log."""
 
     # --- the snapshot ---
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
-        """The log has all tables, and says what becomes of them."""
+        """All tables: the binary log always has them, and logs DROP and RENAME."""
         return dict.fromkeys(names, "")
 
     @contextmanager
@@ -411,7 +411,7 @@ class MySql:
             yield MySqlView(position.text, position, readers, self, table)
 
     def _consistent(self, connections: Sequence[Any]) -> Position:
-        """Begin a transaction in each connection, all in one view; returns the position in the log up to which they see changes."""
+        """Begin a transaction on each connection, all in one consistent view; returns its log position."""
         with ExitStack() as stack:
             cursors = [stack.enter_context(each.cursor()) for each in connections]
             for each in cursors:
@@ -429,13 +429,13 @@ class MySql:
 
     @contextmanager
     def _locked(self, cursor: Any) -> Iterator[None]:
-        """Nothing is committed at the server meanwhile."""
+        """Hold FLUSH TABLES WITH READ LOCK: the server commits nothing meanwhile."""
         cursor.execute("SET SESSION lock_wait_timeout = %s", (self._lock_seconds,))
         try:
             cursor.execute("FLUSH TABLES WITH READ LOCK")
         except pymysql.Error as error:
             if error.args[0] == _LOCK_TIMEOUT:
-                cursor.execute("UNLOCK TABLES")  # Half of it may be held.
+                cursor.execute("UNLOCK TABLES")  # The lock may be partly held.
                 otherwise = ", or read with readers=1, which needs no lock" if self._is_mariadb else ""
                 raise SourceError(
                     f"statements or locks held FLUSH TABLES WITH READ LOCK back for {self._lock_seconds} s (lock_seconds), and it all writers; run it "
@@ -467,7 +467,7 @@ class MySql:
             isinstance(each, int) and _is_whole(rows[name].type) for each, name in zip(bound, table.key, strict=True)
         ):
             return _at_most([rows[name] for name in table.key], bound)
-        # As the server orders them: a tenth of a millisecond for each.
+        # The server compares by its own collation, at 0.1 ms per key.
         keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
         placeholders = self._placeholders(table)
         with refusals(), self._open().cursor() as cursor:
@@ -483,7 +483,7 @@ class MySql:
         return found
 
     def _placeholders(self, table: SourceTable) -> list[str]:
-        """For values of the key, which are to be compared as the column's are."""
+        """Placeholders for key values, with the cast or collation of the key columns."""
         schema, _, name = table.name.partition(".")
         rows = self._rows(
             "SELECT column_name, data_type, collation_name FROM information_schema.columns "
@@ -554,7 +554,7 @@ class MySql:
     def _open(self) -> Any:
         if self._connection is None or not self._connection.open:
             self._connection = self._connect()
-            self.__dict__.pop("_server", None)  # An address may lead to another one by now.
+            self.__dict__.pop("_server", None)  # The address may resolve to another server now.
             self._found.clear()
         return self._connection
 
@@ -573,7 +573,7 @@ class MySql:
 
 @dataclass(slots=True)
 class MySqlView:
-    """A table in a transaction of its own; `text` is the position of the log that it shows."""
+    """A table in one consistent-snapshot transaction; `text` is the log position of the view."""
 
     text: str
     until: Position
@@ -600,7 +600,7 @@ class MySqlView:
         names = [each.name for each in self._table.fields]
         condition, values = self._between(after, upto)
         types = self._source._types[self._table.name]
-        # As text the server rounds a float to six digits.
+        # In text form the server rounds a float to six digits.
         columns = ", ".join(_escaped(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
         query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
         with refusals():
@@ -632,7 +632,7 @@ def _is_whole(type: pa.DataType) -> bool:
 
 
 def _at_most(columns: Sequence[pa.ChunkedArray], bound: Sequence[int]) -> np.ndarray:
-    """Of each row: whether its key of whole numbers is at most `bound`."""
+    """Per row: whether its integer key is at most `bound`."""
     found, same = np.zeros(len(columns[0]), bool), np.ones(len(columns[0]), bool)
     for column, limit in zip(columns, bound, strict=True):
         value = pa.scalar(Decimal(limit) if pa.types.is_decimal(column.type) else limit, column.type)
@@ -653,17 +653,17 @@ def _key_text(value: Any) -> str:
 
 def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
     with refusals(), connection.cursor() as cursor:
-        cursor.execute(query, tuple(values))  # Also without values: names have their % twice.
+        cursor.execute(query, tuple(values))  # Passed even if empty: % is doubled in names.
         return list(cursor.fetchall())
 
 
 class _Batch:
-    """Transactions that were read, and not yet given on. Where one is too large for memory, what came before is in parts on disk."""
+    """Transactions read from the log and not yet yielded. Events beyond the memory limit are spilled to disk in parts."""
 
     def __init__(self, source: MySql, tables: dict[str, SourceTable], limit: int) -> None:
         self.source, self.tables = source, tables
         self.rows: dict[str, EventRows] = {}
-        self._parts: list[dict[str, EventRows]] = []  # Before `rows`.
+        self._parts: list[dict[str, EventRows]] = []  # The spilled parts, before `rows`.
         self._messages = Messages()
         self._part_bytes = min(MEMORY_BYTES, limit * _ROW_BYTES)
         self._waiting_bytes, self._events = 0, 0
@@ -671,13 +671,13 @@ class _Batch:
         self.failed: dict[str, tuple[Failed, ...]] = {}
 
     def fail(self, name: str, error: LakeError, order: int) -> None:
-        """Have one table stop before a place in the log; the others go on. Of all places the first and the last are kept: where the last is in a
-        view of the table, all are."""
+        """Stop one table before a log position; the others continue. Only the first and the last failed position are kept: if a view
+        of the table covers the last, it covers all."""
         place = np.array([order], np.int64)
         self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, place, place))
 
     def add(self, event: Any, name: str) -> None:
-        """Raises `LakeError` where the table cannot be followed through the event, and takes nothing in."""
+        """Add a row event. Raises `LakeError`, and adds nothing, if the table cannot be followed through it."""
         if isinstance(event, PartialUpdateRowsEvent):
             raise SourceError(
                 f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
@@ -692,7 +692,7 @@ class _Batch:
                 )
         held = self.rows.setdefault(name, EventRows())
         body = event.packet.read(event.event_size - event.packet.read_bytes)
-        if held.described is not event.columns:  # A table map event came since.
+        if held.described is not event.columns:  # A new table map event.
             columns = row_events.columns(event)
             self._follow(event, name)
             held.described, held.columns = event.columns, columns
@@ -712,7 +712,7 @@ class _Batch:
         self.rows, self._waiting_bytes = {}, 0
 
     def _follow(self, event: Any, name: str) -> None:
-        """Have the columns of an event that are new."""
+        """Add the event's new columns to the table; raise for columns that cannot be decoded."""
         new = {each.name for each in event.columns} - {each.name for each in self.tables[name].fields}
         new -= self._left_out(name)
         if new:
@@ -732,7 +732,7 @@ class _Batch:
                 )
 
     def has(self, count: int) -> bool:
-        """Whether it has so many rows. They are counted by decoding them, once there are enough for that if all are as short as the shortest."""
+        """Whether the batch has at least `count` rows. Events are only decoded to count rows once their size allows for so many."""
         if self._parts:
             return True
         if sum(each.row_count + each.waiting_bytes // each.smallest for each in self.rows.values()) < count:
@@ -747,7 +747,7 @@ class _Batch:
         return sum(each.row_count for each in self.rows.values()) >= count
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
-        """Columns that the table had when rows were written, and no longer has."""
+        """Add columns that the logged rows have and the table has dropped since."""
         table, types = self.tables[name], self.source._types[name]
         known = {each.name for each in table.fields}
         for each in columns:
@@ -761,12 +761,12 @@ class _Batch:
         return {each.rpartition(".")[2] for each in self.source._excluded if each.rpartition(".")[0] == name}
 
     def describe(self, name: str) -> None:
-        """Read the table's columns anew; those that it no longer has stay, and become null."""
+        """Read the table's columns again; dropped columns stay, as nullable."""
         old = self.tables[name]
         try:
             now = self.source.describe(name, old.key)
         except (NotFound, InvalidInput):
-            return  # Dropped, or with another key since: its changes until then have the old columns.
+            return  # Dropped since, or its key changed: changes up to then have the old columns.
         known = {each.name for each in now.fields}
         gone = tuple(replace(each, nullable=True) for each in old.fields if each.name not in known)
         self.tables[name] = replace(now, fields=(*now.fields, *gone))
@@ -828,8 +828,8 @@ class _Batch:
 
 
 class _Log:
-    """The server's log from a position on, over one connection: where that drops, reading ends with an error and is begun anew from
-    what is committed; the reader's own way, to connect again in silence, gives events twice."""
+    """Reads the server's log from a position, over one connection. If it drops, reading fails and the next sync restarts from the committed
+    position: the library would reconnect silently and deliver events twice."""
 
     def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
         where, _, known = after.text.partition(";")
@@ -837,12 +837,12 @@ class _Log:
         self._source, self._tables, self._is_open = source, tables, False
         self._file, self._place, self.order = file, int(place), after.order
         gtids = known.partition(";")[2] or source._gtids_before(file, int(place))
-        # What is before a position that MySQL wrote without GTIDs nobody knows.
+        # A MySQL position without GTIDs does not tell which transactions are before it.
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
         self._has_moved = after in source._found.values()
-        self._next: str | None = None  # Of the transaction that is read.
+        self._next: str | None = None  # GTID of the current transaction.
         self._is_known = self._is_xa = False
-        self._has_names = True  # Of its columns, the table of the rows that come next.
+        self._has_names = True  # Whether the current table map event has column names.
         self._connections: list[str] = []
         settings = dict(source._settings)
 
@@ -869,7 +869,7 @@ class _Log:
         )
 
     def read(self, batch: _Batch) -> bool:
-        """Take in one event; True where a transaction, or a change of a table, ends with it."""
+        """Read one event into `batch`; True if it ends a transaction or a DDL statement."""
         with refusals():
             event = self._reader.fetchone()
         if event is None:
@@ -894,7 +894,7 @@ class _Log:
                 self._is_open, self._next = True, event.gtid
                 # MariaDB's log has no XA START.
                 self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
-                # A server's own log may have them in another order, where MariaDB's last one does not stand for all before it.
+                # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
                 is_exact = self._has_moved or not self._source._is_mariadb
                 self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
                 if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
@@ -923,11 +923,11 @@ class _Log:
         return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
 
     def _is_fresh(self, name: str, at: int) -> bool:
-        """Whether an event is of a followed table, and not before the position."""
+        """Whether the event is of a followed table and after the position."""
         return name in self._tables and at > self.order and not self._is_known
 
     def _require_whole(self, name: str) -> None:
-        """Raise where rows that come next are not all that there is to know."""
+        """Raise if the next rows lack column names or belong to an XA transaction."""
         if not self._has_names:
             raise SourceError(
                 f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take "
@@ -939,7 +939,7 @@ class _Log:
             )
 
     def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
-        """Whether a statement of the log ends a transaction."""
+        """Apply a logged statement to `batch`; True if it ends a transaction."""
         query = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
         text = statements.plain(query)
         verb = statements.verb(text)
@@ -996,7 +996,8 @@ class _Log:
 def _compared(
     names: Sequence[str], key: Sequence[Any], sign: str, *, or_equal: bool, left: Sequence[Any] | None = None
 ) -> tuple[str, list[Any]]:
-    """`names` before or behind `key`, in a form that an index serves; `left`: values for names that are placeholders, and the key's too."""
+    """SQL that compares the columns `names` with `key`, in a form that can use an index, and its values. `left`: values that replace
+    `names`, which are then placeholders for both sides."""
     parts, values = [], list[Any]()
     for place in range(len(names)):
         tests = []
@@ -1014,7 +1015,7 @@ def _quoted(name: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """In a query with placeholders."""
+    """The quoted name, for a query with placeholders."""
     return _quoted(name).replace("%", "%%")
 
 
@@ -1028,7 +1029,7 @@ def _quoted_table(name: str) -> str:
 
 
 def _has_zero(type: str) -> bool:
-    """Whether values of a type may be no dates (0000-00-00), which become null."""
+    """Whether the type allows zero dates (0000-00-00), which become null."""
     return type in {"date", "datetime", "timestamp"}
 
 
@@ -1038,7 +1039,7 @@ def _order(file: str, place: int) -> int:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the server refuses, and a connection that breaks, as `SourceError`."""
+    """Raise server errors and broken connections as `SourceError`."""
     try:
         yield
     except pymysql.Error as error:

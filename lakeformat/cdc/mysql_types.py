@@ -1,4 +1,4 @@
-"""MySQL's and MariaDB's types -> lakeformat's, and the Python values of their clients -> Arrow."""
+"""MySQL and MariaDB types -> lakeformat types, and their values (text, log or PyMySQL) -> Arrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
 
-_INTEGERS = {  # Signed, unsigned.
+_INTEGERS = {  # (signed, unsigned)
     "tinyint": (scalar(Kind.TINYINT), scalar(Kind.SMALLINT)),
     "smallint": (scalar(Kind.SMALLINT), scalar(Kind.INT)),
     "mediumint": (scalar(Kind.INT), scalar(Kind.INT)),
@@ -59,19 +59,19 @@ _MAX_PRECISION = 38
 _ADDRESS_BYTES = {"inet4": 4, "inet6": 16}
 _UUID_BYTES = 16
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_UUID_HYPHENS = (8, 12, 16, 20)  # Before which digit.
+_UUID_HYPHENS = (8, 12, 16, 20)  # Digits that a hyphen precedes.
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlType:
-    """A column's type in `information_schema.columns`."""
+    """A column type as in `information_schema.columns`."""
 
     name: str  # data_type: "int"
     text: str  # column_type: "int(10) unsigned", "set('a','b')"
     length: int | None = None
     precision: int | None = None
     scale: int | None = None
-    digits: int | None = None  # Of fractions of a second.
+    digits: int | None = None  # Fractional-second digits.
 
     @property
     def is_boolean(self) -> bool:
@@ -104,7 +104,7 @@ _OF_LOG = {
 
 
 def of_log(column: Any) -> MySqlType:
-    """The type in the log of a column that the table no longer has: without the lengths of texts."""
+    """The type of a dropped column, from the log, which has no text lengths."""
     is_text = column.character_set_name not in {None, "binary"}
     name = _OF_LOG.get(column.type, "text" if is_text else "blob")
     text = f"{name} unsigned" if column.unsigned else name
@@ -113,7 +113,7 @@ def of_log(column: Any) -> MySqlType:
 
 
 def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Type:  # noqa: C901 - a case for each type
-    """The type of a column, as Paimon's CDC maps it. Raises `UnsupportedFeature` for spatial types."""
+    """The column type, mapped as Paimon's CDC does. Raises `UnsupportedFeature` for spatial types."""
     if type.name in _SPATIAL:
         raise UnsupportedFeature(
             f"column {column!r} is of the spatial type {type.name}, which is not followed; leave the column out (exclude_columns)"
@@ -140,7 +140,7 @@ def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Ty
         case "date":
             return scalar(Kind.DATE)
         case "time":
-            return scalar(Kind.TIME_MICROS)  # Paimon's has milliseconds.
+            return scalar(Kind.TIME_MICROS)  # Paimon stores TIME in milliseconds.
         case "datetime":
             return scalar(Kind.TIMESTAMP, type.digits or 0)
         case "timestamp":
@@ -156,11 +156,11 @@ def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Ty
         case "longtext" if TypeOption.LONGTEXT_TO_BYTES in options:
             return scalar(Kind.BYTES)
         case _:
-            return scalar(Kind.STRING)  # Texts, enums, sets, JSON, and what else is read as text.
+            return scalar(Kind.STRING)  # Texts, enums, sets, JSON, and other types that are read as text.
 
 
 def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) -> pa.Array:
-    """Values out of the log, as `row_events` reads them, as the column's type is by now."""
+    """Log values, as `row_events` decodes them, cast to the column's current type."""
     assert isinstance(wanted, Scalar), wanted
     try:
         made = _cast(values, type, wanted)
@@ -170,7 +170,7 @@ def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) 
 
 
 def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
-    """Values of `wanted`, where Arrow makes the same of them as their client would."""
+    """Log values cast by Arrow; None for types that Arrow converts differently than the client."""
     held, arrow = values.type, to_arrow(wanted)
     match wanted.kind:
         case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if pa.types.is_integer(held):
@@ -198,13 +198,13 @@ def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
 
 
 def _padded(values: pa.Array, size: int) -> pa.Array:
-    """Values with the trailing zeros that the log leaves out."""
+    """Values padded with the trailing zeros that the log omits."""
     padded = pc.binary_slice(pc.binary_join_element_wise(values, bytes(size), b""), 0, size)
     return pc.if_else(pc.less(pc.binary_length(values), size), padded, values)
 
 
 def _uuids(values: pa.Array) -> pa.Array:
-    """Texts of MariaDB's UUIDs, whose bytes are in the order of their digits."""
+    """MariaDB UUIDs as text; their bytes are in the order of the digits."""
     whole = _padded(pc.fill_null(values, bytes(_UUID_BYTES)), _UUID_BYTES).cast(pa.binary(_UUID_BYTES))
     found = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, _UUID_BYTES)
     digits = _HEX[np.stack([found >> 4, found & 15], axis=2)].reshape(len(values), -1)
@@ -221,7 +221,7 @@ def _addresses(values: pa.Array, size: int) -> pa.Array:
 
 
 def _address(text: str) -> str:
-    """MariaDB leaves out a single zero too."""
+    """The address as MariaDB writes it: `::` also replaces a single zero group."""
     groups = text.split(":")
     if "" in groups or "0" not in groups:
         return text
@@ -230,7 +230,7 @@ def _address(text: str) -> str:
 
 
 def of_texts(column: str, found: TextColumn, type: MySqlType, wanted: Type) -> pa.Array:
-    """Values out of the text in which the server sends them."""
+    """Values parsed from the server's text protocol."""
     assert isinstance(wanted, Scalar), wanted
     try:
         made = _parsed(found.texts, type, wanted)
@@ -240,7 +240,7 @@ def of_texts(column: str, found: TextColumn, type: MySqlType, wanted: Type) -> p
 
 
 def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
-    """Values of `wanted`, where Arrow makes the same of their text as PyMySQL."""
+    """Texts parsed by Arrow; None for types that Arrow parses differently than PyMySQL."""
     arrow = to_arrow(wanted)
     match wanted.kind:
         case Kind.BOOLEAN if type.name == "tinyint":
@@ -260,7 +260,7 @@ def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None
 
 
 def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:
-    """Arrow values of what PyMySQL, or Arrow out of the log, gives for a column."""
+    """Arrow values from Python values, as PyMySQL or the log has them."""
     assert isinstance(wanted, Scalar), wanted
     if (read := _of(type)) is not None:
         values = [None if each is None else read(each) for each in values]
@@ -293,24 +293,24 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
 
 
 def _of(type: MySqlType) -> Callable[[Any], Any] | None:
-    """What makes a value of the form in which the client, or the log, has it."""
+    """The converter for one client or log value; None if none is needed."""
     match type.name:
         case "bit":
             return lambda each: int.from_bytes(each) if isinstance(each, bytes) else each
-        case "binary":  # The log leaves trailing zeros out.
+        case "binary":  # The log omits trailing zeros.
             return lambda each: (each.encode() if isinstance(each, str) else each).ljust(type.length or 0, b"\0")
         case "varbinary":
             return lambda each: each.encode() if isinstance(each, str) else each
-        case "date" | "datetime" | "timestamp":  # 0000-00-00 comes as text.
+        case "date" | "datetime" | "timestamp":  # PyMySQL returns 0000-00-00 as text.
             return lambda each: None if isinstance(each, str) else each
         case _:
             return None
 
 
 def to_text(value: Any, type: MySqlType) -> str:
-    """A value of PyMySQL as the server writes it."""
+    """A PyMySQL value as the server would write it."""
     digits = type.digits or 0
-    size = digits and digits + 1  # Of a fraction of a second.
+    size = digits and digits + 1  # Characters of the fractional seconds.
     match value:
         case bytes():
             return value.decode("utf-8", "backslashreplace")
@@ -321,6 +321,6 @@ def to_text(value: Any, type: MySqlType) -> str:
         case datetime.datetime():
             return value.isoformat(" ", "microseconds")[: len("2024-02-29 12:00:00") + size]
         case Decimal():
-            return f"{value:f}"  # Without an exponent.
+            return f"{value:f}"  # No exponent.
         case _:
             return str(value)

@@ -1,4 +1,4 @@
-"""Messages of PostgreSQL's `pgoutput` plugin (protocol 1) -> columns, all messages at once.
+"""Decodes messages of PostgreSQL's `pgoutput` plugin (protocol 1) into columns, all messages at once.
 
 Source: PostgreSQL documentation, "Logical Replication Message Formats".
 """
@@ -16,7 +16,7 @@ from lakeformat.errors import CorruptFile
 from lakeformat.model.work import RowKind
 
 _EPOCH_MS = 946_684_800_000  # 2000-01-01.
-_PAD = 8  # Bytes after the last message that a look ahead may touch.
+_PAD = 8  # Padding after the last message, for reads ahead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,47 +26,47 @@ class Relation:
     id: int
     name: str
     columns: tuple[tuple[str, int, int], ...]  # (name, type id, type modifier)
-    identity: str  # "f": old rows are whole; "d", "i": they have the columns of `key` alone; "n": there are none.
+    identity: str  # "f": old rows are complete; "d", "i": they have only the columns of `key`; "n": no old rows.
     key: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class RelationRows:
-    """Rows of one relation between two descriptions of it."""
+    """Rows of one relation between two of its `Relation` messages."""
 
     relation: Relation
-    columns: list[pa.Array]  # Binary: the text of the values.
-    unchanged: list[np.ndarray | None]  # Of each column: rows whose value was left out as it did not change.
+    columns: list[pa.Array]  # Binary arrays with the text of the values.
+    unchanged: list[np.ndarray | None]  # Per column: mask of rows whose unchanged value is omitted.
     kinds: np.ndarray
-    places: np.ndarray  # The message of each row, counted from the first of all; twice for an update's two rows.
-    is_key_only: np.ndarray  # Rows of which only the replica identity is known.
-    replaces: np.ndarray | None = None  # Of each row: the row that it takes the place of, in the `RelationRows` before.
+    places: np.ndarray  # Message number of each row, from 0; both rows of an update have the same.
+    is_key_only: np.ndarray  # Rows that have only the replica identity's columns.
+    replaces: np.ndarray | None = None  # Per row: index of its old row in the previous `RelationRows`.
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The transactions among messages, in their order."""
+    """The transactions of the messages, in commit order."""
 
-    last: np.ndarray  # Of each transaction: the number of its last message.
-    ends: np.ndarray  # The position after it.
+    last: np.ndarray  # Per transaction: the number of its last message.
+    ends: np.ndarray  # Per transaction: the position after it.
     ids: np.ndarray
-    committed_ms: np.ndarray  # Since 1970.
+    committed_ms: np.ndarray  # Milliseconds since 1970.
 
 
 @dataclass(slots=True)
 class Decoded:
-    """Messages of transactions."""
+    """The decoded messages of some transactions."""
 
     rows: list[RelationRows]
-    ends: np.ndarray  # Of each message: the position after its transaction.
-    transactions: np.ndarray  # Of each message: its transaction's id.
-    committed_ms: np.ndarray  # Of each message: when its transaction was committed, since 1970.
-    truncated: list[tuple[Relation, int]]  # Relations that were emptied, and by which message.
+    ends: np.ndarray  # Per message: the position after its transaction.
+    transactions: np.ndarray  # Per message: its transaction id.
+    committed_ms: np.ndarray  # Per message: commit time of its transaction, milliseconds since 1970.
+    truncated: list[tuple[Relation, int]]  # Truncated relations, each with the message number.
     relations: dict[int, Relation] = field(default_factory=dict)
 
 
 def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
-    """`parts`: all messages of whole transactions, each part of them with where its messages begin."""
+    """The transactions of `parts`, which hold all messages of whole transactions: bytes and message offsets of each part."""
     found, begun, count = list[np.ndarray](), list[np.ndarray](), 0
     for data, starts in parts:
         buffer = np.frombuffer(data, np.uint8)
@@ -86,8 +86,8 @@ def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
 def decode(
     data: bytearray, starts: np.ndarray, known: Mapping[int, Relation], transactions: Commits, first: int = 0
 ) -> Decoded:
-    """`data`: messages, which begin at `starts`, the first of them being number `first` of those that `transactions` are made of; it is
-    padded. `known`: relations described by messages before these."""
+    """Decode `data`, whose messages begin at `starts`; pads `data` in place. `first`: the number of its first message among the messages
+    of `transactions`. `known`: relations from earlier `Relation` messages."""
     data += bytes(_PAD)
     buffer = np.frombuffer(data, np.uint8)
     tags = buffer[starts]
@@ -96,7 +96,7 @@ def decode(
     is_row = np.isin(tags, np.frombuffer(b"IUD", np.uint8))
     row_places = np.flatnonzero(is_row)
     ids = _int(buffer, starts[row_places] + 1, 4)
-    # A description holds for the rows after it, up to the next one of the same relation.
+    # A `Relation` message applies to the rows after it, up to the next one of the same relation.
     changes = [(int(at), _relation(data, int(starts[at]))) for at in np.flatnonzero(tags == ord("R"))]
     for relation_id in np.unique(ids).tolist():
         places = row_places[ids == relation_id]
@@ -128,7 +128,7 @@ def decode(
 def _rows(
     buffer: np.ndarray, starts: np.ndarray, tags: np.ndarray, places: np.ndarray, relation: Relation
 ) -> Iterator[RelationRows]:
-    """The rows that messages of one relation hold: first each message's first row, then the second of updates that have two."""
+    """The rows in messages of one relation: first each message's first row, then the new rows of updates that have two."""
     offsets = starts[places] + 5
     marks, kinds = buffer[offsets], np.empty(len(places), np.int8)
     is_update = tags[places] == ord("U")
@@ -152,7 +152,7 @@ def _rows(
 def _tuples(
     buffer: np.ndarray, offsets: np.ndarray, relation: Relation
 ) -> tuple[list[pa.Array], list[np.ndarray | None], np.ndarray]:
-    """The values of tuples that begin at `offsets`, column by column, and where each tuple ends."""
+    """Decode the tuples at `offsets`: values and unchanged masks per column, and where each tuple ends."""
     counts = _int(buffer, offsets, 2)
     if (counts != len(relation.columns)).any():
         raise CorruptFile(
@@ -172,7 +172,7 @@ def _tuples(
 
 
 def _int(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
-    """Big-endian whole numbers of `size` bytes, as int64."""
+    """Big-endian integers of `size` bytes, as int64."""
     found = np.zeros(len(offsets), np.int64)
     for place in range(size):
         found = (found << 8) | buffer[offsets + place]

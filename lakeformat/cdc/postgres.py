@@ -1,4 +1,4 @@
-"""PostgreSQL as a source: snapshots by COPY, changes by a logical replication slot with `pgoutput`."""
+"""PostgreSQL source: snapshots by COPY, changes from a logical replication slot with `pgoutput`."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from lakeformat.model.work import ROW_KIND, RowKind
 
 _LEAST_VERSION = 140000
 _COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
-_COPY_FIELD = 6  # Before the only column of each row: a count of columns (int16) and a length (int32).
-_PARTS_FROM = 2  # From so many times `limit` messages on, a run comes in parts.
-_FLUSH_DELAYS = 3  # Of the server's writer: how long a commit without synchronous_commit takes to be on disk at most.
+_COPY_FIELD = 6  # Bytes before the single column of each row: column count (int16) and length (int32).
+_PARTS_FROM = 2  # A run of more than this many times `limit` messages comes in parts.
+_FLUSH_DELAYS = 3  # A commit without synchronous_commit is on disk after at most this many WAL writer delays.
 _FLUSH_PAUSE = 0.01
 _WAIT_SECONDS = 60.0
 _SETTINGS = {
@@ -55,8 +55,8 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "client_encoding": "UTF8",
     "search_path": "",
-    "row_security": "off",  # A policy that would hide rows is an error.
-    "idle_in_transaction_session_timeout": "0",  # A snapshot's connection waits while a chunk is committed.
+    "row_security": "off",  # Raise an error, do not hide rows, if a policy applies.
+    "idle_in_transaction_session_timeout": "0",  # The snapshot's connection is idle while a chunk is committed.
 }
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _PEEK = """
@@ -67,12 +67,12 @@ COPY (
 
 
 class Postgres:
-    """A PostgreSQL database (14 or newer): `dsn` is an address that libpq understands.
+    """A PostgreSQL database (14 or newer): `dsn` is a libpq connection string.
 
-    `slot` names the replication slot, and the publication, that hold the changes back for one `sync_table` or `sync_database`;
-    they are made when they are not there. `exclude_columns`: "schema.table.column". `readers`: how many connections read a snapshot, each a chunk, all in one view;
-    as many chunks are held in memory. A slot keeps the server's log until it is read: `drop()` when it is no longer wanted.
-    The role needs REPLICATION, SELECT on the tables, and to own them where the publication is to be made.
+    `slot` names the replication slot and the publication of one `sync_table` or `sync_database`; both are created if missing. The server
+    keeps its log until the slot has read it: call `drop()` when the slot is no longer needed. `exclude_columns`: "schema.table.column".
+    `readers`: how many connections read a snapshot, a chunk each, in one consistent view; as many chunks are held in memory.
+    The role needs REPLICATION and SELECT on the tables, and must own them to create the publication.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Postgres:
         self._excluded, self._readers = frozenset(exclude_columns), required(readers)
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
-        self._roots: set[str] = set()  # Tables that are partitioned.
-        self._oids: dict[str, int] = {}  # By which the log knows a table, whatever its name was for a while.
+        self._roots: set[str] = set()  # Partitioned tables.
+        self._oids: dict[str, int] = {}  # The log identifies tables by oid, so a temporary rename does not matter.
 
     def __repr__(self) -> str:
         return f"Postgres(slot={self._slot!r})"
@@ -143,7 +143,7 @@ class Postgres:
                 oid,
             )
         )
-        # The server's log lacks generated columns.
+        # Generated columns are not in the log.
         followed = [row for row in columns if not row[5] and f"{schema}.{table}.{row[0]}" not in self._excluded]
         chosen = chosen_key(name, declared, key, {row[0] for row in followed})
         is_full = identity == "f"
@@ -153,7 +153,7 @@ class Postgres:
                 f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
             )
         may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
-        # Without REPLICA IDENTITY FULL the log lacks all of a deleted row but its key.
+        # Without REPLICA IDENTITY FULL the log has only the key of a deleted row.
         fields = tuple(
             self._field(
                 row[0],
@@ -172,11 +172,11 @@ class Postgres:
         )
 
     def _type(self, oid: int, modifier: int) -> PostgresType:
-        """A domain is what it is made of."""
+        """The type with this oid; a domain resolves to its base type."""
         if oid not in self._types:
             found = self._rows("SELECT typname, typtype = 'd', typbasetype, typtypmod FROM pg_type WHERE oid = %s", oid)
             if not found:
-                return PostgresType("text")  # Dropped since: the text of its values is all that is known.
+                return PostgresType("text")  # The type was dropped since: only the text of its values is known.
             name, is_domain, of, own = found[0]
             self._types[oid] = self._type(of, own) if is_domain else PostgresType(name)
         held = self._types[oid]
@@ -195,7 +195,7 @@ class Postgres:
         return slot
 
     def _make_slot(self) -> None:
-        """The server waits for the transactions that run."""
+        """Create the slot; the server waits for running transactions first."""
         self._rows("SELECT set_config('statement_timeout', %s, false)", f"{_WAIT_SECONDS:.0f}s")
         try:
             self._rows("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", self._slot)
@@ -211,8 +211,8 @@ class Postgres:
                 self._rows("SELECT set_config('statement_timeout', '0', false)")
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
-        """The tables of the publication, by their entries: a table that is dropped, or taken out, loses its entry, and gets another one when it is put in
-        again. Also by what wrote the publication's own row: `ALTER PUBLICATION ... SET (publish = ...)`."""
+        """The published tables, each with its publication entry. A table that was dropped or removed has a new entry when it is added
+        again. The entry includes the `xmin` of the publication's row, which `ALTER PUBLICATION ... SET (publish = ...)` changes."""
         self._whole_publication(names)
         rows = self._rows(
             "SELECT n.nspname || '.' || c.relname, p.xmin::text || '/' || r.oid::text || '/' || c.oid::text "
@@ -238,8 +238,8 @@ class Postgres:
             raise SourceError(f"{role} may not read changes; ALTER ROLE {role} REPLICATION")
 
     def _publish(self, names: Sequence[str]) -> None:
-        """Have the publication hold these tables. The log may lack them in a transaction that wrote before it did, so all that
-        run by then are waited for."""
+        """Add these tables to the publication. Changes of transactions that are already running may not be published, so wait for
+        them to end."""
         is_there, published = self._whole_publication(names)
         missing = [name for name in names if name not in published]
         if is_there and not missing:
@@ -270,7 +270,7 @@ class Postgres:
             time.sleep(0.05)
 
     def _whole_publication(self, names: Collection[str]) -> tuple[bool, dict[str, bool]]:
-        """(whether there is a publication, its tables); raises where it leaves changes of these tables out."""
+        """(whether the publication exists, its tables). Raises if it omits changes of these tables."""
         settings = self._rows(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE pubname = %s",
             self._slot,
@@ -289,8 +289,8 @@ class Postgres:
         return bool(settings), published
 
     def _published(self) -> dict[str, bool]:
-        """The tables that the publication names, and whether it has but a part of each. One FOR ALL TABLES names none: a table that is dropped, and
-        made anew, would be in it."""
+        """The tables that the publication lists -> whether a row filter or a column list restricts them. FOR ALL TABLES lists none: it would
+        silently include a table that was dropped and created again."""
         rows = self._rows(
             "SELECT n.nspname || '.' || c.relname, "
             "to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL "  # Since PostgreSQL 15.
@@ -301,7 +301,7 @@ class Postgres:
         return dict(rows)
 
     def _slot_state(self) -> Position | None:
-        """What the slot has acknowledged."""
+        """The confirmed position of the slot; None if there is no slot."""
         found = self._rows(
             "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() "
             "FROM pg_replication_slots WHERE slot_name = %s",
@@ -325,7 +325,7 @@ class Postgres:
             self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._slot, position.text)
 
     def drop(self) -> None:
-        """Drop the slot and the publication: the server keeps its log no longer."""
+        """Drop the slot and the publication, so that the server no longer keeps its log for them."""
         if self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot):
             self._rows("SELECT pg_drop_replication_slot(%s)", self._slot)
         self._execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
@@ -339,7 +339,8 @@ class Postgres:
         return _position(int(high, 16) << 32 | int(low, 16))
 
     def position(self) -> Position:
-        """The server sends a commit once it is on disk: a moment later without `synchronous_commit`."""
+        """The end of the log that is on disk, which is all that the server sends. Waits a moment for commits without
+        `synchronous_commit`."""
         text, delay_ms = self._rows(
             "SELECT pg_current_wal_insert_lsn()::text, setting::int FROM pg_settings WHERE name = 'wal_writer_delay'"
         )[0]
@@ -358,7 +359,7 @@ class Postgres:
             connection = readers.first
             with refusals():
                 connection.execute(_READ)
-                # A table that is rewritten between the view and its first read would be empty in it.
+                # A table rewritten between the view and its first read would look empty.
                 names = sql.SQL(", ").join(sql.Identifier(*each.name.split(".", 1)) for each in (table, *others))
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
                 shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
@@ -376,13 +377,13 @@ class Postgres:
         return bool(self._rows(query))
 
     def _only(self, name: str) -> sql.Composable:
-        """A table without those that inherit from it, whose rows are theirs in the log; a partitioned one with its partitions."""
+        """`ONLY table`, as the log assigns rows of child tables to the child; a partitioned table with its partitions."""
         found = sql.Identifier(*name.split(".", 1))
         return found if name in self._roots else sql.SQL("ONLY {}").format(found)
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         oldest, next_, running = view.split(":")
-        # The log has the low 32 bits of a transaction's number: the full one is the one near the view's.
+        # The log has the low 32 bits of a transaction id; the full id is the one nearest the view's.
         low, xmax = transactions, int(next_)
         numbers = xmax + ((low - xmax + 2**31) % 2**32 - 2**31)
         among = np.array([int(each) for each in running.split(",") if each], np.int64)
@@ -404,7 +405,7 @@ class Postgres:
         return found
 
     def _key_types(self, table: SourceTable) -> list[tuple[str, str | None]]:
-        """How the key's columns are declared, and by which collation they are ordered."""
+        """The type and the collation (None: none) of each key column."""
         schema, _, name = table.name.partition(".")
         rows = self._rows(
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod), "
@@ -447,11 +448,11 @@ class Postgres:
                 is_all = len(messages) - 1 < limit
                 parts = _parts(messages, limit)
                 transactions = pgoutput.commits(_read(messages, parts))
-                ends = transactions.ends  # Not all: the server stopped after the transaction that reached the limit.
+                ends = transactions.ends  # The server stops after the transaction that reaches the limit.
                 reached = int(ends[-1]) if len(ends) else 0
                 position = _position(max(reached, until.order) if is_all else reached)
                 if position <= at and not is_all:
-                    limit *= 2  # What was acknowledged lies behind what was read: look further.
+                    limit *= 2  # Everything read was acknowledged before: read further.
                     continue
                 fresh = ends > at.order
                 committed = int(transactions.committed_ms[fresh][-1]) if fresh.any() else None
@@ -468,7 +469,7 @@ class Postgres:
             at = position
 
     def _peek(self, until: Position, limit: int) -> Messages:
-        """The messages of the log up to `until`, of whole transactions, about `limit` of them, and the trailer of COPY."""
+        """About `limit` log messages up to `until`, in whole transactions, and the COPY trailer."""
         given = (self._slot, until.text, limit, f'"{self._slot}"')
         query = sql.SQL(_PEEK).format(*map(sql.Literal, given))
         messages = Messages()
@@ -537,7 +538,7 @@ class Postgres:
         return TableChanges(table, rows, ends, decoded.transactions[places], times, places, unknown, truncated)
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
-        """The rows as the table's columns are by now, and of which a value was left out as it did not change."""
+        """The rows in the table's current columns, and per column a mask of the rows whose unchanged value the log omits."""
         known = {column[0]: i for i, column in enumerate(piece.relation.columns)}
         arrays, unknown = [], {}
         for each in table.fields:
@@ -554,14 +555,14 @@ class Postgres:
         return pa.Table.from_arrays(arrays, schema=table.arrow_schema), unknown
 
     def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
-        """The table with the columns of a `Relation`: new ones added, types as they are now."""
+        """The table with new columns and current types from a `Relation`."""
         fields = {each.name: each for each in table.fields}
         if gone := [each for each in table.key if each not in {column[0] for column in relation.columns}]:
             raise UnsupportedFeature(
                 f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
                 f"another table"
             )
-        is_own = table.name not in self._roots  # Of a partitioned table each partition has its own identity.
+        is_own = table.name not in self._roots  # Each partition has its own replica identity.
         if is_own and relation.identity in "di" and relation.key != set(table.key):
             raise SourceError(
                 f"{table.name}: changes in the log lack the key of the rows that they replace, for its replica identity was ({', '.join(sorted(relation.key))}) "
@@ -572,7 +573,7 @@ class Postgres:
                 continue
             old = fields.get(name)
             made = self._field(name, oid, modifier, True, None)
-            may_lack = is_own and relation.identity != "f" and name not in table.key  # A row that is deleted.
+            may_lack = is_own and relation.identity != "f" and name not in table.key  # A deleted row has only its key.
             fields[name] = made if old is None else replace(old, type=made.type, nullable=old.nullable or may_lack)
         return replace(table, fields=tuple(fields.values()))
 
@@ -606,7 +607,7 @@ class Postgres:
 
 @dataclass(slots=True)
 class PostgresView:
-    """A table in a transaction of its own, which sees what was committed when it began: `text` is PostgreSQL's `pg_snapshot`."""
+    """A table in a repeatable-read transaction; `text` is its `pg_snapshot`."""
 
     text: str
     until: Position
@@ -621,8 +622,8 @@ class PostgresView:
         return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
-        """The key of the last of the next `size` rows, if there are more."""
-        # An order by the name of the column would be that of its text, if that had its name.
+        """The key of the last of the next `size` rows; None if no more rows follow."""
+        # If the text had the column's name, ORDER BY would sort by the text.
         texts = sql.SQL(", ").join(
             sql.SQL("{}::text AS {}").format(sql.Identifier(name), sql.Identifier(f"text of {name}"))
             for name in self._table.key
@@ -687,30 +688,30 @@ class PostgresView:
 
 
 def _parts(messages: Messages, limit: int) -> list[tuple[int, int]]:
-    """All messages but the trailer at once, or if they are many more than `limit`, about as many at a time; (first, end) of each part."""
+    """(first, end) of each part of the messages without the trailer: one part, or parts of about `limit` if there are many more."""
     found = messages.ranges(max(limit, len(messages)) if len(messages) <= _PARTS_FROM * limit else limit)
     *others, (first, end) = found
     return [*others, (first, end - 1)] if end - 1 > first or not others else others
 
 
 def _read(messages: Messages, parts: Sequence[tuple[int, int]]) -> Iterator[tuple[bytearray, np.ndarray]]:
-    """The bytes of each part, and where its messages begin, behind what COPY has before each."""
+    """The bytes of each part, and where its messages begin, after their COPY headers."""
     for first, end in parts:
         data, starts = messages.read(first, end)
         starts += _COPY_FIELD
         if first == 0:
-            starts[:1] += _COPY_HEADER  # It comes with the first row, or with the trailer where there is none.
+            starts[:1] += _COPY_HEADER  # The header comes with the first row, or with the trailer if there are no rows.
         yield data, starts
 
 
 def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
-    """Append what COPY sends. There is a message a row, for which psycopg's own iterator takes four times as long, and so does keeping each
-    by itself."""
+    """Append the output of COPY, one message per row. psycopg's own iterator takes four times as long, and so does a bytes object per
+    message."""
     lengths, data, memory_bytes = messages.lengths, messages.data, messages.memory_bytes
     result: Any = connection.exec_(query)
     if result.status == ExecStatus.COPY_OUT:
         while (got := connection.get_copy_data(1))[0] >= 0:
-            if got[0] == 0:  # Nothing yet: wait without the interpreter's lock.
+            if got[0] == 0:  # No data yet: wait with the GIL released.
                 select.select([connection.socket], [], [])
                 connection.consume_input()
             else:
@@ -725,7 +726,7 @@ def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
     if result is None or result.status != ExecStatus.COMMAND_OK:
         state = b"" if result is None else result.error_field(DiagnosticField.SQLSTATE) or b""
         kind: type[psycopg.Error] = psycopg.DatabaseError
-        with suppress(KeyError):  # A state that psycopg does not know, as users' functions have.
+        with suppress(KeyError):  # psycopg does not know SQLSTATEs raised by user functions.
             kind = psycopg.errors.lookup(state.decode())
         raise kind(connection.get_error_message())
     messages.finish()
@@ -740,7 +741,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What PostgreSQL refuses, and a connection that breaks, as `SourceError`."""
+    """Raise PostgreSQL's errors and broken connections as `SourceError`."""
     try:
         yield
     except psycopg.errors.ObjectInUse as error:
@@ -754,7 +755,7 @@ def refusals() -> Iterator[None]:
 
 
 def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]]) -> sql.Composable:
-    """Values out of text, as columns of these types are compared."""
+    """Texts cast to these types, with the collation by which their columns compare."""
     return sql.SQL(", ").join(
         sql.SQL("{}::{}{}").format(text, sql.SQL(type), sql.SQL(f" COLLATE {collation}" if collation else ""))
         for text, (type, collation) in zip(texts, types, strict=True)
@@ -764,8 +765,8 @@ def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]])
 def _with_key_changes(
     pieces: list[pgoutput.RelationRows], key: tuple[str, ...]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The kinds of the rows, an update that moves a row to another key being a deletion and an insertion; and, of each row, whether it
-    is the second of its message. Values that were left out are taken from the row before, where that is whole."""
+    """The kinds of the rows, and per row 1 if it is the second row of its message, else 0. An update that changes the key becomes DELETE and
+    INSERT. Omitted values are copied from the old row if it is complete."""
     kinds, seconds = [each.kinds.copy() for each in pieces], [np.zeros(len(each.places), np.int64) for each in pieces]
     for number, piece in enumerate(pieces):
         if piece.replaces is None:

@@ -1,4 +1,4 @@
-"""PostgreSQL's types -> lakeformat's, and the text that it writes of their values -> Arrow."""
+"""PostgreSQL types -> lakeformat types, and the text of their values -> Arrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN = {
     "date": scalar(Kind.DATE),
 }
 _SPATIAL = {"point", "line", "lseg", "box", "path", "polygon", "circle", "geometry", "geography"}
-_LENGTH_HEADER = 4  # What a type modifier of these types has more than their length or digits.
+_LENGTH_HEADER = 4  # Type modifiers of these types are larger by this than the length or digits.
 _DEFAULT_DECIMAL = 38, 18
 _MAX_PRECISION = 38
 _HEX = np.zeros(256, np.uint8)
@@ -36,14 +36,14 @@ _HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 @dataclass(frozen=True, slots=True)
 class PostgresType:
-    """A type by its name in `pg_type`, domains resolved, and its modifier (-1: none)."""
+    """A type: its name in `pg_type`, with domains resolved, and its modifier (-1: none)."""
 
     name: str
     modifier: int = -1
 
 
 def to_type(column: str, type: PostgresType, options: Collection[TypeOption]) -> Type:
-    """The type of a column. Raises `UnsupportedFeature` for spatial types."""
+    """The column type. Raises `UnsupportedFeature` for spatial types."""
     if TypeOption.TO_STRING in options:
         return scalar(Kind.STRING)
     modifier = type.modifier
@@ -56,7 +56,7 @@ def to_type(column: str, type: PostgresType, options: Collection[TypeOption]) ->
             length = modifier - _LENGTH_HEADER
             return scalar(Kind.CHAR, length) if name == "bpchar" and length <= 255 else scalar(Kind.VARCHAR, length)
         case "time":
-            return scalar(Kind.TIME_MICROS)  # Paimon's has milliseconds.
+            return scalar(Kind.TIME_MICROS)  # Paimon stores TIME in milliseconds.
         case "timestamp":
             return scalar(Kind.TIMESTAMP, 6 if modifier < 0 else modifier)
         case "timestamptz":
@@ -67,7 +67,7 @@ def to_type(column: str, type: PostgresType, options: Collection[TypeOption]) ->
                 f"(exclude_columns), or take all columns as text (type option 'to-string')"
             )
         case _:
-            return scalar(Kind.STRING)  # json, uuid, enums, arrays, intervals ...: as PostgreSQL writes them.
+            return scalar(Kind.STRING)  # json, uuid, enums, arrays, intervals ...: PostgreSQL's text.
 
 
 def _decimal(modifier: int) -> Type:
@@ -80,7 +80,7 @@ def _decimal(modifier: int) -> Type:
 
 
 def to_values(column: str, texts: pa.Array, type: PostgresType, wanted: Type) -> pa.Array:
-    """Values out of their text (binary, UTF-8), as `DateStyle` ISO, `TimeZone` UTC and `bytea_output` hex have it."""
+    """Values parsed from text (binary, UTF-8), written with `DateStyle` ISO, `TimeZone` UTC and `bytea_output` hex."""
     assert isinstance(wanted, Scalar), wanted
     read = _READERS.get(wanted.kind, _cast)
     try:

@@ -1,4 +1,4 @@
-"""How far a table follows its source, in the properties of its snapshots."""
+"""A table's progress through its source, stored in snapshot properties."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
 FILLING, SHARDS, KEPT = "cdc.filling", "cdc.shards", "cdc.kept"
-USER = "cdc"  # Of the stream that commits.
-RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
-_RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
+USER = "cdc"  # Commit user of the stream.
+RESTART = "cdc.restart"  # Snapshot property: the name of the last restart.
+_RESTORED = "lakeformat.restored-from"  # Property of a rollback's snapshot: the snapshot that it restored.
 
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
-    """Keys up to `upto` (None: all that are left) were read in one view."""
+    """A key range, up to `upto` (None: to the end), that was read in one snapshot view."""
 
     upto: tuple[str, ...] | None
     view: str
-    until: str  # The position that no transaction in the view comes after.
+    until: str  # The view shows no transaction after this position.
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Columns that the source added, and whose values of rows that were there its log does not have: a default's, for one. They are read
-    from the source once the table has reached `after`: the log's rows up to there may lack them."""
+    """Added columns whose values in existing rows the log does not have, for example defaults. They are read from the source once
+    the table has reached `after`, because log rows before that may not have them."""
 
     columns: tuple[str, ...]
     after: str
-    upto: tuple[str, ...] | None = None  # Of rows up to this key they are filled in.
-    until: str | None = None  # No later transaction is in what was read.
+    upto: tuple[str, ...] | None = None  # Rows up to this key are filled.
+    until: str | None = None  # The values read show no transaction after this position.
     is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All transactions up to `position` are in the table; of those after it, what the views show. Without a last view up to the
-    end of the table the snapshot is not complete."""
+    """All transactions up to `position` are in the table, and of later ones what `views` show. The snapshot is complete once a view reaches
+    the end of the table."""
 
     position: str
     views: tuple[Viewed, ...] = ()
     is_complete: bool = False
     filling: Filling | None = None
-    parts: tuple[str, ...] = ()  # Of a table of several: in the order in which their rows were, or are to be, read.
-    # As `Source.kept` had the tables since this began; none in what earlier versions wrote.
+    parts: tuple[str, ...] = ()  # The shards of a merged table, in the order in which they are read.
+    # `Source.kept` when replication began; earlier versions did not write it.
     kept: tuple[tuple[str, str], ...] = ()
 
     @property
     def upto(self) -> tuple[str, ...] | None:
-        """The last key that is read, of a snapshot that is not complete."""
+        """The last key read, while the snapshot is incomplete."""
         return self.views[-1].upto if self.views else None
 
     def with_chunk(self, view: str, until: Position, upto: tuple[str, ...] | None) -> Progress:
@@ -75,7 +75,7 @@ class Progress:
 
 
 def read(table: Table) -> tuple[str, Progress] | None:
-    """What the table follows and how far: of the newest snapshot that led to the table's rows and records it."""
+    """The source and progress recorded in the newest snapshot that has them; rollbacks are followed to the restored snapshot."""
     at, history = None, {each.id: each for each in table.snapshots()}
     for id in reversed(history):
         if at is not None and id != at:
@@ -89,12 +89,12 @@ def read(table: Table) -> tuple[str, Progress] | None:
 
 
 def has_restarted(table: Table, name: str) -> bool:
-    """Whether the table was taken anew under that name."""
+    """Whether a restart with this name has happened."""
     return any(each.properties.get(RESTART) == name for each in table.snapshots())
 
 
 def last_restart(table: Table) -> str | None:
-    """The name under which it was taken anew last."""
+    """The name of the last named restart."""
     return next((each.properties[RESTART] for each in reversed(table.snapshots()) if RESTART in each.properties), None)
 
 

@@ -1,4 +1,4 @@
-"""Connections in one view of a database: they read chunks of a table at the same time, which come in the order of their keys."""
+"""Connections in one consistent view that read chunks of a table in parallel and return them in key order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 from lakeformat.cdc.source import Chunk
 from lakeformat.errors import InvalidInput
 
-Key: TypeAlias = tuple[str, ...] | None  # None: before the first row, and after the last one.
+Key: TypeAlias = tuple[str, ...] | None  # None: before the first or after the last row.
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Connections that see the same rows: `first` finds where chunks end, and reads them itself where there are no `others`."""
+    """Connections in the same view: `first` finds the chunk boundaries, `others` read the chunks (`first` does if there are none)."""
 
     first: Any
     others: tuple[Any, ...]
@@ -28,14 +28,15 @@ class Readers:
     def chunks(
         self, after: Key, last_key: Callable[[Key], Key], read: Callable[[Any, Key, Key], Callable[[], pa.Table]]
     ) -> Iterator[Chunk]:
-        """`last_key(after)`: the key at which the chunk above `after` ends. `read(connection, after, upto)`: its rows, fetched and
-        yet to be parsed. As many chunks are read, or wait for their turn, as there are connections that read."""
+        """The chunks above key `after`, in key order. `last_key(after)`: the last key of the chunk above `after`.
+        `read(connection, after, upto)`: fetches its rows and returns a function that parses them. At most one chunk per reading
+        connection is in progress or waiting."""
         if not self.others:
             yield from (Chunk(read(self.first, start, upto), upto) for start, upto in _ranges(after, last_key))
             return
         reading = deque[tuple[Key, Future[pa.Table]]]()
         for number, (start, upto) in enumerate(_ranges(after, last_key)):
-            if len(reading) == len(self.others):  # The oldest has the connection whose turn it is.
+            if len(reading) == len(self.others):  # The oldest chunk has the next free connection.
                 done, rows = reading.popleft()
                 yield Chunk(rows.result(), done)
             connection = self.others[number % len(self.others)]
@@ -52,21 +53,21 @@ def _parsed(
 
 @contextmanager
 def connected(connect: Callable[[], Any], count: int) -> Iterator[Readers]:
-    """One connection for `count` 1, else one more than `count`; the database's client is to have them see the same rows."""
+    """Open one connection if `count` is 1, else `count` + 1. The caller puts them into one view."""
     with ExitStack() as stack:
         first, *others = (stack.enter_context(closing(connect())) for _ in range(1 if count == 1 else 1 + count))
         yield Readers(first, tuple(others), stack.enter_context(ThreadPoolExecutor(count)))
 
 
 def required(count: int) -> int:
-    """How many connections are to read. Raises `InvalidInput`."""
+    """`count`, if it is at least 1. Raises `InvalidInput`."""
     if count < 1:
         raise InvalidInput(f"readers={count}: it must be at least 1")
     return count
 
 
 def _ranges(after: Key, last_key: Callable[[Key], Key]) -> Iterator[tuple[Key, Key]]:
-    """Keys above which, and up to which, the rows of a chunk are; the last range goes to the end."""
+    """The key range (exclusive, inclusive) of each chunk; the last one is open-ended."""
     is_last = False
     while not is_last:
         upto = last_key(after)

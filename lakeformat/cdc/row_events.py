@@ -1,9 +1,9 @@
-"""Row events of MySQL's and MariaDB's binary log -> columns, the rows of many events at once.
+"""Decodes row events of the MySQL and MariaDB binary log into columns, many events at once.
 
-A row is a bitmap of its nulls and the other values one after the other, so that where one ends says where the next begins: the n-th row of
-every event is measured in one step, and then all rows are read column by column.
+A row is a null bitmap and then the non-null values, without offsets, so the start of a row is only known when the previous one is measured.
+One pass measures the n-th row of every event at a time; a second pass reads all rows column by column.
 
-Source: MySQL internals, "Rows_event" and "my_time_packed_from_binary" ff.; MySQL's decimal2bin.
+Source: MySQL internals, "Rows_event" and "my_time_packed_from_binary" ff.; MySQL's `decimal2bin`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 from lakeformat.codec import decimals, spans
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 
-_PAD = 64  # Bytes after the last row that a look ahead, or at a null's place, may touch.
+_PAD = 64  # Padding after the last row, for reads ahead and reads at a null's offset.
 _DAY_MICROS = 86_400_000_000
-_DIGITS = 9  # Of a decimal, in a group of four bytes.
-_GROUP_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # Of a group of fewer.
-_WORD_DIGITS, _DECIMAL_DIGITS = 18, 38  # That int64, and decimal128, hold.
-_FRACTION = (1, 10_000, 100, 1)  # Microseconds in the unit of a fraction of so many bytes.
+_DIGITS = 9  # Decimal digits in a group of four bytes.
+_GROUP_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # Bytes of a group by its number of digits.
+_WORD_DIGITS, _DECIMAL_DIGITS = 18, 38  # Digits that fit in int64 and in decimal128.
+_FRACTION = (1, 10_000, 100, 1)  # Microseconds per unit, by the bytes of the fraction.
 _MONTH_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0])
-OLD_TIMES = {FIELD_TYPE.TIME, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP}  # Whose fractions no log describes.
+OLD_TIMES = {FIELD_TYPE.TIME, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP}  # Their fraction digits are not logged.
 _WIDTHS = {
     FIELD_TYPE.TINY: 1,
     FIELD_TYPE.SHORT: 2,
@@ -62,7 +62,7 @@ _OVER_ASCII = {
     "gb18030",
     "big5",
 }
-# MySQL's names of encodings of which Python's are others, or say less: MySQL's have the high byte first.
+# MySQL encoding -> Python codec where the names differ or Python's needs the byte order; MySQL's are big-endian.
 _ENCODINGS = {"utf16": "utf_16_be", "ucs2": "utf_16_be", "utf32": "utf_32_be", "macce": "mac_latin2"}
 _TEXTS = {FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING}
 _PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY}
@@ -70,35 +70,35 @@ _PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY}
 
 @dataclass(frozen=True, slots=True)
 class LogColumn:
-    """A column as a table map event describes it."""
+    """A column, as described by a table map event."""
 
     name: str
-    type: int  # Of `FIELD_TYPE`.
-    width: int = 0  # Bytes of every value; 0: a length of `prefix` bytes is before it.
+    type: int  # A `FIELD_TYPE`.
+    width: int = 0  # Bytes per value; 0: variable, after a length of `prefix` bytes.
     prefix: int = 0
     is_unsigned: bool = False
     precision: int = 0
     scale: int = 0
-    encoding: str | None = "utf8"  # Of a text; None: bytes.
-    members: tuple[str, ...] = ()  # Of an enum, from 1 on; of a set, from the lowest bit on.
+    encoding: str | None = "utf8"  # Text encoding; None: bytes.
+    members: tuple[str, ...] = ()  # Enum members, from 1; set members, from the lowest bit.
 
     @property
     def fraction(self) -> int:
-        """Bytes of a time's fraction of a second."""
+        """Bytes of the fractional seconds."""
         return self.width - _WIDTHS[self.type]
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Rows of events with the same columns, in their order; an update's event has the row before and the row after in turn."""
+    """Rows of events with the same columns, in log order; an update event alternates before-images and after-images."""
 
     arrays: dict[str, pa.Array]
-    counts: np.ndarray  # Of each event: its rows.
+    counts: np.ndarray  # Rows per event.
     smallest: int  # Bytes of the shortest row.
 
 
 def columns(event: RowsEvent) -> tuple[LogColumn, ...]:
-    """The columns of an event's table. Raises `UnsupportedFeature` for a type that has no known size."""
+    """The columns of an event's table. Raises `UnsupportedFeature` for a type of unknown size."""
     return tuple(_column(each, f"{event.schema}.{event.table}") for each in event.columns)
 
 
@@ -132,7 +132,7 @@ def _column(column: Any, table: str) -> LogColumn:
 
 
 def _encoding(charset: str | None) -> str | None:
-    """Python's name of an encoding; None where it has none, as for bytes."""
+    """The Python codec of a MySQL charset; None if there is none, or for bytes."""
     if charset is None:
         return "utf8"
     name = str(RowsEvent.charset_to_encoding(charset))
@@ -145,14 +145,14 @@ def _encoding(charset: str | None) -> str | None:
 
 
 def is_unreadable(column: Any) -> bool:
-    """Whether an event's column has text in an encoding that Python does not know."""
+    """Whether the column is text in an encoding that Python does not know."""
     charset = column.character_set_name
     return charset not in {None, "binary"} and _encoding(charset) is None
 
 
 def _read_members(event: TableMapEvent, length: int) -> list[list[str]]:
-    """Members of enums and sets of a table map event, each in its column's encoding: bytes that are no UTF-8 are surrogates in it. The library
-    leaves those out."""
+    """Read the enum and set members of a table map event. They are in the column's encoding, so bytes that are not UTF-8 become
+    surrogates here; the library drops those bytes."""
     packet, found = event.packet, list[list[str]]()
     end = packet.read_bytes + length
     while packet.read_bytes < end:
@@ -169,7 +169,7 @@ def _member(text: str, encoding: str) -> str:
 
 
 def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn]) -> Images:
-    """`bodies`: the rows of each event, without what is before them. All have values for all `columns`."""
+    """Decode the rows of events. `bodies`: the row bytes of each event, without header. All rows have all `columns`."""
     buffer = np.frombuffer(b"".join((*bodies, bytes(_PAD))), np.uint8)
     ends = np.cumsum([len(each) for each in bodies])
     try:
@@ -201,7 +201,7 @@ def _after(buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn])
     """Where each row ends."""
     words, at = spans.words(buffer), starts + (len(columns) + 7) // 8
     nulls = [_bits(buffer, starts, place) for place in range(0, len(columns), 8)]
-    nulls[-1] = nulls[-1] & ((1 << ((len(columns) - 1) % 8 + 1)) - 1)  # Bits of no column are set.
+    nulls[-1] = nulls[-1] & ((1 << ((len(columns) - 1) % 8 + 1)) - 1)  # Unused bits of the last byte are set.
     some = [bool(each.any()) for each in nulls]
     for place, column in enumerate(columns):
         size: Any = column.width or _little(words, at, column.prefix) + column.prefix
@@ -210,14 +210,14 @@ def _after(buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn])
 
 
 def _bits(buffer: np.ndarray, starts: np.ndarray, place: int) -> np.ndarray:
-    """The byte of the null bitmap that column number `place` is in."""
+    """Per row, the null-bitmap byte that contains column `place`."""
     return buffer[starts + place // 8].astype(np.int64)
 
 
 def _arrays(
     buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """The values by column, and where each row ends."""
+    """The values of each column, and where each row ends."""
     words, at, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
     for place, column in enumerate(columns):
         is_null = _bits(buffer, starts, place) >> place % 8 & 1 != 0
@@ -261,7 +261,7 @@ def _is_ascii(values: pa.Array) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value of the log, whose texts are bytes."""
+    """A JSON value of the log with its bytes decoded to text."""
     match value:
         case bytes():
             return value.decode()
@@ -357,7 +357,7 @@ def _time(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: L
 
 def _time2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     whole, fraction = _big(buffer, at, 3) - (1 << 23), _big(buffer, at + 3, column.fraction)
-    # A negative time is the negative of the whole: 24 bits of hours, minutes, seconds, and the fraction.
+    # A negative time negates the whole number: 24 bits of hours, minutes, seconds, then the fraction.
     both = (whole << 8 * column.fraction) + fraction
     size = np.abs(both)
     clock, fraction = size >> 8 * column.fraction, size & (1 << 8 * column.fraction) - 1
@@ -375,18 +375,18 @@ def _clock(hours: np.ndarray, minutes: np.ndarray, seconds: np.ndarray) -> np.nd
 
 
 def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Days since 1970, and which are no dates of a calendar (0000-00-00, 2024-02-31)."""
+    """Days since 1970, and a mask of invalid dates (0000-00-00, 2024-02-31)."""
     is_leap = (years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0))
     longest = _MONTH_DAYS[months & 15] - ((months == 2) & ~is_leap)
     is_none = (years < 1) | (months < 1) | (days < 1) | (days > longest)
-    # Years that begin in March, so that a leap day is their last.
+    # Count years from March, so that the leap day is the last day.
     year = years - (months <= 2)
     day = (153 * (months + np.where(months > 2, -3, 9)) + 2) // 5 + days - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + day - 719_468, is_none
 
 
 def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    """The digits before and behind the point, in groups of nine; of a negative number all bits are inverted, and the first bit is the sign."""
+    """Integer and fractional digits in groups of nine. The first bit is the sign; a negative number has all bits inverted."""
     groups, negative = list[tuple[np.ndarray, int]](), buffer[at] < 0x80
     place, flip = at, np.where(negative, -1, 0)
     for digits in _groups(column.precision, column.scale):
@@ -416,7 +416,7 @@ def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column
 
 
 def _groups(precision: int, scale: int) -> list[int]:
-    """How many digits each group has: the ones before the point begin with the short one, and those behind it end with it."""
+    """The digits of each group: the short group comes first in the integer part and last in the fraction."""
     whole = precision - scale
     before = [whole % _DIGITS, *[_DIGITS] * (whole // _DIGITS)]
     behind = [*[_DIGITS] * (scale // _DIGITS), scale % _DIGITS]
@@ -436,13 +436,13 @@ def _either(mask: np.ndarray | None, other: np.ndarray) -> np.ndarray:
 
 
 def _little(words: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
-    """Whole numbers of `size` bytes, lowest first, as int64."""
+    """Little-endian integers of `size` bytes, as int64."""
     found = words[at] if size == 8 else words[at] & np.uint64((1 << 8 * size) - 1)
     return found.view(np.int64)
 
 
 def _big(buffer: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
-    """Whole numbers of `size` bytes (up to 7), highest first, as int64."""
+    """Big-endian integers of `size` bytes (at most 7), as int64."""
     if not size:
         return np.zeros(len(at), np.int64)
     return (spans.words(buffer)[at].byteswap() >> np.uint64(64 - 8 * size)).view(np.int64)

@@ -1,4 +1,4 @@
-"""Tables of a source that one table follows together, as one table of a source around that source."""
+"""Sharded tables: a `Source` that presents several tables of another source as one."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.work import ROW_KIND
 
-DATABASE, TABLE = "database_name", "table_name"  # Which shard a row is of: in PostgreSQL the schema and the table.
+DATABASE, TABLE = "database_name", "table_name"  # Columns that name a row's shard; PostgreSQL: schema and table.
 NOTHING = ""  # A view that shows no transaction.
 
 
 class Shards:
-    """`source` with tables that are each made of others: `merged` has their names by its own. Its tables have the columns `database_name` and
-    `table_name`, by which a row's shard is known, and the columns of all shards, as wide as the widest."""
+    """Wraps `source` and merges its shards. `merged`: merged table -> names of its shards. A merged table has the columns of all
+    shards, in the widest types, and `database_name` and `table_name`, which identify a row's shard."""
 
     def __init__(self, source: Source, merged: Mapping[str, Sequence[str]]) -> None:
         if empty := [name for name, parts in merged.items() if not parts]:
             raise NotFound(f"no table matches {empty[0]!r}; there are: {', '.join(source.table_names()[:20])}")
         self._source, self._merged = source, {name: tuple(parts) for name, parts in merged.items()}
-        self._parts: dict[str, dict[str, SourceTable]] = {}  # Merged table -> shard -> as it is by now.
+        self._parts: dict[str, dict[str, SourceTable]] = {}  # Merged table -> shard -> its current description.
 
     @classmethod
     def matching(cls, source: Source, pattern: re.Pattern[str]) -> Shards:
-        """All tables that match, as one by the name of the pattern's text."""
+        """All tables that match, merged into one that is named by the pattern's text."""
         return cls(source, {pattern.pattern: matching(source, pattern.pattern)})
 
     @property
@@ -54,7 +54,7 @@ class Shards:
         return self._source.table_names()
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        """Raises `InvalidInput` where the shards have different keys."""
+        """Describe a table, merged or plain. Raises `InvalidInput` if its shards have different keys."""
         if name not in self._merged:
             return self._source.describe(name, key)
         own = None if key is None else [each for each in key if each not in {DATABASE, TABLE}]
@@ -137,7 +137,7 @@ class Shards:
             yield replace(batch, tables=made, failed=failed)
 
     def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
-        """Changes of shards in the order that they happened."""
+        """Merge the changes of shards, in log order."""
         self._parts[table.name] |= {name: each.table for name, each in changes.items()}
         now = replace(_union(table.name, self._shards(table), table.parts), key=table.key)
         every = list(changes.values())
@@ -172,7 +172,7 @@ class Shards:
 
 @dataclass(slots=True)
 class _ShardsView:
-    """Shards one after the other, in one view of the database. A key is the shard's name and the key in it; the name alone is its end."""
+    """Shards one after the other, in one view. A key is the shard's name and the key in it; the name alone is the end of the shard."""
 
     text: str
     until: Position
@@ -203,13 +203,13 @@ class _ShardsView:
 
 
 def matching(source: Source, including: str, excluding: str | None = None) -> list[str]:
-    """The tables of a source whose whole name matches `including`, and not `excluding`."""
+    """The tables of a source whose full name matches `including` and not `excluding`."""
     names = [each for each in source.table_names() if re.fullmatch(including, each)]
     return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
 
 
 def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:
-    """One table that holds the rows of several. Raises `UnsupportedFeature` where two types of a column have none in common."""
+    """The merged description of several tables. Raises `UnsupportedFeature` if neither of two types of a column holds the other."""
     fields = {each: Field(NO_ID, each, scalar(Kind.STRING), nullable=False) for each in (DATABASE, TABLE)}
     first, *_ = parts
     for part in parts:
@@ -235,7 +235,7 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
 
 
 def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:
-    """Rows of a shard as rows of the table of all."""
+    """Rows of a shard with the columns of the merged table."""
     schema = table.arrow_schema
     known = dict(zip((DATABASE, TABLE), _named(shard), strict=True))
     columns: list[Any] = []

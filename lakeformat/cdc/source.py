@@ -1,4 +1,4 @@
-"""What a database is to change data capture: tables, a consistent view of their rows, and the transactions after it."""
+"""The interface of a source database: tables, consistent snapshot views, and the transactions after them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeformat.model.schema import Field
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place between two transactions of a source's log. `order` rises along the log; `text` is how the database writes it."""
+    """A place between two transactions of a source's log. `order` increases along the log; `text` is the database's notation."""
 
     order: int
     text: str = field(compare=False)
@@ -25,25 +25,25 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the database: its columns as lakeformat types, without ids."""
+    """A source table, with its columns as lakeformat types, without field ids."""
 
     name: str  # "public.orders"
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     comment: str | None = None
-    is_unique: bool = False  # Whether the database keeps two rows from having one key.
-    parts: tuple[str, ...] = ()  # The tables that it is made of, if it is of several (`Shards`).
+    is_unique: bool = False  # Whether the database enforces that keys are unique.
+    parts: tuple[str, ...] = ()  # The shards of a merged table (`Shards`).
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns; all nullable, as a row that takes a key away may lack all others."""
+        """The columns, all nullable, since a delete may have only the key."""
         return pa.schema([pa.field(each.name, to_arrow(each.type)) for each in self.fields])
 
 
 def chosen_key(
     table: str, declared: Sequence[str], asked: Sequence[str] | None, columns: Collection[str]
 ) -> tuple[str, ...]:
-    """The columns that identify rows of `table`: those that were asked for, or its primary key. Raises `InvalidInput`."""
+    """The key columns of `table`: `asked`, or its primary key. Raises `InvalidInput` if there is none, or a column is missing."""
     chosen = tuple(declared if asked is None else asked)
     if not chosen:
         raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
@@ -57,9 +57,9 @@ def chosen_key(
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last time that a table was truncated; of a table of several, those rows that have the values `where`."""
+    """The last TRUNCATE of a table; in a merged table, of the shard whose rows match `where`."""
 
-    row: int  # Of the rows around it: the first one after it.
+    row: int  # Index of the first row after it.
     end: int
     transaction: int
     where: Mapping[str, str] = field(default_factory=dict)
@@ -67,44 +67,44 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The rows that a run of transactions, or a part of it, changed in one table, in the order they happened."""
+    """The row changes of one table in a run of transactions, or in a part of it, in log order."""
 
-    table: SourceTable  # As it is after them.
-    rows: pa.Table  # Its columns and `rowkind`: "+I", "-U", "+U", "-D".
-    ends: np.ndarray  # Of each row: the `order` of the position after its transaction.
-    transactions: np.ndarray  # Of each row: its transaction's number, as in views.
-    committed_ms: np.ndarray  # Of each row: when its transaction was committed, since 1970.
-    places: np.ndarray  # Of each row: its place among the changes of all tables of the batch.
-    unknown: Mapping[str, np.ndarray]  # Of columns: the rows in which the log left an unchanged value out.
+    table: SourceTable  # As described after these changes.
+    rows: pa.Table  # The columns and `rowkind`: "+I", "-U", "+U", "-D".
+    ends: np.ndarray  # Per row: the `order` of the position after its transaction.
+    transactions: np.ndarray  # Per row: its transaction id, as views know it.
+    committed_ms: np.ndarray  # Per row: commit time of its transaction, milliseconds since 1970.
+    places: np.ndarray  # Per row: its place among the changes of all tables in the batch.
+    unknown: Mapping[str, np.ndarray]  # Per column: mask of rows whose unchanged value the log omits.
     emptied: tuple[Emptied, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a table cannot be followed through a place in the log."""
+    """Transactions in the log through which a table cannot be followed, and why."""
 
     error: LakeError
-    table: str  # Of a table of several: which one.
-    # Of each transaction that is lost by it: the `order` of a place in it, at most that of the position after it.
+    table: str  # In a merged table: the shard.
+    # Per lost transaction: the `order` of a place in it, at most that of the position after it.
     ends: np.ndarray
-    transactions: np.ndarray  # Their numbers, as in views.
+    transactions: np.ndarray  # Transaction ids, as views know them.
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """A run of whole transactions; or a part of one, where a transaction is larger than a batch. All parts of a run have its position, and belong
-    into one commit."""
+    """A run of whole transactions, or a part of a run if a transaction is larger than a batch. All parts of a run have the same position and
+    belong in one commit."""
 
     position: Position  # After the last transaction of the run.
-    committed_ms: int | None  # When the last of them was committed, since 1970.
+    committed_ms: int | None  # Commit time of the last transaction, milliseconds since 1970.
     tables: Mapping[str, TableChanges]
     failed: Mapping[str, tuple[Failed, ...]] = field(default_factory=dict)  # By table.
-    is_last: bool = True  # False: further parts of the run follow.
+    is_last: bool = True  # False: more parts of the run follow.
 
 
 class Chunk:
-    """Rows of a snapshot whose key is above that of the chunk before it, up to `upto`: the last key, as text; None: to the end of the
-    table. Rows that are given as a function are made where they are first asked for, beside the reading of the next chunk."""
+    """Snapshot rows with keys above the previous chunk's `upto`, up to `upto`: the last key, as text (None: to the end of the table).
+    If `rows` is a function, it is called on first use, while the next chunk is being read."""
 
     __slots__ = ("_rows", "upto")
 
@@ -119,54 +119,54 @@ class Chunk:
 
 
 class View(Protocol):
-    """The rows of a table as some transactions left them."""
+    """A consistent view of a table: its rows after a set of transactions."""
 
-    text: str  # Which transactions those are; `covers` understands it, also later and in another process.
-    until: Position  # No later transaction is among them.
+    text: str  # Identifies those transactions for `covers`, also in a later process.
+    until: Position  # The view shows no transaction after this position.
 
     def of(self, table: SourceTable) -> View:
-        """Another table, as the same transactions left it."""
+        """Another table in the same view."""
         ...
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        """The rows with a key above `after`, about `size` at a time."""
+        """The rows with a key above `after`, in chunks of about `size`."""
         ...
 
 
 class Source(Protocol):
-    """A database whose changes can be read from a position again and again, until they are acknowledged."""
+    """A database whose changes can be read repeatedly from a position until they are acknowledged."""
 
     @property
     def name(self) -> str:
-        """Identifies this log of changes."""
+        """Identifies the log."""
         ...
 
     def table_names(self) -> list[str]: ...
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        """A table that is there; `key`: columns that identify its rows, where it declares no primary key."""
+        """Describe an existing table. `key`: key columns in place of its primary key."""
         ...
 
     def begin(self, tables: Sequence[SourceTable]) -> Position:
-        """Have the changes of these tables kept from a position on, which it returns; asking again is safe. Every transaction that
-        a view taken afterwards does not cover comes after it."""
+        """Make the database keep the changes of these tables, and return the first position kept; idempotent. Transactions that a later
+        view does not cover come after this position."""
         ...
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
-        """Those of the tables whose changes are kept, each with a text that is another one where they were not kept for a while, as where the
-        table was made anew."""
+        """The tables whose changes are kept, each with a text that changes if there was a gap, for example because the table was
+        dropped and created again."""
         ...
 
     def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:
-        """Of `table`, and by `View.of` of the others."""
+        """Open a view of `table`; `View.of` gives the same view of the others."""
         ...
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
-        """Whether a row that is there now has one in any of these columns."""
+        """Whether any row now has a non-null value in one of these columns."""
         ...
 
     def position(self) -> Position:
-        """After everything that is committed by now."""
+        """The position after all transactions committed so far."""
         ...
 
     def parse(self, text: str) -> Position: ...
@@ -174,21 +174,21 @@ class Source(Protocol):
     def changes(
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
-        """Transactions that were committed after `after`, up to `until`, in runs of about `limit` rows; a run that is larger, by one transaction,
-        comes in parts. The last one's position is at least `until`, whether transactions came or not. Raises `NotFound` where the
-        database no longer has them."""
+        """Transactions committed after `after`, up to `until`, in runs of about `limit` rows; a run that one transaction makes larger comes in
+        parts. The last run's position is at least `until`, even without transactions. Raises `NotFound` if the database no longer has
+        them."""
         ...
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
-        """Of each transaction: whether a view shows it."""
+        """Per transaction: whether the view shows it."""
         ...
 
     def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
-        """Of each row: whether its key is at most `key`, in the order of `View.chunks`."""
+        """Per row: whether its key is at most `key`, in the order of `View.chunks`."""
         ...
 
     def acknowledge(self, position: Position) -> None:
-        """Nothing before `position` will be asked for again."""
+        """Release the log before `position`; it is not read again."""
         ...
 
     def close(self) -> None: ...

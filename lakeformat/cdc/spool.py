@@ -1,6 +1,6 @@
-"""What is too large for memory, in temporary files: bytes of a source's log, and rows of one commit.
+"""Temporary files for data that is too large for memory: log bytes, and the rows of one commit.
 
-The files are in the folder that `tempfile` chooses (`TMPDIR`), have no name in it, and go with the process.
+The files are unnamed, in the folder that `tempfile` chooses (`TMPDIR`), and disappear with the process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from lakeformat.model.work import ROW_KIND
 
-MEMORY_BYTES = 16 << 20  # Of what is read at a time; a run of transactions that is larger goes to disk.
-_BATCH_ROWS = 1 << 16  # Of rows that are written together.
+MEMORY_BYTES = 16 << 20  # Bytes read at a time; a larger run of transactions goes to disk.
+_BATCH_ROWS = 1 << 16  # Rows written together.
 
 
 class Messages:
-    """Byte strings one after the other: in memory up to `memory_bytes` (None: always), beyond that in a temporary file.
+    """A sequence of byte strings, in memory up to `memory_bytes` (None: no limit), beyond that in a temporary file.
 
-    A reader of many small ones appends to `data` and `lengths` itself, and calls `spill` where `data` is longer than `memory_bytes`.
+    For many small strings, append to `data` and `lengths` directly and call `spill` once `data` is longer than `memory_bytes`.
     """
 
     __slots__ = ("_ends", "_file", "data", "lengths", "memory_bytes")
@@ -52,13 +52,13 @@ class Messages:
         self.data = bytearray()
 
     def finish(self) -> None:
-        """Nothing more is appended."""
+        """End appending."""
         if self._file is not None:
             self.spill()
         self._ends = np.cumsum(np.array(self.lengths, np.int64))
 
     def ranges(self, count: int) -> list[tuple[int, int]]:
-        """All messages in pieces (first, end) of at most `count` messages and, unless one alone is larger, `memory_bytes`."""
+        """Split all messages into ranges (first, end) of at most `count` messages and `memory_bytes`; a larger message is its own range."""
         made, first = list[tuple[int, int]](), 0
         while first < len(self):
             before = self._start(first)
@@ -68,7 +68,7 @@ class Messages:
         return made
 
     def read(self, first: int, end: int) -> tuple[bytearray, np.ndarray]:
-        """The bytes of the messages `first` to `end`, and where each begins in them; behind them may be others."""
+        """The bytes of messages `first` to `end`, and the offset of each; other bytes may follow."""
         start, stop = self._start(first), self._start(end)
         begins = np.concatenate([[start], self._ends[first : end - 1]]) - start if end > first else self._ends[:0]
         if self._file is not None:
@@ -88,10 +88,9 @@ class Messages:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of one commit in the order that they happened, with `rowkind`, in temporary files: one for each set of columns that follow
-    each other."""
+    """The rows of one commit in log order, with `rowkind`, in temporary files; a new file starts whenever the columns change."""
 
-    counts: Counter[str] = field(default_factory=Counter)  # By kind.
+    counts: Counter[str] = field(default_factory=Counter)  # Rows by kind.
     _files: list[tuple[IO[bytes], pa.Schema]] = field(default_factory=list)
     _sink: Any = None
 
@@ -111,7 +110,7 @@ class Rows:
         self.counts.update(kinds(rows))
 
     def tables(self) -> Iterator[pa.Table]:
-        """All rows, some at a time."""
+        """All rows, a batch at a time."""
         self._end()
         for file, _ in self._files:
             file.seek(0)
@@ -119,7 +118,7 @@ class Rows:
                 yield pa.Table.from_batches([batch])
 
     def batches(self, fitted: Callable[[pa.Table], pa.Table]) -> Iterator[pa.RecordBatch]:
-        """All rows as one kind of batch: with the columns of all, of the types that `fitted` gives them."""
+        """All rows in batches of one schema: the union of the columns, in the types that `fitted` gives them."""
         schema = pa.unify_schemas([fitted(each.empty_table()).schema for _, each in self._files])
         for each in self.tables():
             rows = fitted(each)
@@ -130,7 +129,7 @@ class Rows:
             yield from pa.Table.from_arrays(arrays, schema=schema).to_batches()
 
     def drop(self, where: Mapping[str, str]) -> None:
-        """Leave out the rows that have these values; without any, all."""
+        """Drop the rows with these values; all rows if `where` is empty."""
         kept = Rows()
         for each in self.tables() if where else ():
             has_all = np.ones(each.num_rows, bool)
@@ -153,5 +152,5 @@ class Rows:
 
 
 def kinds(rows: pa.Table) -> dict[str, int]:
-    """How many rows there are of each kind."""
+    """Row counts by kind."""
     return {each["values"]: each["counts"] for each in rows[ROW_KIND.name].value_counts().to_pylist()}

@@ -1,4 +1,4 @@
-"""What a statement in MySQL's or MariaDB's log does to tables, as far as its text tells."""
+"""Parses statements of the MySQL and MariaDB binary log: which tables they change, as far as the text tells."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECA
 
 
 def plain(text: str) -> str:
-    """The statement without comments, and with empty literals. What a comment of the form `/*!50100 ... */` holds is executed, and stays."""
+    """The statement without comments and with empty literals. The content of `/*!50100 ... */` is executed, so it stays."""
     return _TOKEN.sub(lambda found: found["kept"] or ("''" if found["literal"] else " "), text).strip()
 
 
 def verb(text: str) -> str:
-    """The first word: "ALTER"."""
+    """The first word, in upper case: "ALTER"."""
     return text.split(None, 1)[0].upper().rstrip(";") if text else ""
 
 
 def names(text: str, table: str) -> bool:
-    """Whether the statement has the name of a table ("database.table"), without its database."""
+    """Whether the statement contains the name of `table` ("database.table"), without its database."""
     name = re.escape(table.partition(".")[2].replace("`", "``"))
     return re.search(rf"(?<!\w){name}(?!\w)", text) is not None
 
 
 def changes_rows(text: str) -> bool:
-    """Whether it is a change of rows, which a log with `binlog_format = ROW` has as rows."""
+    """Whether the statement changes rows; with `binlog_format = ROW` the log has row events instead."""
     return _ROW_CHANGE.match(text) is not None
 
 
 def moves_partitions(text: str) -> bool:
-    """Whether an ALTER TABLE adds or removes rows by whole partitions or files: the log has none of these rows."""
+    """Whether an ALTER TABLE adds or removes whole partitions or files, whose rows are not logged."""
     return _PARTITION_ROWS.search(text) is not None
 
 
@@ -65,8 +65,8 @@ def truncated(text: str, schema: str) -> str | None:
 
 
 def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
-    """The tables that are no longer those of their names after the statement. A name that another table gets in the same statement goes on:
-    gh-ost and pt-online-schema-change exchange tables so."""
+    """The names that no longer refer to the same table after the statement. A name that another table takes in the same RENAME TABLE
+    continues: gh-ost and pt-online-schema-change swap tables this way."""
     if found := _DROP.match(text):
         return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
     if found := _DROP_DATABASE.match(text):

@@ -1,4 +1,4 @@
-"""A database's changes into tables: bounded micro-batches, each one commit a table."""
+"""Syncs tables of a database in bounded micro-batches, one commit per table and batch."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ BATCH_ROWS = 100_000
 
 
 class Until(StrEnum):
-    """When a sync ends by itself."""
+    """When a sync ends."""
 
-    NOW = "now"  # When everything that was committed when it began is there.
-    STOPPED = "stopped"  # When `stop` says so.
+    NOW = "now"  # Once everything committed before the call is in the table.
+    STOPPED = "stopped"  # When `stop()` returns true.
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one call does. Batches are whole transactions, so `max_rows` may be exceeded by one."""
+    """The limits of one call. Batches are whole transactions, so one batch may exceed `max_rows`."""
 
     until: Until = Until.NOW
-    max_rows: int | None = None  # Of all tables, chunks of the snapshot included.
+    max_rows: int | None = None  # Over all tables, including snapshot chunks.
     max_seconds: float | None = None
-    batch_rows: int = BATCH_ROWS  # Of a commit.
-    stop: Callable[[], bool] | None = None  # Asked after each commit.
-    poll_seconds: float = 1.0  # How long to wait where nothing is new.
+    batch_rows: int = BATCH_ROWS  # Rows per commit.
+    stop: Callable[[], bool] | None = None  # Called after each commit.
+    poll_seconds: float = 1.0  # Pause if there are no new changes.
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_seconds", "batch_rows", "poll_seconds"):
@@ -66,8 +66,8 @@ def sync_table(
     poll_seconds: float = 1.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Copy `source_table` into `table`, and apply its changes since: a snapshot of its rows first, then its transactions, in commits of about
-    `batch_rows` rows. Each call continues where the table stands, whatever ended the call before.
+    """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in commits of about
+    `batch_rows` rows. Each call continues from the position in the table, however the previous call ended.
 
     The table is created if it does not exist, with the source's columns and primary key (`primary_key`: other columns, or those of a source
     table without one), `partition_by` and `properties`. `computed_columns`: further columns by name, as Spark SQL over the source's columns,
@@ -127,10 +127,10 @@ def sync_database(
     poll_seconds: float = 1.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> dict[str, Report]:
-    """`sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, into tables of `namespace`.
+    """Sync all tables of a database whose names (`schema.table`) match `including` and not `excluding` into tables of `namespace`.
 
-    Returns a report of each, by the source's name. A table that cannot be followed stops alone: `Report.error` says why.
-    `merge_shards`: tables of the same name in several schemas become one table, as those of a pattern do in `sync_table`; it is reported as `*.name`.
+    Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says why.
+    `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     names = matching(source, including, excluding)

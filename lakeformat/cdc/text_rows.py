@@ -1,6 +1,6 @@
-"""Rows of a SELECT in MySQL's text protocol -> columns, all rows at once.
+"""Decodes SELECT results in MySQL's text protocol into columns, all rows at once.
 
-A row is a packet: of each column its length and its text. PyMySQL makes Python values of them one by one, in twenty times the time.
+A row is a packet with the length and the text of each column. PyMySQL converts values one by one, which takes twenty times as long.
 
 Source: MySQL internals, "Text Resultset Row" and "Length-Encoded Integer".
 """
@@ -23,8 +23,8 @@ from pymysql.protocol import MysqlPacket
 from lakeformat.codec import spans
 from lakeformat.errors import CorruptFile
 
-_HEADER = 4  # Bytes before each packet: a length of three, and a number.
-_WHOLE = 0xFFFFFF  # The length of a packet that the next one continues.
+_HEADER = 4  # Bytes before each packet: length (3) and sequence number (1).
+_WHOLE = 0xFFFFFF  # A packet of this length continues in the next one.
 _NULL, _TWO, _THREE, _EIGHT = 0xFB, 0xFC, 0xFD, 0xFE
 _END, _ERROR, _END_BYTES = 0xFE, 0xFF, 9
 _READ_BYTES = 1 << 18
@@ -36,20 +36,20 @@ class TextRows:
     """Rows as the server sent them."""
 
     data: bytearray
-    starts: np.ndarray  # Of each row.
+    starts: np.ndarray  # Per row.
     ends: np.ndarray
-    # Of each column: its encoding, and PyMySQL's reader.
+    # Per column: its encoding, and PyMySQL's converter.
     readers: Sequence[tuple[str | None, Callable[[str], Any] | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    texts: pa.Array  # Binary.
+    texts: pa.Array  # Binary array.
     encoding: str | None
     reader: Callable[[Any], Any] | None
 
     def values(self) -> list[Any]:
-        """What PyMySQL makes of them."""
+        """The values as PyMySQL converts them."""
         found = self.texts.to_pylist()
         if self.encoding is not None:
             found = [None if each is None else each.decode(self.encoding) for each in found]
@@ -57,9 +57,9 @@ class TextColumn:
 
 
 def fetch(connection: Any, query: str, values: Sequence[Any]) -> TextRows:
-    """All rows of a query. Raises what PyMySQL does; a connection that fails between is closed."""
+    """Fetch all rows of a query. Raises PyMySQL's errors; closes the connection if it fails halfway."""
     with connection.cursor(SSCursor) as cursor:
-        cursor.execute(query, tuple(values))  # Also without values: names have their % twice.
+        cursor.execute(query, tuple(values))  # Passed even if empty: % is doubled in names.
         result = cursor._result
         try:
             data, starts, ends = _packets(connection)
@@ -75,7 +75,7 @@ def fetch(connection: Any, query: str, values: Sequence[Any]) -> TextRows:
 
 
 def _packets(connection: Any) -> tuple[bytearray, np.ndarray, np.ndarray]:
-    """The bytes of the rows, where each begins and where it ends."""
+    """The bytes of all rows, and the start and the end of each."""
     data, starts, ends = bytearray(), array("q"), array("q")
     at, is_continued, read, length_at = 0, False, connection._rfile.read1, _LENGTH.unpack_from
     while True:
@@ -104,7 +104,7 @@ def _packets(connection: Any) -> tuple[bytearray, np.ndarray, np.ndarray]:
 
 
 def columns(rows: TextRows) -> list[TextColumn]:
-    """Raises `CorruptFile` for rows that do not end where their packets do."""
+    """Split rows into columns. Raises `CorruptFile` if a row does not end where its packet does."""
     rows.data.extend(bytes(2 * spans.WORD))
     buffer, at, made = np.frombuffer(rows.data, np.uint8), rows.starts, list[TextColumn]()
     words = spans.words(buffer)

@@ -1,4 +1,4 @@
-"""The names of the ways in which columns of a database become columns of a table."""
+"""Options for mapping database column types to table column types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which type holds the values of another."""
+"""Type widening: which types hold all values of another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 
 
 def holds(have: Type, want: Type) -> bool:
-    """Whether a column can take the values of another type."""
+    """Whether a column of type `have` holds all values of type `want`."""
     if have == want:
         return True
     if not isinstance(have, Scalar) or not isinstance(want, Scalar):
