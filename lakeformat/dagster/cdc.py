@@ -44,7 +44,7 @@ _SLOT_LENGTH = 63
 
 
 class CdcSource(KnownFields, dg.ConfigurableResource):
-    """A database whose tables are followed: PostgreSQL or MySQL, by its address.
+    """A source database, PostgreSQL or MySQL, by its address.
 
     Each table has its own replication slot, `<slot>_<schema>_<table>`, so that tables are independent. Call
     `open(table).drop()` to remove it when the table is no longer followed.
@@ -144,8 +144,8 @@ def lag_checks(assets: Iterable[Any], max_lag: timedelta) -> list[dg.AssetChecks
     """A check `lag` for each followed table among `assets`: the oldest change that the table lacks was committed less
     than `max_lag` ago.
 
-    It asks the database, so it passes for a table without changes for days and fails if no run came. It fails while a
-    snapshot is incomplete.
+    The check queries the database, so it passes for a table that has had no changes for days, and fails if no run picked up
+    a change. It fails while a snapshot is incomplete.
     """
     return [_lag_check(asset, max_lag) for asset in _followed_among(assets)]
 
