@@ -18,7 +18,7 @@ from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused,
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.credentials import Issued, Lease
-from lakeformat.storage.head import CreateHead, Head, RehearsedHead
+from lakeformat.storage.head import RESTORED, CreateHead, Head, RehearsedHead
 from lakeformat.storage.store import ForwardingStore, Reader, Store
 from lakeformat.storage.swapped import Swapped
 
@@ -322,7 +322,8 @@ class TokenIssuer:
 @dataclass(frozen=True, slots=True)
 class ServedFiles(ForwardingStore):
     """A table's files. The server writes schemas and new snapshots, also those of branches, and creates branches. As in
-    Java, we write the rest: data, manifests, tags, consumers, and we delete expired snapshots."""
+    Java, we write the rest: data, manifests, tags, consumers, and we delete expired snapshots, with the mark of heads that
+    read the folder (`CreateHead`)."""
 
     store: Store
 
@@ -353,7 +354,7 @@ class ServedFiles(ForwardingStore):
 
     def _require_ours(self, paths: Iterable[str], served: tuple[str, ...] = ("schema/", "snapshot/")) -> None:
         for path in paths:
-            if _BRANCH.sub("", path).startswith(served):
+            if _BRANCH.sub("", path).startswith(served) and not path.endswith(f"/{RESTORED}"):
                 raise UnsupportedFeature(f"{self.root}: {path}: {_NOT_YET}")
 
 

@@ -40,6 +40,7 @@ class Server:
             *self.program(),
             "--no-defaults",
             f"--datadir={folder}/data",
+            f"--tmpdir={folder}/temporary",  # A server that starts deletes the temporary tables of others in its folder.
             f"--lc-messages-dir={self._share}",
             f"--character-sets-dir={self._share}/charsets",
             f"--plugin-dir={folder}",
@@ -48,6 +49,7 @@ class Server:
             "--user=root",
         ]
         self._environment = dict(os.environ)
+        Path(folder, "temporary").mkdir()
         self._fill()
 
     @property

@@ -9,8 +9,8 @@ from tests.simulation.toy import ToyWorld
 # Each rule of the loop, as it stands in the code, and the code without it.
 RULES = {
     "find first": (
-        "if found := settle(store, operation, view, doubts) or view.find(operation):",
-        "if found := None:",
+        "if landed_snapshot := settle(store, operation, view, doubts) or view.find(operation):",
+        "if landed_snapshot := None:",
     ),
     "UNKNOWN deletes nothing": ("plan, may_land=True)", "plan, discard(store, plan.files) is None)"),
     "a last UNKNOWN is said as such": (
@@ -18,8 +18,8 @@ RULES = {
         "    if 0:\n        raise unknown(store, id, failure or",
     ),
     "find last": (
-        "        found = settle(store, operation, view, doubts) or view.find(operation)\n",
-        "        found = None\n",
+        "        landed_snapshot = settle(store, operation, view, doubts) or view.find(operation)\n",
+        "        landed_snapshot = None\n",
     ),
     "cleaning up never raises": (
         "    with suppress(StoreError):\n        store.delete",

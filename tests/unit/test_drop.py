@@ -15,6 +15,7 @@ from lakeformat.maintenance.drop import drop
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.head import RESTORED
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails
@@ -106,6 +107,18 @@ def test_a_table_goes_and_what_is_not_its_own_stays(tmp_path, kind):
     lake.drop_table("a.t", if_exists=True, purge=True)
     lake.drop_table("a.other", purge=True)
     assert not local(other).exists(), "without strangers the folder goes too"
+
+
+def test_the_mark_of_a_rollback_goes_with_its_table(tmp_path):
+    table = Lake(tmp_path / "w").create_table("a.t", SCHEMA)
+    first = table.append(rows(1))
+    table.append(rows(2))
+    table.rollback_to(first.id)
+    table.append(rows(3))
+    table.expire_snapshots(retain_last=1)
+    assert (local(table) / "snapshot" / RESTORED).exists()
+    Lake(tmp_path / "w").drop_table("a.t")
+    assert not local(table).exists()
 
 
 def test_without_purge_the_name_alone_goes(tmp_path):

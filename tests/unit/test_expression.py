@@ -367,6 +367,8 @@ def test_arithmetic_over_a_table_is_that_of_its_rows(expression, data):
         assert (value is None) == (expected is None), to_sql(expression)
         if value is not None:
             same = value == expected or float(value) == float(expected) or (value != value and expected != expected)
+            if isinstance(value, float) and isinstance(expected, Decimal):  # The row alone has no column of doubles.
+                same = same or math.isclose(value, expected, rel_tol=1e-12)
             assert same, (to_sql(expression), one, value, expected)
 
 

@@ -885,7 +885,9 @@ def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
 def check_version(asked: str, now: int, where: str) -> int:
     """The requested format version. Raises `InvalidInput`."""
     if asked not in {str(version) for version in _WRITTEN_VERSIONS} or int(asked) < now:
-        raise InvalidInput(f"{where}: format-version is {asked!r}; use 2 or 3; the version of a table never goes back")
+        raise InvalidInput(
+            f"{where}: format-version is {asked!r}; it is 2 or 3, and the version of a table never goes back"
+        )
     return int(asked)
 
 

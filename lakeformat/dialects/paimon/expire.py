@@ -44,7 +44,7 @@ _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|ind
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
 _ROOT_NAMES = {
     metadata.SCHEMA_FOLDER: re.compile(r"schema-\d+"),
-    metadata.SNAPSHOT_FOLDER: re.compile(r"snapshot-\d+|LATEST|EARLIEST"),
+    metadata.SNAPSHOT_FOLDER: re.compile(rf"snapshot-\d+|LATEST|EARLIEST|{RESTORED}"),
     metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),

@@ -104,7 +104,7 @@ class State:
 NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
-def head(store: Store, newest: Newest) -> Head:
+def head(store: Store, newest: Newest | None = None) -> Head:
     found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's catalog entry.
     if found:
         return found.place.head(store)
