@@ -132,7 +132,7 @@ def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array
         yield avro_decode.at(node, buffer, blocks, places[start:end].astype(np.int64))
         start = end
     if start != len(places):
-        raise CorruptFile(f"it holds {start} records, and the positions of {len(places)} are known")
+        raise CorruptFile(f"it holds {start} records, of {len(places)} is known where they begin")
 
 
 @dataclass(frozen=True, slots=True)
