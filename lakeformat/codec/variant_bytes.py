@@ -30,6 +30,7 @@ FIXED = {
     20: pa.binary(16),
 }
 TRUE, FALSE, BINARY, TEXT = 1, 2, 15, 16
+_SORTED = np.uint8(0x10)  # In the first byte of metadata.
 DECIMALS = {8: 4, 9: 8, 10: 16}  # The bytes of each decimal type.
 
 
@@ -104,7 +105,7 @@ class Names:
     def __init__(self, metadata: pa.Array) -> None:
         encoded = metadata.dictionary_encode()
         self.of_row = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        held = blobs(encoded.dictionary)
+        self._held = held = blobs(encoded.dictionary)
         heads = numbers(held.data, held.starts, 1)
         if (heads & 15 != 1).any():
             raise CorruptFile(f"variant metadata of version {heads[heads & 15 != 1][0] & 15}; 1 is known")
@@ -125,6 +126,17 @@ class Names:
         order = pc.array_sort_indices(self._names) if len(self._names) else pa.array([], pa.uint64())
         self._ranks = np.empty(len(self._names), np.int64)
         self._ranks[order.to_numpy()] = np.arange(len(self._names))
+
+    def sorted_where_said(self, metadata: pa.Array) -> pa.Array:
+        """`metadata` without the mark of sorted, unique names where they are not. DuckDB 1.5 always sets it; Iceberg's
+        Java engines then find no name of a shredded field."""
+        falls = np.flatnonzero((np.diff(self._ranks[self._codes]) <= 0) & (np.diff(self._owners) == 0))
+        owners = self._owners[falls]
+        if not (self._held.data[self._held.starts[owners]] & _SORTED).any():
+            return metadata
+        data = self._held.data.copy()
+        data[self._held.starts[owners]] &= ~_SORTED
+        return Blobs(data, self._held.starts, self._held.ends).gather().take(pa.array(self.of_row))
 
     def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The ranks of the names of `ids` in `rows`, in name order."""

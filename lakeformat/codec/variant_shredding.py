@@ -147,9 +147,11 @@ def shred(variants: pa.Array, parts: pa.DataType) -> pa.Array:
     metadata = pc.struct_field(variants, "metadata")
     values = variant_bytes.blobs(pc.struct_field(variants, "value"))
     valid = variants.is_valid().to_numpy(zero_copy_only=False)
-    split = _Split(values.data, Names(metadata))
+    names = Names(metadata)
+    split = _Split(values.data, names)
     columns = split.columns(np.arange(len(valid)), np.where(valid, values.starts, -1), values.ends, parts)
-    return _struct([pc.fill_null(metadata, b""), *columns], stored(parts), valid)
+    metadata = pc.fill_null(names.sorted_where_said(metadata), b"")
+    return _struct([metadata, *columns], stored(parts), valid)
 
 
 @dataclass(slots=True)

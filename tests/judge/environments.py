@@ -29,10 +29,13 @@ class PeerMissing(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PythonPeer:
-    """An engine that is a Python package, run in its own virtual environment."""
+    """An engine that is a Python package, run in its own virtual environment; `jar` (group, artifact, version) of Maven is given to
+    its script, `engines/peer_<script>.py` (by default that of its name)."""
 
     name: str
     requirements: tuple[str, ...]
+    script: str | None = None
+    jar: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,14 @@ PYICEBERG = PythonPeer("pyiceberg", ("pyiceberg[sql-sqlite,pyiceberg-core]==0.12
 DUCKDB = PythonPeer(
     "duckdb", ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5", "pyarrow==19.0.1")
 )
-# Iceberg's own runtime for Spark; the package brings the jar.
+# Iceberg's newest runtime, on the newest Spark that it is made for: variants, plain and shredded, and version 3.
+ICEBERG_SPARK_4 = PythonPeer(
+    "iceberg-spark-4",
+    ("pyspark==4.1.4", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"),
+    script="iceberg",
+    jar=("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0"),
+)
+# Iceberg's own runtime for Spark 3.5; the package brings the jar.
 ICEBERG = PythonPeer(
     "iceberg",
     ("pyspark==3.5.7", "snowpark-connect-deps-iceberg==1.0.2", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"),
@@ -101,14 +111,15 @@ DAGSTER_DELTALAKE = PythonPeer(
     "dagster-deltalake",
     ("dagster-deltalake==0.29.27", "dagster==1.13.27", "deltalake==1.6.6", "pyarrow==26.0.1"),
 )
-PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB, ICEBERG)}
+PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB, ICEBERG, ICEBERG_SPARK_4)}
 
 
 def command(peer: PythonPeer | JavaPeer) -> list[str]:
     """The command that starts this peer's end of the protocol, built first if it is not there yet."""
     match peer:
         case PythonPeer():
-            return [str(_python(peer)), str(HERE / "engines" / f"peer_{peer.name}.py")]
+            jars = [] if peer.jar is None else [str(jar(*peer.jar))]
+            return [str(_python(peer)), str(HERE / "engines" / f"peer_{peer.script or peer.name}.py"), *jars]
         case JavaPeer():
             classpath = os.pathsep.join(str(path) for path in (_classes(peer), _jar(peer), *_hadoop()))
             return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Engine"]
@@ -174,7 +185,8 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
 
 def encrypted_table(*arguments: str) -> list[str]:
     """The command by which Iceberg's Java 1.11 makes an encrypted table: folder, name, file format, master key (hex)."""
-    runtime = jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0")
+    assert ICEBERG_SPARK_4.jar is not None
+    runtime = jar(*ICEBERG_SPARK_4.jar)
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise PeerMissing(

@@ -428,3 +428,12 @@ def decoded(metadata, value):
         raise AssertionError(head)
 
     return read(0)
+
+
+def test_shredded_metadata_says_sorted_only_where_it_is():
+    """DuckDB says so always, and Java's Iceberg then finds no field `w` in a shredded column."""
+    said = [b"\x11\x02\x00\x01\x02xw", b"\x11\x02\x00\x01\x02wx", b"\x01\x02\x00\x01\x02xw", b"\x11\x02\x00\x01\x02ww"]
+    rows = [{"metadata": each, "value": b"\x00"} for each in said]
+    found = variant_shredding.shred(pa.array([*rows, None, rows[0]], variant.ARROW), pa.struct([("w", pa.int64())]))
+    assert [row and row["metadata"][0] for row in found.to_pylist()] == [0x01, 0x11, 0x01, 0x01, None, 0x01]
+    assert [row and row["metadata"][1:] for row in found.to_pylist()][:4] == [each[1:] for each in said]

@@ -1,7 +1,11 @@
-"""Iceberg's own runtime 1.10.2 on Spark 3.5 behind the judge's protocol: any statement on tables of a Hadoop catalog."""
+"""Iceberg's own runtime behind the judge's protocol: any statement on tables of a Hadoop catalog.
+
+1.10.2 on Spark 3.5, whose jar a package brings, or the jar that is its argument (1.11.0 on Spark 4.1).
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from decimal import Decimal
@@ -9,12 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import snowpark_connect_deps_iceberg
+import pyarrow as pa
 from protocol import rows, serve
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
-(JAR,) = (Path(snowpark_connect_deps_iceberg.__file__).parent / "jars").glob("iceberg-spark-runtime-3.5_2.12-*.jar")
+if len(sys.argv) > 1:
+    JAR = Path(sys.argv[1])
+else:
+    (PACKAGE,) = importlib.util.find_spec("snowpark_connect_deps_iceberg").submodule_search_locations
+    (JAR,) = (Path(PACKAGE) / "jars").glob("iceberg-spark-runtime-3.5_2.12-*.jar")
 SESSION = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", str(JAR))
@@ -51,18 +60,8 @@ def run(request: dict) -> Any:
     found = None
     for statement in request["statements"]:
         found = spark.sql(statement)
-    return rows(found.toArrow()) if hasattr(found, "toArrow") else rows(_arrow(found))
-
-
-def _arrow(frame: Any) -> Any:
-    import pyarrow as pa
-
-    batches = frame._collect_as_arrow()
-    if batches:
-        return pa.Table.from_batches(batches)
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(frame.schema).empty_table()
+    batches = found._collect_as_arrow()  # `toArrow` refuses null variants.
+    return rows(pa.Table.from_batches(batches) if batches else to_arrow_schema(found.schema).empty_table())
 
 
 def java(request: dict) -> list:
