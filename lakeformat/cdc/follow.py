@@ -17,11 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.cdc import progress, spool
+from lakeformat.cdc import comparison, progress, spool
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Filling, Progress, Viewed
-from lakeformat.cdc.shards import NOTHING
-from lakeformat.cdc.source import Chunk, Emptied, Failed, Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.shards import NAMES, NOTHING, is_of
+from lakeformat.cdc.source import (
+    Chunk,
+    Emptied,
+    Failed,
+    Position,
+    Rewritten,
+    Source,
+    SourceTable,
+    TableChanges,
+    Transactions,
+    View,
+)
 from lakeformat.cdc.spool import Rows
 from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
@@ -53,7 +64,8 @@ class Report:
     schema_changes: tuple[str, ...] = ()
     error: LakeError | None = None  # Why `sync_database` stopped this table; no change is lost.
     is_complete: bool = False  # Whether the snapshot is complete.
-    filled_rows: int = 0  # Rows updated to fill added columns; not counted in `rows`.
+    # Rows changed to what the source has and its log lacks, e.g. values of added columns; not counted in `rows`.
+    filled_rows: int = 0
     seconds: float = 0.0  # Duration of the sync so far.
 
     @property
@@ -84,6 +96,8 @@ class Follower:
     ) -> None:
         self._computed, self._tell, self._began = computed, tell, time.monotonic()
         self.source, self.source_table, self.table = source, source_table, table
+        self._present = source_table.parts  # The shards that there are now.
+        self._size = 0
         name = restart if isinstance(restart, str) else progress.last_restart(table)
         self._extra = {**snapshot_properties, **({} if name is None else {progress.RESTART: name})}
         restart = bool(restart) and not (isinstance(restart, str) and progress.has_restarted(table, restart))
@@ -150,14 +164,19 @@ class Follower:
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
         """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which the source
         keeps changes."""
+        self._size = size
         if self._restart:
             self._empty_table(position)
         if self.progress is None:
             self.progress = Progress(position.text)
+        is_rewritten = self._is_rewritten()
         self._join()
         # Entries of dropped shards stay.
         self.progress = replace(self.progress, kept=tuple(sorted({**dict(self.progress.kept), **self._kept()}.items())))
+        self.progress = replace(self.progress, version=self.source_table.version)
         self.evolve(self.source_table, None)
+        if is_rewritten or self.progress.compares:
+            self.compare(size)
         if self.progress.is_complete or is_over():
             return
         with (
@@ -203,6 +222,11 @@ class Follower:
         assert self.progress is not None
         if batch.position <= self.covered:
             return
+        for each in batch.rewritten.get(self.source_table.name, ()):
+            if each.ends.max() > self.committed.order and not self._shows(each):
+                now = self.source.describe(self.source_table.name, self.source_table.key)
+                self.evolve(replace(now, parts=self.source_table.parts), batch.position)
+                self.compare(self._size)
         for failed in batch.failed.get(self.source_table.name, ()):
             if failed.ends.max() > self.committed.order and not self._shows(failed):
                 raise failed.error
@@ -283,7 +307,7 @@ class Follower:
             rest &= ~inside
         return fresh
 
-    def _shows(self, failed: Failed) -> bool:
+    def _shows(self, failed: Failed | Rewritten) -> bool:
         """Whether the snapshot views of this table already show all transactions of `failed`."""
         assert self.progress is not None
         parts, first, views = self.source_table.parts or (failed.table,), 0, list[str]()
@@ -383,7 +407,7 @@ class Follower:
         for each in (*now.fields, *self._computed.fields(now)):
             old = have.get(each.name)
             if old is None:
-                changes.append(AddColumn(each.name, each.type, True, each.comment))
+                changes.append(AddColumn((each.name,), each.type, True, each.comment))  # A path: a name may have a dot.
                 continue
             if not holds(old.type, each.type):
                 changes.append(ChangeType(each.name, each.type))
@@ -399,7 +423,7 @@ class Follower:
         ]
         if changes:
             self._begin_filling(
-                [str(each.name) for each in changes if isinstance(each, AddColumn) and each.name in own], at
+                [each.name[0] for each in changes if isinstance(each, AddColumn) and each.name[0] in own], at
             )
             try:
                 self.table.evolve(changes)
@@ -408,7 +432,7 @@ class Follower:
                     f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source keeps the changes; take the "
                     f"table anew (restart=True), or leave the column out (exclude_columns)"
                 ) from error
-            names = tuple(f"{type(each).__name__} {each.name}" for each in changes)
+            names = tuple(f"{type(each).__name__} {''.join(each.name)}" for each in changes)
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)
             log.info("%s: %s", self.table.name, ", ".join(names))
         self.source_table = now
@@ -463,30 +487,71 @@ class Follower:
 
     def _filled(self, read: pa.Table) -> pa.Table:
         """The table's rows that differ from `read`, as `-U` with the old values and `+U` with the new ones."""
-        key = list(self.source_table.key)
-        read, there = _fitted(read, self.table.schema.fields), self._there(read)
-        both = pa.concat_tables([there.select(key), read.select(key)], promote_options="permissive").combine_chunks()
-        codes = key_codes([both[name].combine_chunks() for name in key])
-        order = np.argsort(codes[there.num_rows :], kind="stable")
-        sought = codes[there.num_rows :][order]
-        at = np.minimum(np.searchsorted(sought, codes[: there.num_rows]), max(0, len(sought) - 1))
-        known = np.flatnonzero(sought[at] == codes[: there.num_rows]) if len(sought) else np.empty(0, np.int64)
-        old, read = there.take(pa.array(known)), read.take(pa.array(order[at[known]]))
-        differs, new = pa.array(np.zeros(old.num_rows, bool)), old
-        for name in set(read.schema.names) - set(key):
-            same = pc.fill_null(pc.equal(old[name], read[name]), False)
-            both_null = pc.and_(pc.is_null(old[name]), pc.is_null(read[name]))
-            differs = pc.or_(differs, pc.invert(pc.or_(same, both_null)))
-            new = new.set_column(new.schema.get_field_index(name), name, read[name])
-        new = self._computed.anew(new, self.source_table.name, set(read.schema.names))
-        changed = [
-            (each.filter(differs), kind) for each, kind in ((old, RowKind.UPDATE_BEFORE), (new, RowKind.UPDATE_AFTER))
-        ]
-        rows = [
-            each.append_column(ROW_KIND.name, pa.array([kind.short] * each.num_rows, pa.string()))
-            for each, kind in changed
-        ]
-        return pa.concat_tables(rows)
+        read = _fitted(read, self.table.schema.fields)
+        found = comparison.difference(self._there(read), read, self.source_table.key)
+        return pa.concat_tables(self._updates(found, set(read.schema.names)))
+
+    def _updates(self, found: comparison.Difference, names: set[str]) -> list[pa.Table]:
+        after = self._computed.anew(found.after, self.source_table.name, names)
+        return [_of_kind(found.before, RowKind.UPDATE_BEFORE), _of_kind(after, RowKind.UPDATE_AFTER)]
+
+    # --- rows that changed without the log ---
+
+    def _is_rewritten(self) -> bool:
+        """Whether something changed rows of the table without the log since its version, e.g. ALTER COLUMN ... TYPE ... USING."""
+        assert self.progress is not None
+        before, names = self.progress.version, {each.name for each in self.table.schema.fields}
+        if not before or not (self.progress.is_complete or self.progress.views):
+            return False
+        return not names.isdisjoint(self.source.rewritten(before, self.source_table))
+
+    def compare(self, size: int) -> None:
+        """Make the table what the source is in a new view: commits of at most `size` rows with what differs. Changes that the view shows
+        are not applied again. A process that dies compares from the first row on again, since its view is gone."""
+        assert self.progress is not None
+        log.info("%s: rows changed without the log; comparing all with the source", self.table.name)
+        version = self.source_table.version
+        mark = replace(self.progress, views=(), is_complete=False, compares=True, version=version)
+        with self.source.view(self.source_table) as view:
+            count, known = self.table.scan().count(), 0
+            with closing(_ahead(view.chunks(None, size))) as chunks:
+                for chunk in chunks:
+                    read = self._computed.added(chunk.rows, self.source_table.name, None)
+                    read, names = _fitted(read, self.table.schema.fields), chunk.rows.schema.names
+                    found = comparison.difference(self._there(read), read.select(names), self.source_table.key)
+                    known += found.same_keys
+                    new = comparison.matching(read, found.new.select(self.source_table.key))
+                    self._repair([*self._updates(found, set(names)), _of_kind(new, RowKind.INSERT)], mark)
+            if known < count:
+                for keys in self._surplus(view, size):
+                    gone = comparison.matching(self._there(keys), keys)
+                    self._repair([_of_kind(gone, RowKind.DELETE)], mark)
+            shown = (Viewed(None, view.text, view.until.text),)
+            self._commit(None, replace(mark, views=shown, is_complete=True, compares=False, filling=None))
+
+    def _repair(self, rows: list[pa.Table], mark: Progress) -> None:
+        made = pa.concat_tables(rows, promote_options="default")
+        if made.num_rows:
+            self._commit(made, mark)
+            updates = sum(each.num_rows for each in rows[:1]) if len(rows) > 1 else 0
+            self._have(filled_rows=self.report.filled_rows + made.num_rows - updates)
+
+    def _surplus(self, view: View, size: int) -> Iterator[pa.Table]:
+        """The keys of the table's rows that the view does not show, at most `size` at a time. Rows of dropped shards stay."""
+        key, table = self.source_table.key, self.source_table
+        only = view.of(replace(table, fields=tuple(each for each in table.fields if each.name in key)))
+
+        def there() -> Iterator[pa.Table]:
+            names = list(dict.fromkeys([*key, *(NAMES if table.parts else ())]))
+            for batch in self.table.scan(columns=names).to_batches():
+                rows = pa.Table.from_batches([batch])
+                yield rows.filter(pa.array(is_of(rows, self._present))) if table.parts else rows
+
+        def shown() -> Iterator[pa.Table]:
+            return (_fitted(each.rows, self.table.schema.fields) for each in only.chunks(None, size))
+
+        for keys in comparison.surplus(there, shown, key, self.table.scan().count()):
+            yield from (keys.slice(start, size) for start in range(0, keys.num_rows, size))
 
     # --- commits ---
 
@@ -572,6 +637,10 @@ def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
         while (chunk := following.result()) is not None:
             following = reader.submit(next, chunks, None)
             yield chunk
+
+
+def _of_kind(rows: pa.Table, kind: RowKind) -> pa.Table:
+    return rows.append_column(ROW_KIND.name, pa.array([kind.short] * rows.num_rows, pa.string()))
 
 
 def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
-from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.bitmap import BitCount
 from pymysqlreplication.event import (
     GtidEvent,
@@ -27,7 +27,6 @@ from pymysqlreplication.event import (
     XAPrepareEvent,
     XidEvent,
 )
-from pymysqlreplication.exceptions import StatusVariableMismatch
 from pymysqlreplication.row_event import (
     DeleteRowsEvent,
     PartialUpdateRowsEvent,
@@ -39,6 +38,7 @@ from pymysqlreplication.row_event import (
 from lakeformat.cdc import mysql_types, row_events, statements, text_rows
 from lakeformat.cdc.event_rows import EventRows, mark_updates
 from lakeformat.cdc.gtids import Gtids
+from lakeformat.cdc.log_reader import BinLogStreamReader
 from lakeformat.cdc.mysql_types import MySqlType
 from lakeformat.cdc.readers import Readers, connected, required
 from lakeformat.cdc.source import (
@@ -46,6 +46,7 @@ from lakeformat.cdc.source import (
     Emptied,
     Failed,
     Position,
+    Rewritten,
     SourceTable,
     TableChanges,
     Transactions,
@@ -67,6 +68,7 @@ _WANTED = {  # Required server variables; a variable that the server lacks is no
     "binlog_transaction_compression": "OFF",
     "log_bin_compress": "OFF",
 }
+_COMPRESSED = " COMPRESSED*/"  # In the column type of MariaDB.
 _AT_START = {"log_bin"}  # Cannot be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
@@ -98,23 +100,6 @@ _KINDS = {
     UpdateRowsEvent: RowKind.UPDATE_AFTER,
     DeleteRowsEvent: RowKind.DELETE,
 }
-
-_read_status = QueryEvent._read_status_vars_value_for_key
-
-
-def _read_known_status(event: QueryEvent, key: int) -> None:
-    """Read a statement's status variables up to the first one that the library does not know: its length is not recorded, so the rest is skipped.
-
-    The library rejects the whole event (`StatusVariableMismatch`); MySQL 9.7 logs such a variable. This module uses none of them.
-    """
-    start = event.__dict__.setdefault("_status_start", event.packet.read_bytes - 1)
-    try:
-        _read_status(event, key)
-    except StatusVariableMismatch:
-        event.packet.advance(start + event.status_vars_length - event.packet.read_bytes)
-
-
-QueryEvent._read_status_vars_value_for_key = _read_known_status
 
 
 class MySql:
@@ -202,6 +187,10 @@ class MySql:
             schema,
             table,
         )
+        if compressed := [row[0] for row in columns if _COMPRESSED in row[2]]:
+            raise UnsupportedFeature(
+                f"{name}: column {compressed[0]!r} is COMPRESSED, and its log cannot be read; ALTER TABLE ... MODIFY it without COMPRESSED"
+            )
         kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
         chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in kept})
         types = {
@@ -225,7 +214,14 @@ class MySql:
             schema,
             table,
         )
-        return SourceTable(name, fields, chosen, comment[0][0] or None, chosen == tuple(row[0] for row in declared))
+        return SourceTable(
+            name,
+            fields,
+            chosen,
+            comment[0][0] or None,
+            chosen == tuple(row[0] for row in declared),
+            version=json.dumps([each.name for each in fields]),
+        )
 
     def _require_logged(self, name: str) -> None:
         """Raise if the server does not log all changes of the table."""
@@ -402,6 +398,10 @@ class MySql:
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         """All tables: the binary log always has them, and logs DROP and RENAME."""
         return dict.fromkeys(names, "")
+
+    def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
+        """New columns; other changes are statements in the log."""
+        return {each.name for each in table.fields}.difference(json.loads(before))
 
     @contextmanager
     def view(self, table: SourceTable, *others: SourceTable) -> Iterator[MySqlView]:
@@ -669,6 +669,12 @@ class _Batch:
         self._waiting_bytes, self._events = 0, 0
         self.committed_ms: int | None = None
         self.failed: dict[str, tuple[Failed, ...]] = {}
+        self.rewritten: dict[str, tuple[Rewritten, ...]] = {}
+
+    def rewrite(self, name: str, order: int) -> None:
+        """A statement before a log position changed rows of one table. A view that covers the last one covers all."""
+        place = np.array([order], np.int64)
+        self.rewritten[name] = (Rewritten(name, place, place),)
 
     def fail(self, name: str, error: LakeError, order: int) -> None:
         """Stop one table before a log position; the others continue. Only the first and the last failed position are kept: if a view
@@ -794,7 +800,7 @@ class _Batch:
                     made[name] = self._changes(held, self.tables[name])
                 except LakeError as error:
                     self.fail(name, error, position.order)
-            yield Transactions(position, self.committed_ms, made, self.failed, not parts)
+            yield Transactions(position, self.committed_ms, made, self.failed, self.rewritten, not parts)
 
     def close(self) -> None:
         self._messages.close()
@@ -930,8 +936,8 @@ class _Log:
         """Raise if the next rows lack column names or belong to an XA transaction."""
         if not self._has_names:
             raise SourceError(
-                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take "
-                f"the table anew (restart=True)"
+                f"{name}: the log after {self.position.text} was written without column names, or with a COMPRESSED column; SET GLOBAL "
+                f"binlog_row_metadata = 'FULL', and take the table anew (restart=True)"
             )
         if self._is_xa:
             raise UnsupportedFeature(
@@ -963,12 +969,11 @@ class _Log:
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
             batch.fail(name, error, at)
-        for name in fresh if verb == "ALTER" and statements.moves_partitions(text) else ():
-            error = UnsupportedFeature(
-                f"{name}: {text[:60]!r} in the log after {self.position.text} takes rows away, or brings some, that are not in the log; take the "
-                f"table anew (restart=True)"
-            )
-            batch.fail(name, error, at)
+        rewrites = verb == "ALTER" and statements.rewrites(text)
+        exchanged = statements.exchanged(text, schema)
+        for name in batch.tables:
+            if self._is_fresh(name, at) and ((rewrites and name in named) or name in exchanged):
+                batch.rewrite(name, at)
         for name in statements.removed(text, schema, batch.tables):
             if self._is_fresh(name, at):
                 error = NotFound(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import select
 import time
@@ -59,6 +61,21 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",  # The snapshot's connection is idle while a chunk is committed.
 }
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_FIRST_OWN_TYPE = 16384  # Oids below are of types that PostgreSQL brings.
+# The files of a table, or of the partitions of one, and whether each was made as a partition (CREATE TABLE ... PARTITION OF), before it had rows: ATTACH
+# PARTITION changes all columns of a table.
+_FILES = """
+SELECT c.oid, c.relfilenode, (
+  SELECT bool_or(a.xmin = t.xmin AND a.cmin = t.cmin) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+)
+FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
+WHERE c.relkind = 'r' AND c.oid IN (SELECT relid FROM pg_partition_tree(%s) UNION ALL SELECT %s) ORDER BY 1
+"""
+_OWN_TYPES = """
+SELECT md5(COALESCE((SELECT string_agg(oid::text || enumlabel, ',' ORDER BY oid) FROM pg_enum), '') || '/' || COALESCE((
+  SELECT string_agg(attrelid::text || ' ' || attnum::text || attname || atttypid::text, ',' ORDER BY attrelid, attnum)
+  FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE c.relkind = 'c' AND attnum > 0), ''))
+"""
 _PEEK = """
 COPY (
   SELECT data FROM pg_logical_slot_peek_binary_changes({}, {}, {}, 'proto_version', '1', 'publication_names', {})
@@ -90,6 +107,7 @@ class Postgres:
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
         self._roots: set[str] = set()  # Partitioned tables.
+        self._files: dict[str, list[Any]] = {}  # As `_FILES` returns them.
         self._oids: dict[str, int] = {}  # The log identifies tables by oid, so a temporary rename does not matter.
 
     def __repr__(self) -> str:
@@ -130,7 +148,7 @@ class Postgres:
         if not is_readable:
             raise SourceError(f"{name}: {role} may not read it; GRANT SELECT ON {quoted} TO {role}")
         columns = self._rows(
-            "SELECT attname, atttypid, atttypmod, attnotnull, col_description(attrelid, attnum), attgenerated <> '' "
+            "SELECT attname, atttypid, atttypmod, attnotnull, col_description(attrelid, attnum), attgenerated <> '', attnum, xmin::text "
             "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             oid,
         )
@@ -164,7 +182,31 @@ class Postgres:
             )
             for row in followed
         )
-        return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared)
+        version = self._version(f"{schema}.{table}", oid, followed)
+        return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared, version=version)
+
+    def _version(self, name: str, oid: int, columns: Sequence[Any]) -> str:
+        """The table's version for `rewritten`, as JSON: column -> [number, transaction that last changed it], the largest oid among the table's files
+        and their digest, and the digest of enums and composite types."""
+        self._files[name] = files = self._rows(_FILES, oid, oid)
+        has_own = any(row[1] >= _FIRST_OWN_TYPE for row in columns)
+        types = self._rows(_OWN_TYPES)[0][0] if has_own else ""
+        names = {row[0]: [row[6], row[7]] for row in columns}
+        last = max((leaf for leaf, _, _ in files), default=0)
+        return json.dumps([names, last, _digest(files, last), types])
+
+    def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
+        (old, last, files, types), (now, _, _, types_now) = json.loads(before), json.loads(table.version)
+        leaves = self._files[table.name]
+        has_changed = _digest(leaves, last) != files
+        is_attached = any(leaf > last and not born for leaf, _, born in leaves)
+        if (table.name in self._roots and (has_changed or is_attached)) or types not in ("", types_now):
+            return set(now)
+        return {
+            name
+            for name, (number, changed) in now.items()
+            if name not in old or old[name][0] != number or (has_changed and old[name][1] != changed)
+        }
 
     def _field(self, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
         return Field(
@@ -464,7 +506,7 @@ class Postgres:
                     relations = decoded.relations
                     made, failed = self._tables(decoded, tables, at)
                     del decoded
-                    yield Transactions(position, committed, made, failed, is_last)
+                    yield Transactions(position, committed, made, failed, is_last=is_last)
                     del made
             at = position
 
@@ -785,6 +827,12 @@ def _with_key_changes(
                 piece.columns[place] = pc.if_else(pa.array(known), old.columns[place].take(rows), piece.columns[place])
                 piece.unchanged[place] = same & ~known
     return kinds, seconds
+
+
+def _digest(files: Sequence[Any], last: int) -> str:
+    """A digest of the files with oids up to `last`."""
+    text = ",".join(f"{leaf}/{file}" for leaf, file, _ in files if leaf <= last)
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _position(order: int) -> Position:

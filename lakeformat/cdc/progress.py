@@ -12,6 +12,7 @@ from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
 FILLING, SHARDS, KEPT = "cdc.filling", "cdc.shards", "cdc.kept"
+VERSION, COMPARES = "cdc.version", "cdc.compares"
 USER = "cdc"  # Commit user of the stream.
 RESTART = "cdc.restart"  # Snapshot property: the name of the last restart.
 _RESTORED = "lakeformat.restored-from"  # Property of a rollback's snapshot: the snapshot that it restored.
@@ -50,6 +51,10 @@ class Progress:
     parts: tuple[str, ...] = ()  # The shards of a merged table, in the order in which they are read.
     # `Source.kept` when replication began; earlier versions did not write it.
     kept: tuple[tuple[str, str], ...] = ()
+    version: str = ""  # `SourceTable.version` of the rows in the table.
+    compares: bool = (
+        False  # Whether rows are being compared with the source's; the table is then of no single position.
+    )
 
     @property
     def upto(self) -> tuple[str, ...] | None:
@@ -69,6 +74,10 @@ class Progress:
             properties[SHARDS] = json.dumps(self.parts)
         if any(entry for _, entry in self.kept):
             properties[KEPT] = json.dumps(dict(self.kept))
+        if self.version:
+            properties[VERSION] = self.version
+        if self.compares:
+            properties[COMPARES] = "true"
         if self.is_complete and not views:
             return properties
         return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
@@ -111,7 +120,8 @@ def _parse(properties: Mapping[str, str], name: str) -> Progress:
     except (ValueError, TypeError, AttributeError) as error:
         wrong = {each: properties.get(each) for each in (SNAPSHOT, FILLING, SHARDS, KEPT)}
         raise CorruptTable(f"{name}: properties {wrong} are none of a sync's ({error})") from error
-    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept)
+    version, compares = properties.get(VERSION, ""), properties.get(COMPARES) == "true"
+    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept, version, compares)
 
 
 def _key(texts: list[str] | None) -> tuple[str, ...] | None:

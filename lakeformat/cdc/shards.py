@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,9 @@ import pyarrow.compute as pc
 
 from lakeformat.cdc.source import (
     Chunk,
+    Failed,
     Position,
+    Rewritten,
     Source,
     SourceTable,
     TableChanges,
@@ -28,6 +31,8 @@ from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.work import ROW_KIND
 
 DATABASE, TABLE = "database_name", "table_name"  # Columns that name a row's shard; PostgreSQL: schema and table.
+NAMES = DATABASE, TABLE
+_Event = TypeVar("_Event", Failed, Rewritten)
 NOTHING = ""  # A view that shows no transaction.
 
 
@@ -67,7 +72,8 @@ class Shards:
                     f"say which columns identify rows of both: primary_key=[...]"
                 )
         self._parts[name] = parts
-        table = _union(name, parts.values(), tuple(parts))
+        versions = {each.name: each.version for each in parts.values() if each.version}
+        table = replace(_union(name, parts.values(), tuple(parts)), version=json.dumps(versions) if versions else "")
         return replace(table, key=chosen_key(name, first.key, key, {each.name for each in table.fields}))
 
     # --- the snapshot ---
@@ -77,6 +83,13 @@ class Shards:
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)
+
+    def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
+        if not table.parts:
+            return self._source.rewritten(before, table)
+        old = json.loads(before)
+        known = [each for each in self._shards(table) if each.name in old]
+        return {name for each in known for name in self._source.rewritten(old[each.name], each)}
 
     def _shards(self, table: SourceTable) -> list[SourceTable]:
         there = self._parts[table.name] if table.parts else {}
@@ -130,16 +143,20 @@ class Shards:
                 if own:
                     changes = {each: batch.tables[each] for each in own}
                     made[name] = self._together(table, changes) if table.parts else changes[name]
-            failed = {
-                name: tuple(each for part in self._shards(table) for each in batch.failed.get(part.name, ()))
-                for name, table in tables.items()
-            }
-            yield replace(batch, tables=made, failed=failed)
+            yield replace(
+                batch,
+                tables=made,
+                failed={name: self._of_shards(table, batch.failed) for name, table in tables.items()},
+                rewritten={name: self._of_shards(table, batch.rewritten) for name, table in tables.items()},
+            )
+
+    def _of_shards(self, table: SourceTable, found: Mapping[str, tuple[_Event, ...]]) -> tuple[_Event, ...]:
+        return tuple(each for part in self._shards(table) for each in found.get(part.name, ()))
 
     def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
         """Merge the changes of shards, in log order."""
         self._parts[table.name] |= {name: each.table for name, each in changes.items()}
-        now = replace(_union(table.name, self._shards(table), table.parts), key=table.key)
+        now = replace(_union(table.name, self._shards(table), table.parts), key=table.key, version=table.version)
         every = list(changes.values())
         places = np.concatenate([each.places for each in every])
         order = np.argsort(places, kind="stable")
@@ -181,7 +198,7 @@ class _ShardsView:
     _shards: Sequence[SourceTable]
 
     def of(self, table: SourceTable) -> View:
-        return self._view.of(table)
+        return replace(self, _table=table) if table.parts else self._view.of(table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
         parts, names = self._table.parts, {each.name for each in self._table.fields}
@@ -206,6 +223,11 @@ def matching(source: Source, including: str, excluding: str | None = None) -> li
     """The tables of a source whose full name matches `including` and not `excluding`."""
     names = [each for each in source.table_names() if re.fullmatch(including, each)]
     return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
+
+
+def is_of(rows: pa.Table, shards: Collection[str]) -> np.ndarray:
+    """Per row of a merged table: whether it is of one of these shards."""
+    return np.isin(_names(rows).astype(str), list(shards))
 
 
 def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:

@@ -33,6 +33,7 @@ class SourceTable:
     comment: str | None = None
     is_unique: bool = False  # Whether the database enforces that keys are unique.
     parts: tuple[str, ...] = ()  # The shards of a merged table (`Shards`).
+    version: str = ""  # What `Source.rewritten` compares.
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -91,6 +92,15 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Statements in the log that may have changed rows which the log lacks, e.g. a changed column type."""
+
+    table: str  # In a merged table: the shard.
+    ends: np.ndarray  # As in `Failed`.
+    transactions: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
 class Transactions:
     """A run of whole transactions, or a part of a run if a transaction is larger than a batch. All parts of a run have the same position and
     belong in one commit."""
@@ -99,6 +109,7 @@ class Transactions:
     committed_ms: int | None  # Commit time of the last transaction, milliseconds since 1970.
     tables: Mapping[str, TableChanges]
     failed: Mapping[str, tuple[Failed, ...]] = field(default_factory=dict)  # By table.
+    rewritten: Mapping[str, tuple[Rewritten, ...]] = field(default_factory=dict)
     is_last: bool = True  # False: more parts of the run follow.
 
 
@@ -155,6 +166,11 @@ class Source(Protocol):
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         """The tables whose changes are kept, each with a text that changes if there was a gap, for example because the table was
         dropped and created again."""
+        ...
+
+    def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
+        """The columns of `table` whose values in existing rows may have changed since its version was `before`, by something that the log
+        lacks. This includes new columns."""
         ...
 
     def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:

@@ -25,8 +25,11 @@ _ALTER_RENAME = re.compile(
     rf"ALTER\s+(?:\w+\s+)*?TABLE\s+(?:IF\s+EXISTS\s+)?{_WHOLE}.*?[\s,]RENAME\s+(?!(?:COLUMN|INDEX|KEY)\s)",
     re.IGNORECASE | re.DOTALL,
 )
-_PARTITION_ROWS = re.compile(
-    r"\b(?:TRUNCATE|DROP|EXCHANGE|CONVERT|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b|\bCONVERT\s+TABLE\b",
+# Clauses of ALTER TABLE that change values of existing rows, or bring or remove rows, without row events. DROP COLUMN does if a column of the
+# same name is added.
+_REWRITE = re.compile(
+    r"\b(?:IGNORE|MODIFY|CHANGE|CONVERT|RENAME\s+COLUMN|IMPORT|DISCARD|TRUNCATE|EXCHANGE|"
+    r"DROP\s+(?!INDEX\b|KEY\b|FOREIGN\b|PRIMARY\b|CONSTRAINT\b|CHECK\b|DEFAULT\b))",
     re.IGNORECASE,
 )
 _ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
@@ -53,9 +56,9 @@ def changes_rows(text: str) -> bool:
     return _ROW_CHANGE.match(text) is not None
 
 
-def moves_partitions(text: str) -> bool:
-    """Whether an ALTER TABLE adds or removes whole partitions or files, whose rows are not logged."""
-    return _PARTITION_ROWS.search(text) is not None
+def rewrites(text: str) -> bool:
+    """Whether an ALTER TABLE may change rows, which are not logged: by a changed column, or by whole partitions or files."""
+    return _REWRITE.search(text) is not None
 
 
 def truncated(text: str, schema: str) -> str | None:
@@ -73,11 +76,22 @@ def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
         return [each for each in tables if each.startswith(f"{_unquoted(found['schema'])}.")]
     if found := _CREATE.match(text) or _ALTER_RENAME.match(text):
         return [_named(found, schema)]
-    if found := _RENAME.match(text):
-        pairs = list(_RENAME_PAIR.finditer(text, found.end()))
-        old, new = ([_qualified(each[side], schema) for each in pairs] for side in ("old", "new"))
-        return [each for each in old if each not in new]
-    return []
+    old, new = _renamed(text, schema)
+    return [each for each in old if each not in new]
+
+
+def exchanged(text: str, schema: str) -> list[str]:
+    """The names that RENAME TABLE gives to another table."""
+    old, new = _renamed(text, schema)
+    return [each for each in old if each in new]
+
+
+def _renamed(text: str, schema: str) -> tuple[list[str], list[str]]:
+    """The old and the new names in a RENAME TABLE."""
+    found = _RENAME.match(text)
+    pairs = [] if found is None else list(_RENAME_PAIR.finditer(text, found.end()))
+    old, new = ([_qualified(each[side], schema) for each in pairs] for side in ("old", "new"))
+    return old, new
 
 
 def _qualified(name: str, schema: str) -> str:

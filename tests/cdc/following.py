@@ -81,6 +81,7 @@ class NthFetchFails:
             yield SimpleNamespace(
                 text=opened.text,
                 until=opened.until,
+                of=opened.of,
                 chunks=lambda *given: self._fetched("chunks", opened.chunks(*given)),
             )
 
@@ -99,9 +100,10 @@ def replay(changes, key):
     return rows
 
 
-def any_call_may_fail(source, name, anew, execute, rows_there, format, what, step):
-    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
-    batches after it; every n in `make test-long`. `anew()` makes the source's table `(id, v)` without rows, and `rows_there()` returns what it has."""
+def any_call_may_fail(source, name, anew, execute, rows_there, rewrite, format, what, step):
+    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks, in the
+    batches after it, or in the comparison after the statement `rewrite`; every n in `make test-long`. `anew()` makes the source's table `(id, v)`
+    without rows, and `rows_there()` returns what it has."""
     properties, failures = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}, 0
 
     def sync(over, of):
@@ -114,7 +116,7 @@ def any_call_may_fail(source, name, anew, execute, rows_there, format, what, ste
         store = MemoryFiles()
         faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
         over, of = (faulty, source) if what == "storage" else (store, faulty)
-        for step in range(2):
+        for step in range(3):
             try:
                 sync(over, of)
             except LakeError:
@@ -127,6 +129,8 @@ def any_call_may_fail(source, name, anew, execute, rows_there, format, what, ste
             execute(f"INSERT INTO t (id, v) VALUES ({10 + step}, {step})")
             if step == 0:
                 execute("ALTER TABLE t ADD d int DEFAULT 7", "UPDATE t SET d = 8 WHERE id = 2")
+            if step == 1:
+                execute(rewrite, "UPDATE t SET v = 3 WHERE id = 2")
         sync(store, source)
         table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
         expected, found = rows_there(), table.scan().to_arrow().sort_by("id").to_pylist()

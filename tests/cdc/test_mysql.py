@@ -326,7 +326,7 @@ def test_a_table_that_the_log_does_not_do_stops_alone(run, server, source, lake)
         for name, text in told.items():
             assert re.search(text, str(reports[name].error)), (name, reports[name])
             assert [row["v"] for row in rows_of(lake.table(f"d.{name}"))] == [1, 2]
-        assert (reports["good"].error, reports["good"].rows) == (None, 4 - 4 * number)
+        assert (reports["good"].error, reports["good"].filled_rows) == (None, 2 - 2 * number)
     for name in set(told) - {"places"}:
         with pytest.raises(LakeError, match=f"{told[name]}.*restart=True"):
             sync_table(source, f"{run.name}.{name}", lake, f"d.{name}")
@@ -503,7 +503,7 @@ def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, fo
     assert [(row["id"], row["a"], row["b"], row["d"], row["e"], row["f"]) for row in rows_of(table)] == [
         (1, 1, "x", "d", None, None),
         (2, 2, "y", None, None, None),
-        (3, 9000000000, "xxxxxx", None, datetime.date(2024, 1, 1), datetime.date(2024, 1, 1)),
+        (3, 9000000000, "xxxxxx", None, None, datetime.date(2024, 1, 1)),
         (4, 0, None, None, None, datetime.date(2024, 1, 2)),
     ]
     assert [row["g"] for row in rows_of(table)] == [row[0] for row in run("SELECT g FROM t ORDER BY id")]
@@ -522,6 +522,34 @@ def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, fo
     run("ALTER TABLE t MODIFY a text", "INSERT INTO t (id, a) VALUES (7, 'no number')")
     with pytest.raises(UnsupportedFeature, match=r"d\.t cannot follow a change of .*\.t"):
         sync_table(source, name, lake, "d.t", format)
+
+
+@FORMATS
+def test_rows_that_change_without_the_log_are_those_of_the_source(run, source, lake, format):
+    """By columns that change their types or names, by a table that takes another's name: the log has none of it, and what it has beside it comes once."""
+    name, properties = f"{run.name}.t", {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    run("CREATE TABLE t (id int PRIMARY KEY, v int, w int, e enum('a', 'b'), u varchar(9))")
+    run("INSERT INTO t VALUES " + ", ".join(f"({i}, {i * 100}, {-i}, 'a', 'abcdef')" for i in range(1, 21)))
+    sync_table(source, name, lake, "d.t", format, properties=properties, batch_rows=7)
+    statements = (
+        ("INSERT INTO t VALUES (21, 1, 1, 'b', '')", "ALTER TABLE t MODIFY v tinyint, MODIFY u varchar(3), MODIFY e enum('x', 'b')", "UPDATE t SET v = 1 WHERE id = 3"),
+        ("ALTER TABLE t CHANGE v w int, CHANGE w v int", "DELETE FROM t WHERE id = 4"),
+        ("ALTER TABLE t DROP w", "INSERT INTO t (id, v) VALUES (30, 1)", "ALTER TABLE t ADD w int DEFAULT 7"),
+        ("ALTER TABLE t DROP w",), ("ALTER TABLE t ADD w int DEFAULT 8",),
+        ("CREATE TABLE n LIKE t", "INSERT INTO n SELECT id + 1, v, 1, e, u FROM t", "RENAME TABLE t TO o, n TO t", "UPDATE t SET v = 9 WHERE id = 6"),
+    )  # fmt: skip
+    for each in statements:
+        run(*each)
+        report = sync_table(source, name, lake, "d.t", format, properties=properties, batch_rows=7)
+        assert (report.filled_rows > 0) == (each != ("ALTER TABLE t DROP w",)), each
+        names = [row[0] for row in run("SHOW COLUMNS FROM t")]
+        assert [tuple(row[each] for each in names) for row in rows_of(lake.table("d.t"))] == list(
+            run("SELECT * FROM t ORDER BY id")
+        ), each
+    assert sync_table(source, name, lake, "d.t", format).filled_rows == 0
+    if format == "paimon":
+        told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
+        assert [told[key] for key in sorted(told)] == rows_of(lake.table("d.t"))
 
 
 def test_a_replica_takes_over(run, server, lake):
@@ -627,7 +655,7 @@ def test_nothing_is_lost_in_silence(run, server, source, lake):
     sync_database(source, lake, "e", including=rf"{run.name}\.[pq]")
     run("ALTER TABLE p TRUNCATE PARTITION p0", "INSERT INTO q VALUES (1)")
     reports = sync_database(source, lake, "e", including=rf"{run.name}\.[pq]")
-    assert re.search(r"TRUNCATE PARTITION.*restart=True", str(reports[f"{run.name}.p"].error))
+    assert (reports[f"{run.name}.p"].filled_rows, rows_of(lake.table("e.p"))) == (1, [])
     assert reports[f"{run.name}.q"].rows == 1
     run("CREATE TABLE c (id int PRIMARY KEY, q int, FOREIGN KEY (q) REFERENCES q (id) ON DELETE CASCADE)")
     run("INSERT INTO c VALUES (1, 1)")
@@ -809,7 +837,8 @@ def test_any_call_may_fail(run, server, format, what, step):
     def rows_there():
         return [dict(zip(("id", "v", "d"), row, strict=True)) for row in run("SELECT id, v, d FROM t ORDER BY id")]
 
-    any_call_may_fail(source, f"{run.name}.t", anew, run, rows_there, format, what, step)
+    rewrite = "ALTER TABLE t DROP v, ADD v int DEFAULT 10"
+    any_call_may_fail(source, f"{run.name}.t", anew, run, rows_there, rewrite, format, what, step)
 
 
 def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):

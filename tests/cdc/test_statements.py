@@ -33,14 +33,21 @@ def test_tables_that_a_statement_removes(text, expected):
     [
         ("ALTER TABLE t /*!50100 TRUNCATE PARTITION p0 */", True),
         ("ALTER TABLE t CONVERT PARTITION p0 TO TABLE x", True),
-        ("ALTER TABLE t CONVERT TABLE x TO PARTITION p0 VALUES LESS THAN (9)", True),
-        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", False),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", True),
+        ("ALTER TABLE t ADD a int, drop b", True),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (v)", True),
+        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", True),
         ("ALTER TABLE t COMMENT 'DROP PARTITION p0' /* DROP PARTITION p0 */", False),
-        ("ALTER TABLE t DROP COLUMN p0", False),
+        ("ALTER TABLE t ADD c int, DROP INDEX i, DROP FOREIGN KEY f, ALTER d DROP DEFAULT, RENAME KEY a TO b", False),
     ],
 )
-def test_statements_that_move_rows_by_partitions(text, expected):
-    assert statements.moves_partitions(statements.plain(text)) is expected
+def test_statements_that_change_rows_without_the_log(text, expected):
+    assert statements.rewrites(statements.plain(text)) is expected
+
+
+def test_names_that_another_table_takes():
+    assert statements.exchanged("RENAME TABLE t TO x, `u` TO s.t", "s") == ["s.t"]
+    assert statements.exchanged("RENAME TABLE t TO x", "s") == []
 
 
 def test_tables_that_a_statement_empties_or_names():
