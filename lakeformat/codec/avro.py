@@ -46,6 +46,10 @@ def decode(
     and bytes. Records of up to `few_bytes` together are read one by one, which is faster for so few and gives the same
     result.
 
+    Records with unions of several types are all read one by one, which is slow. Such a union has the type that holds
+    the values of all its branches (`avro_schema.common_type`): int and long become int64, float and double float64, an
+    enum and string string. Without such a type it is a struct without fields, null where the union is null.
+
     Raises `CorruptFile` for bytes that are no Avro file or that inflate out of proportion to their size, and
     `UnsupportedFeature` for an unknown codec or type; neither names the file.
     """
@@ -82,7 +86,7 @@ def _decode_together(files: Sequence[bytes], logical: bool) -> tuple[Decoded, li
     records of each. None if they differ or are large. Raises any exception for damaged files."""
     heads = [read_head(data) for data in files]
     first = heads[0]
-    if first.null_at is not None or not avro_schema.min_bytes(first.record):
+    if first.null_at is not None or not avro_schema.min_bytes(first.record) or first.has_unions:
         return None
     if len({(head.metadata["avro.schema"], head.codec) for head in heads}) > 1:
         return None
@@ -150,8 +154,15 @@ class Head:
     def codec(self) -> str:
         return self.metadata.get("avro.codec", b"null").decode(errors="replace")
 
+    @property
+    def has_unions(self) -> bool:
+        """Whether records have unions of several types."""
+        return avro_schema.has_unions(self.record)
+
     def arrow_schema(self) -> pa.Schema:
-        """The columns as a read with `logical` returns them."""
+        """The columns as a read with `logical` returns them. Raises `UnsupportedFeature` for a union that no type
+        expresses."""
+        avro_schema.require_types(self.record)
         return avro_schema.arrow_schema(self.record, True)
 
 
@@ -191,6 +202,15 @@ def _read(
         empty += sum(block.count for block in blocks) if is_empty else 0
         if empty > avro_decode.EMPTY_RECORDS:
             raise CorruptFile(f"a file of {len(data)} bytes says that it holds {empty} records of no bytes")
+        if head.has_unions:
+            for block in blocks:
+                own = memoryview(buffer[block.begin : block.end].tobytes())
+                try:
+                    yield avro_few.read_unions(wanted, head.null_at, own, block.count, logical)
+                except CorruptFile as error:
+                    raise CorruptFile(f"block {number}: {error}") from error
+                number += 1
+            continue
         end, count = blocks[-1].end, sum(block.count for block in blocks)
         if count and end <= few_bytes and len(blocks) == 1:
             few = avro_few.read(wanted, head.null_at, buffer[:end].tobytes(), count, logical)
@@ -229,6 +249,8 @@ def encode(
     """
     text = schema if isinstance(schema, bytes) else spell(schema)
     _, record, null_at = _tree(text)
+    for union in avro_schema.unions(record):
+        raise UnsupportedFeature(f"{union.refusal()}; unions of several types are read, not written")
     few = few_records(table, text, few_bytes)
     if few is not None and len(few) <= block_bytes:
         blocks: Iterable[tuple[int, memoryview]] = [(table.num_rows, memoryview(few))]

@@ -10,7 +10,7 @@ byte, so a guess costs time at worst, never rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import Any
@@ -28,6 +28,7 @@ from lakeformat.codec.avro_schema import (
     Node,
     Place,
     Record,
+    Union,
     arrow_type,
     min_bytes,
     nullable,
@@ -104,6 +105,8 @@ def skipper(node: Node, path: str = "record") -> _Skip:
             return _skip_fixed(size, path)
         case Leaf("bytes" | "string"):
             return _skip_sized(path)
+        case Leaf("enum", symbols=symbols):
+            return _skip_numbered([lambda data, at: at] * len(symbols), f"{path}: an enum of {len(symbols)} symbols")
         case Leaf():
             return _skip_varint(path)
         case Record(members):
@@ -114,6 +117,8 @@ def skipper(node: Node, path: str = "record") -> _Skip:
             return _skip_items(skipper(pair, f"{path}{{}}"), min_bytes(pair), path)
         case Choice(inner, null_at):
             return _skip_choice(skipper(inner, path), null_at, path)
+        case Union(branches):
+            return _skip_numbered([skipper(branch, path) for branch in branches], f"{path}: a union of {len(branches)}")
         case Place(inner):
             return skipper(inner, path)
     raise AssertionError(node)
@@ -214,6 +219,16 @@ def _skip_choice(inner: _Skip, null_at: int | None, path: str) -> _Skip:
         if branch == null:
             return at + 1
         raise CorruptFile(f"{path}: union branch byte {branch:#04x} at byte {at}")
+
+    return skip
+
+
+def _skip_numbered(inner: Sequence[_Skip], what: str) -> _Skip:
+    def skip(data: memoryview, at: int) -> int:
+        number, after = varint(data, at)
+        if not 0 <= number < len(inner):
+            raise CorruptFile(f"{what} holds number {number} at byte {at}")
+        return inner[number](data, after)
 
     return skip
 

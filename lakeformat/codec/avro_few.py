@@ -1,9 +1,9 @@
-"""Few Avro records, one by one through fastavro: up to some kilobytes that costs less than the columnar coders' numpy
-calls for each field.
+"""Avro records one by one through fastavro: few of them, which up to some kilobytes costs less than the columnar coders'
+numpy calls for each field, and those with unions of several types, which the columnar coders do not know.
 
-This module accepts nothing that the columnar coders refuse. It reads bytes only if writing the result gives the same
+`read` and `write` accept nothing that the columnar coders refuse. It reads bytes only if writing the result gives the same
 bytes, and writes rows only if their types are those of the members and no required value is null. For everything else,
-damage included, it returns None, and the columnar coders decide.
+damage included, they return None, and the columnar coders decide.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat import lazy
+from lakeformat.codec.avro_decode import skipper
 from lakeformat.codec.avro_encode import varint
-from lakeformat.codec.avro_schema import Array, Choice, Leaf, Map, Node, Record, arrow_type, min_bytes
+from lakeformat.codec.avro_schema import Array, Choice, Leaf, Map, Node, Record, Union, arrow_type, min_bytes
+from lakeformat.errors import CorruptFile, UnsupportedFeature
 
 fastavro = lazy.library("fastavro")
 
@@ -38,6 +40,58 @@ def read(record: Record, null_at: int | None, data: bytes, count: int, logical: 
         return pa.RecordBatch.from_struct_array(pa.array(rows, arrow_type(record, logical)))
     except Exception:  # fastavro raises any exception for damaged bytes.
         return None
+
+
+def read_unions(record: Record, null_at: int | None, data: memoryview, count: int, logical: bool) -> pa.RecordBatch:
+    """The kept columns of `count` records with unions of several types: slow, a Python value for each Avro value.
+
+    Raises `CorruptFile` if the bytes do not match the schema, and `UnsupportedFeature` for a schema that fastavro
+    refuses.
+    """
+    node: Node = record if null_at is None else Choice(record, null_at)
+    try:
+        schema = fastavro.parse_schema(_spelled(node, itertools.count(), logical))
+    except Exception as error:  # Names that Avro does not allow.
+        raise UnsupportedFeature(f"a schema with unions of several types: {error}") from error
+    skip, end, source = skipper(node), 0, io.BytesIO(data)
+    try:
+        for _ in range(count):
+            end = skip(data, end)  # fastavro reads negative branches and symbols from the end.
+        rows = [fastavro.schemaless_reader(source, schema, None) for _ in range(count)]
+        if end != len(data) or source.tell() != end:
+            raise CorruptFile(f"its {count} records end at byte {end} of {len(data)}")
+        if None in rows:
+            raise CorruptFile("a record is null")
+        columns = [_expressed(record, row, logical) for row in rows]
+        return pa.RecordBatch.from_struct_array(pa.array(columns, arrow_type(record, logical)))
+    except IndexError as error:
+        raise CorruptFile(f"its {count} records go on past the end of their block, at byte {len(data)}") from error
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, EOFError) as error:
+        raise CorruptFile(f"records with unions of several types that do not match their schema: {error}") from error
+
+
+def _expressed(node: Node, value: Any, logical: bool) -> Any:
+    """A value as Arrow takes it for `arrow_type`."""
+    if value is None:
+        return None
+    match node:
+        case Record(members):
+            return {
+                member.name: _expressed(member.node, value[member.name], logical) for member in members if member.keep
+            }
+        case Array(inner):
+            return [_expressed(inner, item, logical) for item in value]
+        case Map(pair):
+            return [(item["key"], _expressed(pair.members[1].node, item["value"], logical)) for item in value]
+        case Choice(inner):
+            return _expressed(inner, value, logical)
+        case Union(branches):
+            kind = arrow_type(node, logical)
+            if kind == pa.struct([]):
+                return {}
+            nested = next((each for each in branches if not isinstance(each, Leaf)), None)
+            return value if nested is None else _expressed(nested, value, logical)
+    return value
 
 
 def write(record: Record, null_at: int | None, table: pa.Table) -> bytes | None:
@@ -89,18 +143,26 @@ def _is_plain(node: Node) -> bool:
     return isinstance(node, Leaf)
 
 
-def _spelled(node: Node, number: itertools.count[int]) -> Any:
-    """The schema without logical types and defaults; each type has a name of its own."""
+def _spelled(node: Node, number: itertools.count[int], decimals: bool = False) -> Any:
+    """The schema without defaults, and without logical types except, on request, `decimals`; each type has a name of
+    its own, and a map is the array of pairs that it is in bytes."""
     match node:
         case Record(members):
-            fields = [{"name": member.name, "type": _spelled(member.node, number)} for member in members]
+            fields = [{"name": member.name, "type": _spelled(member.node, number, decimals)} for member in members]
             return {"type": "record", "name": f"r{next(number)}", "fields": fields}
-        case Array(item):
-            return {"type": "array", "items": _spelled(item, number)}
+        case Array(inner) | Map(inner):
+            return {"type": "array", "items": _spelled(inner, number, decimals)}
         case Choice(inner, None):
-            return [_spelled(inner, number)]
+            return [_spelled(inner, number, decimals)]
         case Choice(inner, null_at):
-            return ["null", _spelled(inner, number)] if null_at == 0 else [_spelled(inner, number), "null"]
+            branches = ["null", _spelled(inner, number, decimals)]
+            return branches if null_at == 0 else branches[::-1]
+        case Union(types):
+            return [_spelled(branch, number, decimals) for branch in types]
+        case Leaf("fixed" | "bytes" as kind, size, _, arrow) if decimals and arrow is not None:
+            named = {"name": f"r{next(number)}", "size": size} if kind == "fixed" else {}
+            decimal = {"logicalType": "decimal", "precision": arrow.precision, "scale": arrow.scale}
+            return {"type": kind, **named, **decimal}
         case Leaf("fixed", size):
             return {"type": "fixed", "name": f"r{next(number)}", "size": size}
         case Leaf("enum", symbols=symbols):

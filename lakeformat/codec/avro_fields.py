@@ -29,7 +29,8 @@ def emit(fields: tuple[Field, ...], name: str = "table") -> dict[str, Any]:
 
 
 def parse(record: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The columns of a record schema, with the names in the file; `NO_ID` for columns without an id."""
+    """The columns of a record schema, with the names in the file; `NO_ID` for columns without an id. Raises
+    `UnsupportedFeature` for a union of several types that no one type expresses (`avro_schema.common_type`)."""
     return _fields(record, {})
 
 
@@ -118,6 +119,8 @@ def _read(id: int, name: str, schema: Any, named: dict[str, Any]) -> Field:
     nullable = False
     if isinstance(schema, list):
         nullable = "null" in schema
+        if len(schema) - nullable > 1:
+            return Field(id, name, from_arrow(_arrow_type({"type": schema}, name)), nullable)
         schema = next((each for each in schema if each != "null"), "null")
     return Field(id, name, _read_type(schema, named), nullable)
 
@@ -145,9 +148,12 @@ def _read_type(schema: Any, named: dict[str, Any]) -> Type:
             return scalar(Kind.UUID)
         case {"type": (dict() | list()) as inner}:
             return _read(NO_ID, "", inner, named).type
-    return from_arrow(_arrow_type(schema))
+    return from_arrow(_arrow_type(schema, "value"))
 
 
-def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
-    record = {"type": "record", "name": "r", "fields": [{"name": "f", "type": dict(schema)}]}
-    return avro_schema.arrow_type(avro_schema.parse(record)[0].members[0].node, True)
+def _arrow_type(schema: Mapping[str, Any], name: str) -> pa.DataType:
+    record, _ = avro_schema.parse(
+        {"type": "record", "name": "record", "fields": [{"name": name, "type": dict(schema)}]}
+    )
+    avro_schema.require_types(record)
+    return avro_schema.arrow_type(record.members[0].node, True)

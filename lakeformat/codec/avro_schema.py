@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
@@ -82,19 +82,32 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Union:
+    """A union of several types, at `path`. Its Arrow type is the one that holds the values of all branches; without one
+    it is a struct without fields, which tells only nulls from values."""
+
+    branches: tuple[Node, ...]
+    path: str
+    spelled: str
+
+    def refusal(self) -> str:
+        return f"{self.path}: Avro union {self.spelled}"
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A skipped value whose position in its batch is kept: see `select`."""
 
     node: Node
 
 
-Node = Leaf | Record | Array | Map | Choice | Place
+Node = Leaf | Record | Array | Map | Choice | Union | Place
 
 
 def parse(schema: Any) -> tuple[Record, int | None]:
     """A writer schema of records: (tree, branch of null if the schema is a union of a record with null).
 
-    Raises `UnsupportedFeature` for a schema of anything but records, and for unions of several types.
+    Raises `UnsupportedFeature` for a schema of anything but records.
     """
     null_at = None
     if isinstance(schema, list):
@@ -128,6 +141,34 @@ def select(record: Record, columns: tuple[str, ...]) -> Record:
     )
 
 
+def unions(node: Node) -> Iterator[Union]:
+    """The unions of several types in a type."""
+    match node:
+        case Union(branches):
+            yield node
+            for branch in branches:
+                yield from unions(branch)
+        case Record(members):
+            for member in members:
+                yield from unions(member.node)
+        case Array(inner) | Map(inner) | Choice(inner) | Place(inner):
+            yield from unions(inner)
+
+
+@lru_cache(maxsize=256)
+def has_unions(node: Node) -> bool:
+    """Whether there are unions of several types, which only `avro_few.read_unions` reads."""
+    return any(True for _ in unions(node))
+
+
+@lru_cache(maxsize=256)
+def require_types(node: Node) -> None:
+    """Raise `UnsupportedFeature` for a union that no Arrow type expresses."""
+    for union in unions(node):
+        if common_type(union, True) is None:
+            raise UnsupportedFeature(f"{union.refusal()}; no one type holds the values of all its branches")
+
+
 @lru_cache(maxsize=256)
 def min_bytes(node: Node) -> int:
     """The fewest bytes of a value."""
@@ -157,9 +198,26 @@ def arrow_type(node: Node, logical: bool) -> pa.DataType:
             return pa.map_(arrow_type(key.node, logical), _part("value", value.node, logical))
         case Choice(inner):
             return arrow_type(inner, logical)
+        case Union():
+            return common_type(node, logical) or pa.struct([])
         case Place():
             return pa.int32()
     raise AssertionError(node)
+
+
+def common_type(union: Union, logical: bool) -> pa.DataType | None:
+    """The Arrow type of all values of a union: the branches' own type, or the number type that holds all of them
+    exactly; None if there is no such type."""
+    types = {arrow_type(branch, logical) for branch in union.branches if branch != Leaf("null")}
+    if any(nested != union and common_type(nested, logical) is None for nested in unions(union)):
+        return None
+    if len(types) == 1:
+        return types.pop()
+    for numbers, common in _COMMON:
+        if types <= numbers:
+            return common
+    is_bytes = all(pa.types.is_binary(type) or pa.types.is_fixed_size_binary(type) for type in types)
+    return pa.binary() if is_bytes else None
 
 
 @lru_cache(maxsize=256)
@@ -168,6 +226,10 @@ def arrow_schema(record: Record, logical: bool) -> pa.Schema:
     return pa.schema([_part(member.name, member.node, logical) for member in record.members if member.keep])
 
 
+_COMMON = [
+    ({pa.int32(), pa.int64()}, pa.int64()),
+    ({pa.int32(), pa.float32(), pa.float64()}, pa.float64()),
+]
 _RAW = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -185,6 +247,8 @@ def nullable(node: Node) -> bool:
     """Whether a value may be null."""
     if isinstance(node, Choice):
         return node.null_at is not None or nullable(node.inner)
+    if isinstance(node, Union):
+        return any(map(nullable, node.branches))
     return isinstance(node, Leaf) and node.kind == "null"
 
 
@@ -202,6 +266,8 @@ def _selected(member: Member, paths: list[str] | None) -> Member:
             return replace(member, node=select(record, tuple(paths)))
         case Choice(Record() as record, null_at):
             return replace(member, node=Choice(select(record, tuple(paths)), null_at))
+        case Union():
+            return member
     return replace(member, keep=False)
 
 
@@ -269,12 +335,12 @@ def _member(field: Any, scope: _Scope) -> Member:
     return Member(field["name"], _node(field["type"], scope.at(f".{field['name']}")))
 
 
-def _union(branches: list[Any], scope: _Scope) -> Choice:
+def _union(branches: list[Any], scope: _Scope) -> Choice | Union:
     if len(branches) == 1:
         return Choice(_node(branches[0], scope), None)
     others = [each for each in branches if each != "null"]
     if len(branches) != 2 or len(others) != 1:
-        raise UnsupportedFeature(f"{scope.path}: Avro union {_spell(branches)}; only a type with null is read")
+        return Union(tuple(_node(branch, scope) for branch in branches), scope.path, _spell(branches))
     return Choice(_node(others[0], scope), branches.index("null"))
 
 

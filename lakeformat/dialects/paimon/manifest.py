@@ -268,12 +268,15 @@ def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False)
 
 
 def _read_placed(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
-    """As `read_entries`, rows of `_PLACED`, or of `ENTRY` if these are cached."""
+    """As `read_entries`, rows of `_PLACED`; of `ENTRY` if these are cached, or if bounds cannot be read later."""
     return _all_decoded(reader, names, _parse_placed, _PLACED.empty_table(), is_part=True)
 
 
 def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
-    return map(partial(parse, schema=_PLACED), files, where)
+    for data, name in zip(files, where, strict=True):
+        with parsing.of(name):
+            has_places = data[:3] != b"ORC" and not avro.read_head(data).has_unions
+        yield parse(data, name, _PLACED if has_places else ENTRY)
 
 
 def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Table]:
