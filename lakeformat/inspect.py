@@ -137,8 +137,8 @@ class Inspect:
         if not isinstance(view, DeletesByKey):
             return self._table("position_deletes")  # Refused.
         files, shown = view.position_deletes()
-        deletes.load(self._store, files)
-        rows = [deletes.listed(self._store, each) for each in files]
+        store = deletes.load(view.reader, files)
+        rows = [deletes.listed(store, each) for each in files]
         counts = [len(each) for each in rows]
         shown = shown.take(pa.array(np.repeat(np.arange(len(files)), counts), pa.int64()))
         empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})

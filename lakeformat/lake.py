@@ -85,7 +85,8 @@ class Lake:
             and for Paimon `lock.enabled`. For a REST catalog `token` or `credential`, `warehouse`, `prefix`, `scope`,
             `oauth2-server-uri`, `view-endpoints-supported` and `header.*`; for Paimon only `token`, `warehouse`,
             `prefix` and `header.*`.
-        cache_bytes: How many bytes of decoded manifests stay in memory between verbs.
+        cache_bytes: The size of the lake's cache of decoded manifests and delete files in memory; 0 for none. Each
+            Spark worker keeps half as many bytes of delete files between tasks.
         encryption_keys: What opens encrypted Iceberg tables (`encryption.key-id`): master keys by id (AES, 16, 24 or 32
             bytes), for keys wrapped by AES GCM as nonce, ciphertext and tag; or a function of a wrapped key and the id of
             its master key, which asks a KMS and returns the key. Pickling the lake pickles them too. Tasks take the keys of

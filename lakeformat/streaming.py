@@ -27,6 +27,7 @@ from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import Content, DeltaLayout, WrittenFile
+from lakeformat.storage.cache import with_cache
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
@@ -127,7 +128,7 @@ class WriteSession:
             files = self._upserted(view, data)
         else:
             layout = after(looking(view, layout), chain.from_iterable(waiting.values()))
-            files = tuple(self._engine.write(self._reach(view), data, layout))
+            files = tuple(self._engine.write(with_cache(self._reach(view), view.reader), data, layout))
         return self._hold(view, identifier, files, watermark)
 
     def _hold(

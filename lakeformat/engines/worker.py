@@ -88,7 +88,7 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
         yield from _merged(store, task, task.merge, batch_rows)
         return
     if task.deletes or task.taken_by:
-        deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
+        store = deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
     files = store.several(partial(_open, store, task), range(len(task.paths)))
     for place, file in enumerate(files):
         yield from _read_file(store, task, place, file, batch_rows)
@@ -184,6 +184,7 @@ def count(store: Reader, task: ReadTask) -> int:
         and task.row_counts
         and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each)
     ):
+        store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
         return sum(
             count - int(np.searchsorted(deletes.positions(store, path, gone), count))
             for path, count, gone in zip(task.paths, task.row_counts, task.deletes, strict=True)

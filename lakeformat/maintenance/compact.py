@@ -152,7 +152,7 @@ def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -
     work = [task for task in tasks if task.read]
     for at in track(range(0, len(work), _AT_ONCE), f"{change.store.root}: compacting", -(-len(work) // _AT_ONCE)):
         some = work[at : at + _AT_ONCE]
-        for task, files in zip(some, change.engine.rewrite(change.store, some), strict=True):
+        for task, files in zip(some, change.engine.rewrite(change.files, some), strict=True):
             written += files
             paths = [path for read in task.read for path in read.paths]
             if task.upgrades and not files:
@@ -245,7 +245,7 @@ def compact_deletes(
             return None
         return RowDelta(
             request=_as_of(now),
-            added=tuple(file for files in now.engine.rewrite_deletes(now.store, tasks) for file in files),
+            added=tuple(file for files in now.engine.rewrite_deletes(now.files, tasks) for file in files),
             removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
             referenced=tuple(target.path for task in tasks for target in task.targets),
             read_at=now.view.snapshot_id,
@@ -266,7 +266,7 @@ def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapsh
             return None
         return RowDelta(
             request=_as_of(now),
-            added=tuple(file for written in now.engine.mark(now.store, tasks) for file in written),
+            added=tuple(file for written in now.engine.mark(now.files, tasks) for file in written),
             removed=gone,
             referenced=files,
             read_at=now.view.snapshot_id,

@@ -1,18 +1,19 @@
-"""A cache of decoded metadata files, bounded by memory."""
+"""The cache of a Lake: decoded metadata files and delete files, bounded by memory."""
 
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
 from lakeformat.model.work import FileKey
-from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.store import ForwardingReader, Reader
+from lakeformat.storage.catalogued import Catalogued, files_of
+from lakeformat.storage.store import ForwardingReader, ForwardingStore, Reader, Store
 
 CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
@@ -23,24 +24,44 @@ _MARKS_BYTES = 1 << 10  # About what a file's name and the names of some columns
 TABLE_BYTES = 32 << 10  # About what an empty Arrow table takes.
 
 
+class Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Z = TypeVar("Z", bound=Sized)
+
+
 class Cache:
     """Decoded files by table and path; beyond `limit_bytes` the least recently used are dropped. Only for files whose
-    names are never reused. It also records which columns of data files were found undamaged, and the long lists of
-    documents that were written. A copy in another process starts empty."""
+    names are never reused. It also has the contents of delete files, which columns of data files were found undamaged,
+    and the long lists of documents that were written. A copy in another process starts empty."""
 
-    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # Each with its bytes.
+    def __init__(self, limit_bytes: int = CACHE_BYTES, id: str | None = None) -> None:
+        self.limit_bytes, self.id = limit_bytes, id or uuid.uuid4().hex  # A copy has the id of its original.
+        self._size, self._lock = 0, threading.Lock()
+        self._entries: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # Each with its bytes.
 
-    def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
-        return Cache, (self._limit,)
+    def __reduce__(self) -> tuple[type[Cache], tuple[int, str]]:
+        return Cache, (self.limit_bytes, self.id)
 
     def get(self, root: str, path: str) -> pa.Table | None:
         return self._get((root, path))
 
+    def get_or_make(self, key: tuple[Any, ...], make: Callable[[], Z]) -> Z:
+        """What `make` made for this key."""
+        cached = self._get(key)
+        if cached is not None:
+            return cast(Z, cached)
+        made = make()
+        with self._lock:
+            if key not in self._entries:
+                self._put(key, made, made.nbytes + _MARKS_BYTES)
+        return made
+
     def put(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
-            if (root, path) not in self._held:
+            if (root, path) not in self._entries:
                 self._put((root, path), table, size_bytes + TABLE_BYTES)
 
     def undamaged(self, file: tuple[Any, ...]) -> frozenset[str]:
@@ -51,7 +72,7 @@ class Cache:
     def put_undamaged(self, file: tuple[Any, ...], columns: Iterable[str]) -> None:
         key = ("undamaged", *file)
         with self._lock:
-            known, size_bytes = self._held.pop(key, (frozenset(), 0))
+            known, size_bytes = self._entries.pop(key, (frozenset(), 0))
             self._size -= size_bytes
             names = known.union(columns)
             self._put(key, names, _MARKS_BYTES + sum(map(len, names)))
@@ -63,7 +84,7 @@ class Cache:
     def put_written(self, root: str, lists: Mapping[str, Any], size_bytes: int) -> None:
         key = ("written", root)
         with self._lock:
-            self._size -= self._held.pop(key, (None, 0))[1]
+            self._size -= self._entries.pop(key, (None, 0))[1]
             self._put(key, lists, size_bytes)
 
     def records(self, root: str, path: str) -> bytes | None:
@@ -73,22 +94,22 @@ class Cache:
     def put_records(self, root: str, path: str, records: bytes) -> None:
         key = ("records", root, path)
         with self._lock:
-            self._size -= self._held.pop(key, (None, 0))[1]
+            self._size -= self._entries.pop(key, (None, 0))[1]
             self._put(key, records, len(records) + _MARKS_BYTES)
 
     def _get(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
-            found = self._held.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            self._held.move_to_end(key)
-            return found[0]
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def _put(self, key: tuple[Any, ...], value: Any, size_bytes: int) -> None:
-        self._held[key] = value, size_bytes
+        self._entries[key] = value, size_bytes
         self._size += size_bytes
-        while self._size > self._limit and len(self._held) > 1:
-            self._size -= self._held.popitem(last=False)[1][1]
+        while self._size > self.limit_bytes:
+            self._size -= self._entries.popitem(last=False)[1][1]
 
 
 # (bytes, paths) of files -> the decoded content of each.
@@ -131,6 +152,35 @@ class Cached(ForwardingReader):
     keys: Keys | None = field(default=None, repr=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class WithCache(ForwardingStore):
+    """A table's files as engines get them, with the Lake's cache for delete files. A Spark worker that unpickles it gets
+    a cache of at most half as many bytes, and shares it among the tasks of the Lake that it ran last."""
+
+    store: Store
+    cache: Cache
+    worker_bytes: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _in_worker, (files_of(self.store), self.cache.id, self.worker_bytes)
+
+
+def with_cache(store: Store, reader: Reader) -> Store:
+    """`store` with the cache of `reader`, if that has one."""
+    cache = cache_of(reader)
+    return store if cache is None else WithCache(store, cache, cache.limit_bytes // 2)
+
+
+_of_worker: list[Cache] = []  # At most one: the cache of the Lake whose task this process ran last.
+
+
+def _in_worker(store: Store, id: str, limit_bytes: int) -> WithCache:
+    """A store that was sent to this process, with the cache that earlier tasks of the same Lake filled."""
+    if [(each.id, each.limit_bytes) for each in _of_worker] != [(id, limit_bytes)]:
+        _of_worker[:] = [Cache(limit_bytes, id)]
+    return WithCache(store, _of_worker[0], limit_bytes)
+
+
 def cached(reader: Reader, cache: Cache) -> Reader:
     """The reader with this cache, or with its own if it has one."""
     return reader if isinstance(reader, Cached) else Cached(reader, cache)
@@ -155,7 +205,7 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
     not read a file that it has cached. `parse` gets the bytes and paths of as many files as are worth parsing together.
     With `is_part` it decodes only some columns, which are cached beside the whole; a cached whole is returned
     instead."""
-    cache = cache_of(reader)
+    cache = reader.cache if isinstance(reader, Cached) else None
     mark = _PART if is_part else ""
 
     def kept(path: str) -> pa.Table | None:
@@ -230,10 +280,10 @@ def remember(reader: Reader, path: str, table: pa.Table) -> None:
 
 def cache_of(reader: Reader) -> Cache | None:
     """The cache of a reader."""
-    return reader.cache if isinstance(reader, Cached) else None
+    return reader.cache if isinstance(reader, Cached | WithCache) else None
 
 
 def in_catalog(reader: Reader) -> Catalogued | None:
     """The table's files with its entry in a catalog; None for a table without a catalog."""
-    inner = reader.store if isinstance(reader, Cached) else reader
+    inner = reader.store if isinstance(reader, Cached | WithCache) else reader
     return inner if isinstance(inner, Catalogued) else None

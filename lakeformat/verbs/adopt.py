@@ -39,7 +39,7 @@ def plan(
         twice = next(path for place, path in enumerate(paths) if path in paths[:place])
         raise InvalidInput(f"add_files: {twice} is given twice")
     given = tuple((partition or {}).items())
-    found = change.engine.adopt(change.store, [AdoptTask(path, layout, mapping, given) for path in paths])
+    found = change.engine.adopt(change.files, [AdoptTask(path, layout, mapping, given) for path in paths])
     added = tuple(each.file for each in found if each.file is not None)
     if not added:
         return None

@@ -17,7 +17,7 @@ def columns(change: Change, names: Sequence[str] | None) -> Operation:
     fields = view.countable(names)
     sketches = {field.id: Sketch() for field in fields}
     tasks = change.view.scan([field.name for field in fields])
-    for batch in change.engine.read(change.store, tasks, fields):
+    for batch in change.engine.read(change.files, tasks, fields):
         for field in fields:
             sketches[field.id].add(view.comparable(batch.column(field.name).unique(), field))
     return view.column_statistics(change.request, sketches)

@@ -13,5 +13,5 @@ def append(change: Change, data: Any) -> Append | None:
     """The operation that appends these rows, whose files are written now; None if there are no rows."""
     task = change.view.layout(from_files=True)
     task = task if task.keyed is None else looking(change.view, task)
-    added = tuple(change.engine.write(change.store, data, task))
+    added = tuple(change.engine.write(change.files, data, task))
     return Append(request=change.request, added=added) if added else None

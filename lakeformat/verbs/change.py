@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lakeformat.dialects.dialect import AnyView, Keyed
 from lakeformat.engines.engine import Engine
 from lakeformat.model.operation import Request
+from lakeformat.storage.cache import with_cache
 from lakeformat.storage.store import Store
 
 
@@ -19,6 +20,11 @@ class Change:
     view: AnyView
     engine: Engine
     request: Request
+
+    @property
+    def files(self) -> Store:
+        """`store` as the engine gets it: with the Lake's cache."""
+        return with_cache(self.store, self.view.reader)
 
     @property
     def keyed(self) -> Keyed:

@@ -184,7 +184,7 @@ def plan(
     grow: Callable[[list[evolution.AddColumn]], AnyView],
 ) -> Rewrite | RowDelta | Append | None:
     """The operation that a merge becomes on this base; None if nothing changes. `grow` adds columns to the table."""
-    source = change.engine.stage(change.store, asked.source, change.view.layout(), change.view.schema.fields)
+    source = change.engine.stage(change.files, asked.source, change.view.layout(), change.view.schema.fields)
     try:
         if asked.key:
             asked = upserting(asked, change.view.schema.fields, source.fields)

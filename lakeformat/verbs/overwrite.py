@@ -40,7 +40,7 @@ def overwrite(
     if scope is not None and is_by_row and view.layout().keyed is not None:
         return replace_by_key(change, scope, data, pinned_to)
     task = layout(view)
-    added = tuple(change.engine.write(change.store, data, task if scope is None else replace(task, required=scope)))
+    added = tuple(change.engine.write(change.files, data, task if scope is None else replace(task, required=scope)))
     return None if scope is None and not added else replaced(change, scope, added, pinned_to)
 
 
@@ -125,7 +125,7 @@ def replace_by_key(
     gone = deletion.added if deletion else ()
     try:
         write = after(looking(change.view, task, but=condition), gone)
-        added = tuple(change.engine.write(change.store, data, replace(write, required=condition)))
+        added = tuple(change.engine.write(change.files, data, replace(write, required=condition)))
     except BaseException:
         discard(change.store, paths_of(gone))  # No commit was tried, so no snapshot can have them.
         raise

@@ -61,8 +61,8 @@ def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expres
         for f in added
         if f.content is Content.DATA
     ]
-    rows = change.engine.read(change.store, tasks, view.schema.fields)
-    return tuple(change.engine.write(change.store, rows, replace(layout, keyed=keyed)))
+    rows = change.engine.read(change.files, tasks, view.schema.fields)
+    return tuple(change.engine.write(change.files, rows, replace(layout, keyed=keyed)))
 
 
 def _not_true(condition: Expression) -> Expression:

@@ -58,7 +58,7 @@ def mark(
         MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))
         for task in change.view.tasks(files, change.view.schema.fields, condition)
     ]
-    return tuple(file for written in change.engine.mark(change.store, tasks) for file in written)
+    return tuple(file for written in change.engine.mark(change.files, tasks) for file in written)
 
 
 def touch(change: Change, condition: Expression, whole_files: bool = True) -> Touched:
@@ -67,7 +67,7 @@ def touch(change: Change, condition: Expression, whole_files: bool = True) -> To
     whole = change.view.pruning.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
     rest = found.filter(pa.array(~whole))
     tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
-    hits = np.array([count > 0 for count in change.engine.count(change.store, tasks)], bool)
+    hits = np.array([count > 0 for count in change.engine.count(change.files, tasks)], bool)
     return Touched(found.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
 
 
@@ -89,7 +89,7 @@ def rewrite(
         RewriteTask((task,), layout, delete_where, assignments, update_where)
         for task in change.view.tasks(files, fields, where)
     ]
-    return tuple(file for written in change.engine.rewrite(change.store, tasks) for file in written)
+    return tuple(file for written in change.engine.rewrite(change.files, tasks) for file in written)
 
 
 def by_key(
@@ -122,7 +122,7 @@ def by_key(
         places = replace(places, rows={}) if stays else places
     write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None, places=places))
     tasks = [RewriteTask((task,), write, None, assignments) for task in read]
-    added = tuple(file for written in change.engine.rewrite(change.store, tasks) for file in written)
+    added = tuple(file for written in change.engine.rewrite(change.files, tasks) for file in written)
     if not added:
         return None
     return RowDelta(

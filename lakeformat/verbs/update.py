@@ -92,7 +92,7 @@ def _by_column(
         RewriteTask((replace(task, deletes=()),), layout, None, tuple(assignments.items()), condition)
         for task, layout in zip(change.view.tasks(touched, needed, alone=True), layouts, strict=True)
     ]
-    added = tuple(file for files in change.engine.rewrite(change.store, tasks) for file in files)
+    added = tuple(file for files in change.engine.rewrite(change.files, tasks) for file in files)
     return replace(rows.delta(change, OperationKind.UPDATE, condition, (), added), reads=reads) if added else None
 
 
@@ -128,7 +128,7 @@ def _require_newest(
         nulled = and_(is_null(new), is_not_null(old))
         is_older = or_(nulled, behind, and_(eq_null_safe(new, old), is_older))
     older = and_(condition, bind(is_older, change.view.schema.fields))
-    count = sum(change.engine.count(change.store, change.keyed.complete().scan(change.view.schema.names[:1], older)))
+    count = sum(change.engine.count(change.files, change.keyed.complete().scan(change.view.schema.names[:1], older)))
     if count:
         raise InvalidInput(
             f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows would come before "

@@ -42,7 +42,7 @@ def test_plans_are_the_same_wherever_manifests_are_decoded(spark, table, where):
     there, reader = planned(table, spark, 1, where)
     assert there == here
     assert planned(table, spark, 5, where)[0] == here
-    kept = [path for _, path in reader.cache._held]
+    kept = [path for _, path in reader.cache._entries]
     assert where == "id = 1000" or any("manifest" in path or "-m0" in path for path in kept)
 
 

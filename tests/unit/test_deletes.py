@@ -1,6 +1,7 @@
 """Delete files: which apply to which data files, how they are written and read, and what is left of the rows."""
 
 import json
+import pickle
 import struct
 from dataclasses import replace
 from itertools import count
@@ -23,6 +24,8 @@ from lakeformat.model.partition import PartitionField, Partitioning, Transform, 
 from lakeformat.model.predicate import lt
 from lakeformat.model.schema import Field, Kind, scalar
 from lakeformat.model.work import Content, DeleteFile, DeleteTask, MarkTask, ReadTask, Target, WriteTask
+from lakeformat.storage.cache import Cache, cache_of, cached, with_cache
+from lakeformat.storage.files import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -270,21 +273,66 @@ def test_keys_are_compared_by_field_id_also_where_files_lack_the_column(store):
     assert worker.count(store, task) == 1
 
 
-def test_files_of_deletes_are_read_once(store):
+OPENED = []
+
+
+class Watched(LocalFiles):
+    def open(self, path):
+        OPENED.append(path)
+        return super().open(path)
+
+
+@pytest.fixture
+def shared_deletes(tmp_path):
+    """A store, two tasks of two files each, and the delete file that both need."""
+    OPENED.clear()
+    store = Watched(str(tmp_path), fsync=False)
     files = [data_file(store, [k, k + 10]) for k in range(4)]
     batch = pa.record_batch({"_file": [f.path for f in files], "_pos": pa.array([0] * 4, pa.int64())})
     targets = tuple(Target(f.path, (), 0, "data") for f in files)
     (gone,) = marks.write(store, iter([batch]), DeleteTask(targets, per_file=False, fields=DELETE_FIELDS))
-    opened = []
+    return store, [task_of(some, ((as_delete(gone),),) * 2) for some in (files[:2], files[2:])], gone.path
 
-    class Watched(MemoryFiles):
-        def open(self, path):
-            opened.append(path)
-            return store.open(path)
 
-    watched = Watched(store.root)
-    assert ids(watched, task_of(files, ((as_delete(gone),),) * 4)) == [10, 11, 12, 13]
-    assert opened.count(gone.path) == 1
+def reads(store, tasks, path):
+    """How often a file is opened while the tasks are read."""
+    before = OPENED.count(path)
+    assert [ids(store, task) for task in tasks] == [[10, 11], [12, 13]]
+    return OPENED.count(path) - before
+
+
+def test_a_delete_file_is_read_once_by_each_lake_and_by_each_task_of_one_without_a_cache(shared_deletes):
+    store, tasks, path = shared_deletes
+    lakes = [with_cache(store, cached(store, Cache())) for _ in range(2)]
+    assert [reads(lakes[0], tasks, path), reads(lakes[0], tasks, path), reads(lakes[1], tasks, path)] == [1, 0, 1]
+    assert [reads(store, tasks, path), reads(with_cache(store, cached(store, Cache(0))), tasks, path)] == [2, 2]
+
+
+def test_a_worker_shares_the_cache_of_the_lake_that_it_ran_last_and_its_size_is_the_lakes(shared_deletes):
+    store, tasks, path = shared_deletes
+
+    def sent(lake):
+        return pickle.loads(pickle.dumps(with_cache(store, cached(store, lake))))
+
+    lake, other, without = Cache(1 << 20), Cache(), Cache(0)
+    first = sent(lake)
+    assert cache_of(first) is cache_of(sent(lake)) is cache_of(pickle.loads(pickle.dumps(first)))
+    assert cache_of(first) is cache_of(sent(pickle.loads(pickle.dumps(lake))))  # Of a copy of the lake.
+    assert (cache_of(first).limit_bytes, cache_of(first) is lake) == (1 << 19, False)
+    assert [reads(sent(lake), tasks, path), reads(sent(lake), tasks, path), reads(sent(other), tasks, path)] == [
+        1,
+        0,
+        1,
+    ]
+    assert reads(sent(lake), tasks, path) == 1  # The other lake took the place.
+    assert [reads(sent(without), tasks, path), len(cache_of(sent(without))._entries)] == [2, 0]
+
+
+def test_a_cache_never_holds_more_than_its_limit(shared_deletes):
+    store, tasks, path = shared_deletes
+    cache = Cache(1_000)
+    assert reads(with_cache(store, cached(store, cache)), tasks, path) == 4
+    assert len(cache._entries) == 0
 
 
 def test_a_vector_of_another_size_than_the_table_says_is_damage(store):

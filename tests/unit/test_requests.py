@@ -219,7 +219,7 @@ def test_a_manifest_is_remembered_as_it_would_be_read(format: str):
     create(table, Schema(fields, partitioning=identity(*list(kinds)[:-1])))
     for _ in range(2):
         table.append(pa.table(values, schema=arrow_schema(fields)))
-    remembered = {key: held for key, held in cache._held.items() if key[0] == store.root}  # Of files.
+    remembered = {key: held for key, held in cache._entries.items() if key[0] == store.root}  # Of files.
     assert len(remembered) >= 4
     for (_, path), (held, _) in remembered.items():
         parse = {"paimon": paimon, "iceberg": iceberg}[format]

@@ -1,12 +1,10 @@
-"""Delete files -> the deleted rows of a data file. Each is read once, and cached by name within a limit."""
+"""Delete files -> the deleted rows of a data file. Their contents are in the cache of the store, if it has one."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +18,14 @@ from lakeformat.errors import CorruptFile, NoSuchFile
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, walk
 from lakeformat.model.work import Content, DeleteFile
-from lakeformat.storage.store import Reader
+from lakeformat.storage.cache import Cache, Sized, WithCache, cache_of
+from lakeformat.storage.store import Reader, Store
 
 # The columns of a position delete file, by their reserved ids (Iceberg).
 PATH_ID, POSITION_ID = 2147483546, 2147483545
+
+S = TypeVar("S", bound=Reader)
+T = TypeVar("T", bound=Sized)
 
 _NONE = np.array([], np.int64)
 _BATCH_ROWS = 1 << 17
@@ -57,15 +59,25 @@ def listed(store: Reader, file: DeleteFile) -> pa.Table:
     return pa.table({"file_path": paths, "pos": pa.array(found.values, pa.int64())})
 
 
-def load(store: Reader, files: Collection[DeleteFile]) -> None:
-    """Read delete files together, before they are used one after the other."""
+def load(store: S, files: Collection[DeleteFile]) -> S:
+    """The store to read rows with: it has these delete files, which are read together, in its cache. A store without a
+    cache gets one, for as long as the result is referred to."""
+    kept = cache_of(store)
+    if kept is None or not kept.limit_bytes:
+        store = cast(S, WithCache(cast(Store, store), Cache(), 0))
     if len(files) > 1:
         for _ in store.several(partial(_loaded, store), files):
             pass
+    return store
 
 
 def _loaded(store: Reader, file: DeleteFile) -> Any:
-    return _CACHE.get(store, file, _READ[file.content])
+    return _cached(store, (_name(store, file), file.fields), lambda: _read(store, file, _READ[file.content]))
+
+
+def _cached(store: Reader, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    cache = cache_of(store)
+    return make() if cache is None else cache.get_or_make(("deletes", *key), make)
 
 
 def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
@@ -85,7 +97,15 @@ def _keys(store: Reader, deletes: Sequence[DeleteFile]) -> tuple[KeySet, ...]:
     for each in deletes:
         if each.content is Content.EQUALITY_DELETES:
             groups.setdefault(each.fields, []).append(each)
-    return tuple(_CACHE.keys(store, fields, tuple(files)) for fields, files in groups.items())
+    return tuple(_key_set(store, fields, files) for fields, files in groups.items())
+
+
+def _key_set(store: Reader, fields: tuple[Field, ...], files: Sequence[DeleteFile]) -> KeySet:
+    def make() -> KeySet:
+        table = pa.concat_tables([_loaded(store, file) for file in files])
+        return KeySet(fields, [column.combine_chunks() for column in table.columns])
+
+    return _cached(store, (fields, *(_name(store, file) for file in files)), make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,39 +201,6 @@ def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> p
     return pa.Table.from_batches(batches, schema)
 
 
-class _Cache:
-    """The content of delete files; beyond `limit_bytes` the least recently used are dropped."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._held: OrderedDict[Any, Any] = OrderedDict()
-
-    def get(self, store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
-        return self._made((_name(store, file), file.fields), lambda: _read(store, file, read))
-
-    def keys(self, store: Reader, fields: tuple[Field, ...], files: tuple[DeleteFile, ...]) -> KeySet:
-        def make() -> KeySet:
-            tables = [_loaded(store, each) for each in files]
-            table = pa.concat_tables(tables)
-            return KeySet(fields, [column.combine_chunks() for column in table.columns])
-
-        return self._made((fields, *(_name(store, each) for each in files)), make)
-
-    def _made(self, key: Any, make: Callable[[], Any]) -> Any:
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        found = make()
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = found
-                self._size += found.nbytes
-            while self._size > self._limit and len(self._held) > 1:
-                self._size -= self._held.popitem(last=False)[1].nbytes
-        return found
-
-
 def _name(store: Reader, file: DeleteFile) -> tuple[str, int | None]:
     return store.location(file.path), file.offset
 
@@ -229,7 +216,6 @@ def _read(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], 
         raise CorruptFile(f"{file.path}: a delete file that cannot be read: {error}") from error
 
 
-_CACHE = _Cache(256 << 20)
 _READ = {
     Content.DELETION_VECTORS: _read_vector,
     Content.POSITION_DELETES: _read_positions,
