@@ -161,7 +161,6 @@ class Table:
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
         view = self._version(snapshot_id, as_of, tag)
-        view.require_readable()
         if isinstance(view, FallsBack):
             view = view.with_fallback()
         fields, every = view.project(names), view.schema.fields
@@ -192,7 +191,7 @@ class Table:
                 snapshots it has not read (Paimon).
         """
         view = self._until(to_snapshot)
-        view.require_readable()
+        view.project(columns)  # Refuses what cannot be read before it records a consumer.
         after = arguments.whole("from_snapshot", from_snapshot, 0)
         if consumer is not None:
             consumers = self._consumers(view)
@@ -742,7 +741,6 @@ class Table:
         request, _ = self._asked(view, id, None)
         if view.snapshot is None:
             return None
-        view.require_readable()
         self._commit(self._view(), work(Change(self._store, view, engine_for(), request)))
         rows = self.inspect.statistics().to_pylist()
         return next(row["path"] for row in rows if (row["snapshot_id"], row["of"]) == (view.snapshot.id, of))
@@ -1183,7 +1181,6 @@ class Table:
         view = (
             self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
         )
-        view.require_readable()
         fields = view.project(columns)
         if any(each.name == KIND_COLUMN for each in fields):
             raise InvalidInput(

@@ -188,11 +188,6 @@ class View(Protocol[S]):
         """The table at a branch; None is the table itself. Raises `NotFound`."""
         ...
 
-    def require_readable(self) -> None:
-        """Raise `UnsupportedFeature` for a table that could only be half-read, by its options at that version or its
-        current ones."""
-        ...
-
     @property
     def history(self) -> History: ...
     @property
@@ -218,11 +213,6 @@ class View(Protocol[S]):
         """Raise `Conflict` if others changed what `operation` relied on."""
         ...
 
-    def isolation(self, kind: OperationKind) -> str | None:
-        """The isolation level of a row-level change ("delete", "update", "merge"): with "serializable" others' new rows
-        are conflicts, with "snapshot" their deletes; None: only the removal of files that it read."""
-        ...
-
     def plan(self, operation: Operation, stamp: Stamp) -> Plan: ...
     def attempts(self) -> int:
         """The number of attempts of a commit."""
@@ -231,7 +221,9 @@ class View(Protocol[S]):
     # --- reading ---
 
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
-        """The requested columns, in that order; all columns without `columns`. Raises `NotFound`."""
+        """The requested columns, in that order; all columns without `columns`. Raises `NotFound`, and
+        `UnsupportedFeature` for a table that could only be half-read, by its options at that version or its current
+        ones."""
         ...
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
@@ -393,6 +385,17 @@ class Keyed(Protocol):
     def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
         """As `scan`; if rows are merged by key, each task has files of one bucket, and names its partition and
         bucket."""
+        ...
+
+
+@runtime_checkable
+class Isolated(Protocol):
+    """A table with isolation levels. Without one, only the removal of a file that a row-level change read is a
+    conflict."""
+
+    def isolation(self, kind: OperationKind) -> str:
+        """The isolation level of a row-level change ("delete", "update", "merge"): with "serializable" others' new rows
+        are conflicts, with "snapshot" their deletes."""
         ...
 
 

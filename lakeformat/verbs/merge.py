@@ -239,7 +239,7 @@ def plan(
         source.close()
     if not added and not len(touched):
         return None
-    isolation = change.view.isolation(OperationKind.MERGE)
+    isolation = change.isolation(OperationKind.MERGE)
     if isolation != "serializable" and not len(touched):
         return Append(request=change.request, added=added)
     paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
@@ -304,7 +304,7 @@ def _by_column(
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=OperationKind.MERGE,
-        isolation=change.view.isolation(OperationKind.MERGE),
+        isolation=change.isolation(OperationKind.MERGE),
         reads=frozenset(reads),
     )
 

@@ -144,7 +144,7 @@ def delta(
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=kind,
-        isolation=change.view.isolation(kind),
+        isolation=change.isolation(kind),
     )
 
 
@@ -164,5 +164,5 @@ def replacement(
         kind=kind,
         read_at=change.view.snapshot_id,
         condition=condition,
-        isolation=change.view.isolation(kind),
+        isolation=change.isolation(kind),
     )

@@ -615,6 +615,13 @@ def test_merges_on_text_that_is_no_value_of_the_other_side_are_refused_by_name(l
     assert t.scan().to_arrow()["v"].to_pylist() == [1]
 
 
+def test_a_consumer_is_not_recorded_for_a_column_that_is_not_there(table, tmp_path):
+    before = files(tmp_path)
+    with pytest.raises(NotFound, match="nope"):
+        table.changes(consumer="late", columns=["nope"])
+    assert files(tmp_path) == before
+
+
 @pytest.mark.spark
 def test_a_session_that_was_stopped_is_refused(table):
     from pyspark import SparkContext

@@ -840,10 +840,6 @@ def attempts(schema: Schema) -> int:
     return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1
 
 
-def require_readable(base: State, where: str) -> None:
-    """Nothing: parsing has refused unknown schemas; files and deletes are checked when they are planned."""
-
-
 def require_writable(base: State, where: str, version: int | None = None) -> None:
     """Refuse, by name, table features that a write would break, for this `version` or the table's own."""
     version = format_version(base) if version is None else version

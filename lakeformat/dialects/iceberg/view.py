@@ -132,8 +132,8 @@ class Maintenance(Part[State]):
 
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`; it also has `Adoption`, `Follower`, `Statistics`, `Relocatable` and
-    `DeletesByKey`."""
+    """See `dialects.dialect.View`; it also has `Adoption`, `Follower`, `Isolated`, `Statistics`,
+    `Relocatable` and `DeletesByKey`."""
 
     @property
     def format(self) -> str:
@@ -145,9 +145,6 @@ class IcebergView(TableView[State]):
 
     def on(self, branch: str | None) -> IcebergView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))
-
-    def require_readable(self) -> None:
-        metadata.require_readable(self.state, self.reader.root)
 
     @property
     def history(self) -> History:
@@ -174,7 +171,7 @@ class IcebergView(TableView[State]):
     def check(self, operation: Operation) -> None:
         conflict.check(self.reader, operation, self.state)
 
-    def isolation(self, kind: OperationKind) -> str | None:
+    def isolation(self, kind: OperationKind) -> str:
         return conflict.isolation(self.state, kind)
 
     def plan(self, operation: Operation, stamp: Stamp) -> Plan:

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import inspect, manifest, metadata, options
+from lakeformat.dialects.paimon import inspect, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, split
-from lakeformat.model.schema import Scalar, Type, with_columns
+from lakeformat.model.schema import Field, Scalar, Type, with_columns
 from lakeformat.model.snapshot import Expiry, Retention
 from lakeformat.model.work import ReadTask, RewriteTask
 from lakeformat.storage.store import Listed
@@ -56,7 +56,7 @@ class Upkeep(Maintenance):
 class FolderView(PaimonView):
     """A format table, as it is each time it is read. It cannot be changed."""
 
-    def require_readable(self) -> None:
+    def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
         given = self._file_format
         if given not in _FORMATS:
             raise UnsupportedFeature(
@@ -67,6 +67,7 @@ class FolderView(PaimonView):
             raise UnsupportedFeature(
                 f"{self.reader.root}: a format table whose files lie elsewhere, in {elsewhere} (option path): not supported"
             )
+        return scan.project(self.state, columns)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
         schema, given = self.schema, self._file_format

@@ -137,9 +137,6 @@ class PaimonView(TableView[State]):
     def on(self, branch: str | None) -> PaimonView:
         return self if branch is None else replace(self, state=branches.require(self.reader, self.state, branch))
 
-    def require_readable(self) -> None:
-        metadata.require_readable(self.state, self.reader.root)
-
     @property
     def history(self) -> History:
         return History(self.reader, self.state)
@@ -165,9 +162,6 @@ class PaimonView(TableView[State]):
     def check(self, operation: Operation) -> None:
         conflict.check(self.reader, operation, self.state)
 
-    def isolation(self, kind: OperationKind) -> str | None:
-        return None
-
     def plan(self, operation: Operation, stamp: Stamp) -> Plan:
         return plans.plan(self.reader, operation, self.state, stamp)
 
@@ -175,6 +169,7 @@ class PaimonView(TableView[State]):
         return metadata.attempts(self.schema)
 
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
+        metadata.require_readable(self.state, self.reader.root)
         return scans.project(self.state, columns)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
