@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import arrow, variant, variant_get
+from lakeformat.codec import arrow, rounding, variant, variant_get
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.model import casing
@@ -809,7 +809,7 @@ def _round(values: Values, digits: Values | None = None) -> Values:
         return pc.cast(rounded, pa.decimal128(min(precision - scale + kept + 1, 38), kept))
     if pa.types.is_integer(values.type) and places >= 0:
         return values
-    return pc.cast(pc.round(values, ndigits=places, round_mode="half_towards_infinity"), values.type)
+    return rounding.rounded(values, places)
 
 
 def _rounded(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
@@ -820,7 +820,7 @@ def _rounded(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
         if pa.types.is_decimal(values.type):
             precision, scale = _digits(values.type)
             return pc.cast(apply(_wide(values)), pa.decimal128(min(precision - scale + 1, 38), 0))
-        return pc.cast(apply(values), pa.int64())
+        return rounding.whole(apply(values))
 
     return compute
 

@@ -8,6 +8,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,45 @@ if TYPE_CHECKING:
 
 sqlglot = lazy.library("sqlglot")
 exp = lazy.library("sqlglot.expressions")
+dialects = lazy.library("sqlglot.dialects.spark")
+
+
+@lru_cache(maxsize=1)
+def spark() -> Any:
+    """sqlglot's Spark dialect, in which calls that it reads otherwise than Spark are unknown functions: trunc and date_trunc with
+    a unit such as 'Q', for which Spark gives null, and datediff(unit, a, b), which counts whole units between instants."""
+    known = dialects.Spark.Parser.FUNCTIONS
+    short = frozenset(exp.TimeUnit.UNABBREVIATED_UNIT_NAME)
+
+    def is_short(given: Any) -> bool:
+        return isinstance(given, exp.Literal) and given.is_string and given.name.upper() in short
+
+    def truncated(name: str) -> Callable[[list[Any]], Any]:
+        def read(given: list[Any]) -> Any:
+            return (
+                exp.Anonymous(this=name, expressions=given) if any(map(is_short, given)) else known[name.upper()](given)
+            )
+
+        return read
+
+    def difference(given: list[Any]) -> Any:
+        if len(given) == 3:
+            return exp.Anonymous(this="datediff", expressions=[exp.Var(this=given[0].name), *given[1:]])
+        return known["DATEDIFF"](given)
+
+    class Parser(dialects.Spark.Parser):  # type: ignore[name-defined]
+        FUNCTIONS = {
+            **known,
+            **{name.upper(): truncated(name) for name in ("trunc", "date_trunc")},
+            **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), difference),
+        }
+
+    class LakeformatSpark(dialects.Spark):  # type: ignore[name-defined]
+        pass
+
+    LakeformatSpark.Parser = Parser
+    LakeformatSpark.parser_class = Parser
+    return LakeformatSpark
 
 
 def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expression:
@@ -45,7 +85,7 @@ def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expressio
             f"a condition is SQL text such as \"a > 1\" or a lakeformat predicate such as gt('a', 1), not {kind}"
         )
     try:
-        statements = sqlglot.parse(_escaped(text), read="spark")
+        statements = sqlglot.parse(_escaped(text), read=spark())
         if len(statements) != 1 or statements[0] is None:
             raise InvalidInput(
                 f"{text!r}: expected one SQL expression, found {'none' if not text.strip() else 'several'}"

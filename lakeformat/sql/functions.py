@@ -11,25 +11,25 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import Call, Literal
+from lakeformat.sql import casts
 from lakeformat.sql.text import Piece
 
 _SAME = frozenset({
-    "abs", "and", "argmax", "argmin", "array", "arrayagg", "arrayappend", "arrayfilter", "arraymax", "arraymin",
+    "abs", "and", "argmax", "argmin", "array", "arrayagg", "arrayappend",  "arraymax", "arraymin",
     "arraysort", "arrayslice", "arraytostring", "arrayuniqueagg", "ascii", "atan", "atan2", "avg", "bitwiseandagg",
-    "bitwiseoragg", "bitwisexoragg", "case", "cast", "cbrt", "chr", "coalesce", "concat", "concatws", "contains", "cos", "count",
+    "bitwiseoragg", "bitwisexoragg", "case", "cast", "cbrt", "coalesce", "concat", "concatws", "contains", "cos", "count",
     "countif", "covarpop", "covarsamp", "cumedist", "currentdate", "currenttimestamp", "decodecase", "degrees", "endswith",
     "exp", "explode", "first", "frombase64", "greatest", "groupconcat", "hex", "if", "initcap", "jsonextractscalar", "lag", "last",
-    "lastday", "lastvalue", "lead", "least", "left", "ln", "log", "logicaland", "logicalor", "lower", "map", "mapkeys",
+    "lastday", "lastvalue", "lead", "least", "ln", "log", "logicaland", "logicalor", "lower", "map", "mapkeys",
     "max", "md5", "median", "min", "nextday", "nthvalue", "nullif", "nvl2", "or", "pad", "percentrank", "pi", "pow", "radians", "rand",
-    "reduce", "regexpextract", "regexplike", "regexpreplace", "regexpsplit", "regrslope", "repeat", "replace", "reverse", "right", "round",
+    "reduce", "regexpextract", "regexpsplit", "regrslope", "repeat", "replace", "reverse", "round",
     "sha", "sha2", "sin", "space", "splitpart", "sqrt", "startswith", "stddev", "stddevpop", "stddevsamp", "struct", "sum", "tan",
-    "timestamptrunc", "timestrtotime", "timetostr", "tobase64", "transform", "translate", "trim", "unhex",
+    "timestrtotime", "tobase64", "translate", "unhex",
     "upper", "uuid", "varmap", "variance", "variancepop", "xor",
 })  # fmt: skip
 _ANONYMOUS = frozenset({"mean", "make_date", "map_values", "map_entries", "now"})
@@ -39,53 +39,24 @@ _INTEGERS = frozenset({
 })  # fmt: skip
 _DATES = frozenset({"tsordsadd", "addmonths", "datefromunixdate"})
 _PARTS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE"})
-_UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR"}
+_UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DAY"}
+_TRUNCATED = _PARTS | {"SECOND", "MILLISECOND", "MICROSECOND"}
 _CONVERSIONS = frozenset({"bigint", "smallint", "tinyint", "float", "decimal", "binary", "date", "timestamp"})
-_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
-
-# Casts that depend on the operand's type, which DuckDB knows only after binding.
-_TO_TEXT = """
-CASE
-  WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') AND (TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) IS NULL AND $x IS NOT NULL
-    OR CAST($x AS VARCHAR) IN ('inf', '-inf', 'nan')
-    OR TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) NOT BETWEEN -9999999 AND 9999999
-    OR (TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) <> 0 AND ABS(TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE)) < 0.001))
-    THEN ERROR('in process, no float becomes text that is not finite, or not between 0.001 and 9999999; cast it to a decimal')
-  WHEN TYPEOF($x) = 'BLOB' OR TYPEOF($x) LIKE '%]' OR TYPEOF($x) LIKE 'STRUCT%' OR TYPEOF($x) LIKE 'MAP%'
-    THEN ERROR('in process, only plain values become text')
-  WHEN TYPEOF($x) = 'TIMESTAMP WITH TIME ZONE' THEN REGEXP_REPLACE(CAST($x AS VARCHAR), '[+]00$', '')
-  ELSE CAST($x AS VARCHAR)
-END"""
-_TO_WHOLE = """
-CASE
-  WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') THEN CAST(TRUNC(TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE)) AS $t)
-  WHEN TYPEOF($x) LIKE 'DECIMAL%' THEN CAST(SPLIT_PART(CAST($x AS VARCHAR), '.', 1) AS $t)
-  WHEN TYPEOF($x) = 'VARCHAR' AND CAST($x AS VARCHAR) LIKE '%.%' THEN ERROR('text with a point is no whole number')
-  ELSE CAST($x AS $t)
-END"""
-_TRY_WHOLE = (
-    _TO_WHOLE.replace(" CAST(TRUNC(", " TRY_CAST(TRUNC(")
-    .replace("CAST(SPLIT_PART", "TRY_CAST(SPLIT_PART")
-    .replace("ELSE CAST", "ELSE TRY_CAST")
-)
 _OR_ONE_NULL = "CASE WHEN $x IS NULL OR LEN($x) = 0 THEN [NULL] ELSE $x END"
-_TO_BYTES = """
-CASE
-  WHEN TYPEOF($x) = 'BLOB' THEN CAST($x AS BLOB)
-  WHEN TYPEOF($x) = 'VARCHAR' THEN ENCODE(CAST($x AS VARCHAR))
-  ELSE ERROR('only text becomes bytes')
-END"""
 
 
 def translated(tree: Any, piece: Piece) -> Any:
     """The tree for DuckDB. Raises `UnsupportedFeature` with the function and its place in the text."""
     for node in tree.find_all(exp.Table):
-        if not isinstance(node.this, exp.Identifier):
+        if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range":
+            _range(node, piece)
+        elif not isinstance(node.this, exp.Identifier):
             _refuse(node.this or node, piece, "table function")
     for node in tree.find_all(exp.Pivot, exp.MatchRecognize, exp.QueryTransform, exp.Command):
         _refuse(node, piece, "clause")
     for select in tree.find_all(exp.Select):
         select.set("hint", None)  # Hints do not change the rows.
+        _expand(select, piece)
     for group in tree.find_all(exp.Group):
         _regroup(group)
     for node in reversed(list(tree.bfs())):  # Inner nodes before outer ones.
@@ -109,6 +80,23 @@ def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
+def _expand(select: Any, piece: Piece) -> None:
+    """`SELECT *` of a join by USING: Spark gives the columns of USING first, DuckDB where they stand in the left table."""
+    joins = select.args.get("joins") or []
+    if not any(isinstance(each, exp.Star) and not any(_said(each)) for each in select.expressions):
+        return
+    if any(join.args.get("method") == "NATURAL" for join in joins):
+        raise piece.script.unsupported(
+            piece.origin(_offset(select)), "* of a NATURAL JOIN in process; name the columns"
+        )
+    names = list(dict.fromkeys(each.name for join in reversed(joins) for each in join.args.get("using") or ()))
+    if names:
+        first = [exp.column(name, quoted=True) for name in names]
+        others = exp.Star(except_=[exp.to_identifier(name, quoted=True) for name in names])
+        expanded = [[*first, others] if isinstance(each, exp.Star) else [each] for each in select.expressions]
+        select.set("expressions", [each for part in expanded for each in part])
+
+
 def _regroup(group: Any) -> None:
     """`GROUP BY a, b WITH ROLLUP | WITH CUBE | GROUPING SETS (...)` in DuckDB's form: in place of the columns."""
     for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
@@ -119,16 +107,32 @@ def _regroup(group: Any) -> None:
         group.set("expressions", [])
 
 
+def _range(table: Any, piece: Piece) -> None:
+    """`range([start,] end [, step])`: one column, `id`. The number of Spark's partitions, the fourth argument, has no effect."""
+    given = table.this.expressions
+    if not 1 <= len(given) <= 4:
+        _refuse(table.this, piece, "table function")
+    table.this.set("expressions", given[:3])
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier("range"))
+    if not alias.columns:
+        alias.set("columns", [exp.to_identifier("id")])
+    table.set("alias", alias)
+
+
 def _node(node: Any, piece: Piece) -> Any:
+    if isinstance(node, exp.Add | exp.Sub):
+        return _sum(node)
     if isinstance(node, exp.Cast):
-        return _cast(node)
+        return casts.cast(node)
     if isinstance(node, exp.Like | exp.ILike):
         return _escaped(node, piece)
     if isinstance(node, exp.Lateral) and node.args.get("outer"):
         _keep_rows(node, piece)
         return node
     if isinstance(node, exp.IntDiv):
-        return _typed(node, "BIGINT")
+        return casts.template(_WHOLE_QUOTIENT, x=node.this, y=node.expression)
+    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return _compared(node)
     if isinstance(node, exp.Window) and node.this.key in _INTEGERS:
         return _typed(node, "INT")
     if not isinstance(node, exp.Func):
@@ -144,7 +148,7 @@ def _node(node: Any, piece: Piece) -> Any:
     if key in _DATES:
         return _typed(node, "DATE")
     if isinstance(node, exp.Anonymous):
-        return _anonymous(node, piece)
+        return node if isinstance(node.parent, exp.Table) else _anonymous(node, piece)
     if key not in _SAME:
         raise _refused(node, piece, "function")
     return node
@@ -170,39 +174,6 @@ def _typed(node: Any, kind: str) -> Any:
     return exp.Cast(this=node.copy(), to=exp.DataType.build(kind))
 
 
-def _template(text: str, type: str = "INT", **parts: Any) -> Any:
-    """DuckDB SQL with trees in place of each `$name`."""
-    tree = sqlglot.parse_one(text.replace("$t", type), read="duckdb")
-
-    def change(each: Any) -> Any:
-        is_place = isinstance(each, exp.Placeholder | exp.Parameter) and each.name in parts
-        return exp.Paren(this=parts[each.name].copy()) if is_place else each
-
-    return tree.transform(change)
-
-
-def _cast(node: Any) -> Any:
-    kind = node.to.this.name if isinstance(node.to, exp.DataType) else ""
-    safe = bool(node.args.get("safe"))
-    if kind == "TIMESTAMP":  # The result of to_timestamp; Spark's TIMESTAMP is an instant.
-        node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
-    operand = node.this
-    if kind in _WHOLE:  # DuckDB rounds, Spark truncates.
-        return _template(_TRY_WHOLE if safe else _TO_WHOLE, x=operand, type=kind)
-    if isinstance(operand, exp.Literal) and operand.is_string:
-        return node if safe else _strict(node)
-    if kind in ("TEXT", "VARCHAR", "CHAR"):
-        return _template(_TO_TEXT, x=operand)
-    if kind in ("BINARY", "VARBINARY"):
-        return _template(_TO_BYTES, x=operand)
-    return node if safe else _strict(node)
-
-
-def _strict(node: Any) -> Any:
-    """Spark's CAST fails for values that do not convert; sqlglot reads it as TRY_CAST."""
-    return exp.Cast(this=node.this.copy(), to=node.to.copy())
-
-
 def _anonymous(node: Any, piece: Piece) -> Any:
     name, given = node.name.lower(), node.expressions
     if name in _ANONYMOUS:
@@ -210,9 +181,9 @@ def _anonymous(node: Any, piece: Piece) -> Any:
     if name == "variant_get":
         return _variant_get(node, piece)
     if name in _CONVERSIONS and len(given) == 1:
-        return _cast(exp.TryCast(this=given[0].copy(), to=exp.DataType.build(name, dialect="spark")))
+        return casts.cast(exp.TryCast(this=given[0].copy(), to=exp.DataType.build(name, dialect="spark")))
     if name in _TEMPLATES and len(given) == _TEMPLATES[name][0]:
-        return _template(_TEMPLATES[name][1], **dict(zip("xyz", given, strict=False)))
+        return casts.template(_TEMPLATES[name][1], **dict(zip("xyz", given, strict=False)))
     raise _refused(node, piece, "function")
 
 
@@ -237,13 +208,169 @@ _VARIANT_GET = "lakeformat_variant_get"
 _TEMPLATES = {
     "isnull": (1, "$x IS NULL"),
     "isnotnull": (1, "$x IS NOT NULL"),
-    "pmod": (2, "(($x % $y) + $y) % $y"),
+    "pmod": (2, "CASE WHEN $x % $y < 0 THEN ($x % $y + $y) % $y ELSE $x % $y END"),
     "nanvl": (2, "CASE WHEN ISNAN($x) THEN $y ELSE $x END"),
     "e": (0, "EXP(1)"),
     "weekday": (1, "CAST((DAYOFWEEK(CAST($x AS DATE)) + 6) % 7 AS INT)"),
     "every": (1, "BOOL_AND($x)"),
     "octet_length": (1, "CAST(STRLEN($x) AS INT)"),
 }
+_WHOLE_QUOTIENT = """
+CASE
+  WHEN TYPEOF($x) LIKE '%INT%' AND TYPEOF($y) LIKE '%INT%' THEN CAST($x // $y AS BIGINT)
+  ELSE CAST(TRUNC(CAST($x AS DOUBLE) / CAST($y AS DOUBLE)) AS BIGINT)
+END"""
+_ROUNDED = """
+ROUND(
+  CASE
+    WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') AND TRY_CAST(CAST($x AS VARCHAR) AS DECIMAL(38, 20)) IS NOT NULL
+      THEN CAST_TO_TYPE(ROUND(TRY_CAST(CAST($x AS VARCHAR) AS DECIMAL(38, 20)), $n), $x)
+    ELSE $x
+  END, $n)"""
+_PLAIN = """
+CASE
+  WHEN TYPEOF($x) LIKE '%]' OR TYPEOF($x) LIKE 'STRUCT%' THEN ERROR('in process, arrays and structs are not ordered; pass spark=')
+  ELSE $y
+END"""
+_MONTHS = """
+CASE
+  WHEN TYPEOF($x) = 'DATE' AND TYPEOF($y) = 'DATE' THEN $z
+  ELSE ERROR('in process, months_between takes dates; cast its arguments')
+END"""
+_KNOWN_PARTS = r"%-?[YyBbmdHIMSfgpaA]|%-j|strict"
+_DATE_UNITS = frozenset({"YEAR", "MONTH", "WEEK", "DAY"})
+_TIME_OF_DATE = "CASE WHEN TYPEOF($x) = 'DATE' THEN ERROR('in process, a date takes an interval of days or longer; cast it') ELSE $y END"
+_DAYS = "CASE WHEN TYPEOF($x) = 'DATE' AND TYPEOF($y) = 'DATE' THEN ERROR('in process, write datediff(a, b) for days between dates') ELSE $x - $y END"
+_FORMAT = "%Y-%mstrict-%dstrict %Hstrict:%Mstrict:%Sstrict"  # sqlglot's spelling of yyyy-MM-dd HH:mm:ss.
+_LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?$"
+_CONTAINS = """
+CASE
+  WHEN $x IS NULL OR $y IS NULL THEN NULL
+  WHEN LIST_CONTAINS($x, $y) THEN TRUE
+  WHEN LIST_COUNT($x) = LEN($x) THEN FALSE
+END"""
+_SECONDS = """
+CASE
+  WHEN TYPEOF($x) <> 'VARCHAR' THEN CAST(FLOOR(EPOCH(CAST($x AS TIMESTAMPTZ))) AS BIGINT)
+  WHEN $x IS NULL OR REGEXP_FULL_MATCH(CAST($x AS VARCHAR), '[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]')
+    THEN CAST(FLOOR(EPOCH(CAST(CAST($x AS VARCHAR) AS TIMESTAMPTZ))) AS BIGINT)
+  ELSE ERROR('text that is no time of the form yyyy-MM-dd HH:mm:ss')
+END"""
+
+
+def _compared(node: Any) -> Any:
+    """`a < b`. In Spark a null inside an array or a struct comes first, in DuckDB last."""
+    if any(
+        isinstance(each, exp.Literal | exp.Cast | exp.Placeholder | exp.Subquery)
+        for each in (node.this, node.expression)
+    ):
+        return node
+    return casts.template(_PLAIN, x=node.this, y=node)
+
+
+def _plain_extreme(node: Any) -> Any:
+    """max or min, greatest or least of plain values: see `_compared`."""
+    if isinstance(node.this, exp.Struct | exp.Array):
+        return None
+    if isinstance(node.this, exp.Distinct | exp.Literal):
+        return node
+    node.set("this", casts.template(_PLAIN, x=node.this, y=node.this))
+    return node
+
+
+def _from_zero(node: Any) -> Any:
+    """transform and filter by (element, index): Spark's index begins with 0, DuckDB's with 1."""
+    given = node.expression
+    if isinstance(given, exp.Lambda) and len(given.expressions) == 2:
+        index = given.expressions[1].name
+        inner = [each for each in given.this.walk() if isinstance(each, exp.Identifier) and each.name == index]
+        named = exp.Dot | exp.PropertyEQ | exp.Lambda | exp.Column
+        if any(isinstance(each.parent, named) and each is not given.this for each in inner):
+            return None
+        for each in inner:
+            new = casts.template("CAST($x - 1 AS INT)", x=each)
+            if each is given.this:
+                given.set("this", new)
+            else:
+                each.replace(new)
+    return node
+
+
+def _round(node: Any) -> Any:
+    """round(x, n). Spark rounds the decimal text of a double, so 1.005 becomes 1.01."""
+    decimals = node.args.get("decimals")
+    return node if decimals is None else casts.template(_ROUNDED, x=node.this, n=decimals)
+
+
+def _formatted(node: Any) -> Any:
+    """date_format, to_date and to_timestamp with a format whose letters DuckDB knows."""
+    format = node.args.get("format")
+    if format is None:
+        return node
+    if not isinstance(format, exp.Literal):
+        return None
+    parts = format.name.split("'")
+    if len(parts) % 2 == 0 or "" in parts[1::2]:
+        return None
+    is_output = isinstance(node, exp.TimeToStr)
+    spelt = ""
+    for place, part in enumerate(parts):
+        if place % 2:
+            spelt += part.replace("%", "%%")
+            continue
+        if is_output:  # %g: milliseconds
+            part = re.sub("(?<!S)SSS(?!S)", "%g", part)
+        if re.search("[A-Za-z]", re.sub(_KNOWN_PARTS, "", part)):
+            return None
+        spelt += part
+    node.set("format", exp.Literal.string(spelt))
+    return node
+
+
+def _sum(node: Any) -> Any:
+    """A sum or difference with dates: DuckDB makes days of a difference and a time of a date plus an interval."""
+    if isinstance(node, exp.Add) and isinstance(node.this, exp.Interval):
+        node = exp.Add(this=node.expression.copy(), expression=node.this.copy())
+    if isinstance(node.expression, exp.Interval):
+        unit = node.expression.args.get("unit")
+        is_date = isinstance(unit, exp.Var) and unit.name.upper().rstrip("S") in _DATE_UNITS
+        made = (
+            exp.Anonymous(this="cast_to_type", expressions=[node.copy(), node.this.copy()]) if is_date else node.copy()
+        )
+        return made if is_date else casts.template(_TIME_OF_DATE, x=node.this, y=made)
+    if isinstance(node, exp.Sub) and not any(isinstance(each, exp.Literal) for each in (node.this, node.expression)):
+        return casts.template(_DAYS, x=node.this, y=node.expression)
+    return node
+
+
+def _replacement(node: Any) -> Any:
+    """regexp_replace(text, pattern, replacement) with Java's `$1` as RE2's `\\1`."""
+    given = node.args.get("replacement")
+    if (
+        not isinstance(given, exp.Literal)
+        or not given.is_string
+        or set(_said(node)) != {"this", "expression", "replacement"}
+    ):
+        return None
+    parts = re.findall(r"\\(?s:.)|[$]\d+|.", given.name, re.DOTALL)
+    if any(part in ("$", "\\") or (part[0] == "$" and len(part) > 2) for part in parts):
+        return None
+    spelt = ["\\" + part[1:] if part[0] == "$" else part[1:] if part[0] == "\\" else part for part in parts]
+    spelt = ["\\\\" if each == "\\" else each for each in spelt]
+    node.set("replacement", exp.Literal.string("".join(spelt)))
+    return node
+
+
+def _matches(node: Any) -> Any:
+    """regexp_like. Java's `$` also matches before a line's end that ends the text."""
+    pattern = node.expression
+    if isinstance(pattern, exp.Literal) and re.search(r"(?<!\\)(\\\\)*[$]$", pattern.name):
+        pattern.replace(exp.Literal.string(pattern.name[:-1] + _LINE_END))
+    return node
+
+
+def _said(node: Any) -> Iterator[str]:
+    return (key for key, value in node.args.items() if value not in (None, False, []))
 
 
 def _part(node: Any) -> Any:
@@ -256,7 +383,16 @@ def _truncated(node: Any) -> Any:
     name = _UNITS.get(name, name)
     if name not in ("YEAR", "QUARTER", "MONTH", "WEEK"):
         return None
-    return _template(f"CAST(DATE_TRUNC('{name}', CAST($x AS DATE)) AS DATE)", x=node.this)
+    return casts.template(f"CAST(DATE_TRUNC('{name}', CAST($x AS DATE)) AS DATE)", x=node.this)
+
+
+def _instant_truncated(node: Any) -> Any:
+    unit = node.args["unit"]
+    name = _UNITS.get(unit.name.upper(), unit.name.upper())
+    if isinstance(unit, exp.Column) or name not in _TRUNCATED:  # Spark gives null for other units.
+        return None
+    node.set("unit", exp.Var(this=name))
+    return node
 
 
 def _rounded(node: Any) -> Any:
@@ -264,22 +400,24 @@ def _rounded(node: Any) -> Any:
 
 
 def _substring(node: Any) -> Any:
-    start = node.args.get("start")
-    if isinstance(start, exp.Neg) and node.args.get("length") is not None:
+    start, length = node.args.get("start"), node.args.get("length")
+    if isinstance(start, exp.Neg) and length is not None:
         return None
+    if length is not None and not isinstance(length, exp.Literal):
+        length.replace(casts.template("GREATEST($x, 0)", x=length))
     if isinstance(start, exp.Literal):
         if start.name == "0":
             start.replace(exp.Literal.number(1))
         return node
     if start is not None and not isinstance(start, exp.Neg):
-        start.replace(_template("CASE WHEN $x = 0 THEN 1 ELSE $x END", x=start))
+        start.replace(casts.template("CASE WHEN $x = 0 THEN 1 ELSE $x END", x=start))
     return node
 
 
 def _to_date(node: Any) -> Any:
     if node.args.get("format") is not None:
-        return node
-    return exp.Cast(this=node.this.copy(), to=exp.DataType.build("DATE"))
+        return _formatted(node)
+    return casts.cast(exp.Cast(this=node.this.copy(), to=exp.DataType.build("DATE")))
 
 
 def _escaped(node: Any, piece: Piece) -> Any:
@@ -302,7 +440,7 @@ def _keep_rows(node: Any, piece: Piece) -> None:
         raise piece.script.unsupported(
             piece.origin(_offset(node)), "LATERAL VIEW OUTER of other functions than explode in process; pass spark="
         )
-    node.this.set("this", _template(_OR_ONE_NULL, x=node.this.this))
+    node.this.set("this", casts.template(_OR_ONE_NULL, x=node.this.this))
     node.set("outer", None)
 
 
@@ -311,33 +449,62 @@ def _subquery(node: Any) -> Any:
     return node if isinstance(node.this, exp.Query) else None
 
 
-def _no_struct(node: Any) -> Any:
-    return None if isinstance(node.this, exp.Struct) else node
+def _seconds(node: Any) -> Any:
+    """unix_timestamp and to_unix_timestamp, without a format or with the default one."""
+    format = node.args.get("format")
+    return casts.template(_SECONDS, x=node.this) if format is None or format.name == _FORMAT else None
+
+
+def _trimmed(node: Any) -> Any:
+    if node.expression is None:  # DuckDB's default is any space of Unicode.
+        node.set("expression", exp.Literal.string(" "))
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(str(node.args.get("position") or "").upper(), "TRIM")
+    return exp.Anonymous(this=name, expressions=[node.this.copy(), node.expression.copy()])
 
 
 _REWRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    "isnan": lambda node: _template("COALESCE(ISNAN($x), FALSE)", x=node.this),
-    "nanvl": lambda node: _template("CASE WHEN ISNAN($x) THEN $y ELSE $x END", x=node.this, y=node.expression),
-    "dayofweek": lambda node: _template("CAST(DAYOFWEEK(CAST($x AS DATE)) + 1 AS INT)", x=node.this),
-    "dayname": lambda node: _template("LEFT(DAYNAME($x), 3)", x=node.this),
-    "monthname": lambda node: _template("LEFT(MONTHNAME($x), 3)", x=node.this),
-    "sign": lambda node: _template(
+    "arraycontains": lambda node: casts.template(_CONTAINS, x=node.this, y=node.expression),
+    "chr": lambda node: casts.template(
+        "CASE WHEN $x < 0 THEN '' ELSE CHR(CAST($x % 256 AS INT)) END", x=node.expressions[0]
+    ),
+    "grouping": lambda node: _typed(node, "TINYINT") if len(node.expressions) == 1 else None,
+    "left": lambda node: casts.template("LEFT($x, GREATEST(CAST($y AS BIGINT), 0))", x=node.this, y=node.expression),
+    "right": lambda node: casts.template("RIGHT($x, GREATEST(CAST($y AS BIGINT), 0))", x=node.this, y=node.expression),
+    "trim": _trimmed,
+    "regexplike": _matches,
+    "regexpreplace": _replacement,
+    "strtounix": _seconds,
+    "isnan": lambda node: casts.template("COALESCE(ISNAN($x), FALSE)", x=node.this),
+    "nanvl": lambda node: casts.template("CASE WHEN ISNAN($x) THEN $y ELSE $x END", x=node.this, y=node.expression),
+    "dayofweek": lambda node: casts.template("CAST(DAYOFWEEK(CAST($x AS DATE)) + 1 AS INT)", x=node.this),
+    "dayname": lambda node: casts.template("LEFT(DAYNAME($x), 3)", x=node.this),
+    "monthname": lambda node: casts.template("LEFT(MONTHNAME($x), 3)", x=node.this),
+    "sign": lambda node: casts.template(
         "CASE WHEN ISNAN(CAST($x AS DOUBLE)) THEN CAST('NaN' AS DOUBLE) ELSE CAST(SIGN($x) AS DOUBLE) END", x=node.this
     ),
     "currentdate": lambda node: exp.Anonymous(this="today"),  # A bare `today` would name a column.
-    "monthsbetween": lambda node: exp.Round(this=node.copy(), decimals=exp.Literal.number(8)),
-    "strtotime": lambda node: _typed(node, "TIMESTAMPTZ"),
+    "monthsbetween": lambda node: casts.template(
+        _MONTHS, x=node.this, y=node.expression, z=exp.Round(this=node.copy(), decimals=exp.Literal.number(8))
+    ),
+    "strtotime": lambda node: None if _formatted(node) is None else _typed(node, "TIMESTAMPTZ"),
+    "timetostr": _formatted,
+    "round": _round,
+    "transform": _from_zero,
+    "arrayfilter": _from_zero,
     "timestampfromparts": lambda node: _typed(node, "TIMESTAMPTZ"),
     "tsordstodate": _to_date,
     "extract": _part,
     "datetrunc": _truncated,
+    "timestamptrunc": _instant_truncated,
     "ceil": _rounded,
     "floor": _rounded,
     "substring": _substring,
     "anyvalue": lambda node: exp.First(this=node.this.copy()),
     "firstvalue": lambda node: node if isinstance(node.parent, exp.Window) else exp.First(this=node.this.copy()),
-    "quantile": lambda node: _template("CAST(QUANTILE_CONT($x, $y) AS DOUBLE)", x=node.this, y=node.args["quantile"]),
+    "quantile": lambda node: casts.template(
+        "CAST(QUANTILE_CONT($x, $y) AS DOUBLE)", x=node.this, y=node.args["quantile"]
+    ),
     "exists": _subquery,
-    "max": _no_struct,
-    "min": _no_struct,
+    "max": _plain_extreme,
+    "min": _plain_extreme,
 }

@@ -85,6 +85,11 @@ def _ask(
                 _view(connection, _name(number), has_null_safe)
             connection.execute(sql, values)
             kinds = [str(kind) for _, kind, *_ in connection.description or ()]
+            if "INTERVAL" in kinds:  # Spark has two kinds of intervals, DuckDB one of its own.
+                raise query.piece.script.unsupported(
+                    query.piece.origin(0),
+                    "a result with an interval in process; pass spark=, or select a number of days",
+                )
             found = connection.to_arrow_reader(_BATCH_ROWS)
             first = list(islice(found, 1))
     except BaseException:
@@ -258,7 +263,7 @@ def _title(tree: Any) -> None:
             name = each.sql(dialect="spark", normalize_functions="lower")
             name = "col" if isinstance(each, exp.Explode) else name.replace("count(*)", "count(1)")
             name = "current_date()" if isinstance(each, exp.CurrentDate) else name
-            name = f"({name})" if isinstance(each, exp.Binary) else name
+            name = f"({name})" if isinstance(each, exp.Binary) and not isinstance(each, exp.Func) else name
             each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(name, quoted=True)))
 
 

@@ -55,8 +55,10 @@ def frame(context: Context, query: Query) -> Any:
 
 
 def spliced(query: Query) -> str:
-    """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters."""
+    """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters. Without a table
+    there is no frame, and Spark then takes the text as it is."""
     original = _original(query)
+    double = _doubled if query.references else str
     edits = [
         (each.start, each.end, "{" + _name(place) + "}" + _alias(each)) for place, each in enumerate(query.references)
     ]
@@ -68,9 +70,9 @@ def spliced(query: Query) -> str:
     found, at = [], 0
     for start, end, new in sorted(edits):
         assert start >= at, (query.piece.text, edits)
-        found += [_doubled(original[at:start]), new]
+        found += [double(original[at:start]), new]
         at = end
-    return "".join(found) + _doubled(original[at:])
+    return "".join(found) + double(original[at:])
 
 
 def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.changes import KIND_COLUMN, Changes
+from lakeformat.codec import evaluation
 from lakeformat.engines import worker
 from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput, NotFound
@@ -57,9 +58,14 @@ class TableRows:
         return tuple(each.name for each in self.scan.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
-        """Narrow the scan at the same snapshot, even after further commits."""
+        """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
+        evaluate over the columns' types."""
         found = self.scan if columns is None else self.scan.select(list(columns))
-        return TableRows(found if where is None else found.filter(where), self.whole)
+        if where is None:
+            return TableRows(found, self.whole)
+        found = found.filter(where)
+        evaluation.mask(found.predicate, pa.Table.from_batches([], self.whole.schema))
+        return TableRows(found, self.whole)
 
     def stream(self) -> Any:
         return Stream(self.scan)

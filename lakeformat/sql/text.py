@@ -13,6 +13,7 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from lakeformat.codec import sql_text
 from lakeformat.codec.sql_text import doubled_quotes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -101,6 +102,12 @@ def read(original: str) -> Script:
     for here, after in itertools.pairwise(tokens):
         if here.token_type is TokenType.PARAMETER and here.text == "$" and after.start == here.end + 1:
             changed[here.start] = DOLLAR
+    for token in tokens:
+        if token.token_type is TokenType.PARAMETER and token.text == "@":  # sqlglot reads it as an alias.
+            found = Script(original, original, tuple(tokens))
+            raise found.unsupported(
+                token.start, "@, Delta's time travel; write t VERSION AS OF 1 or TIMESTAMP AS OF '...'"
+            )
     for place in doubled_quotes(original, tokens):
         changed[place] = "\\"
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER]
@@ -287,7 +294,7 @@ def tokens(piece: Piece) -> list[Token]:
 def parse(piece: Piece, what: str = "query") -> Any:
     """Parse a piece to sqlglot's tree. Raises `InvalidInput` with the place in the script."""
     try:
-        found = sqlglot.parse(piece.text, read="spark")
+        found = sqlglot.parse(piece.text, read=sql_text.spark())
     except (ParseError, TokenError) as error:
         raise _misread(piece, error, what) from error
     except (SqlglotError, LookupError, AttributeError, TypeError, ValueError) as error:

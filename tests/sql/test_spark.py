@@ -102,7 +102,29 @@ get_json_object('{"a": 1}', '$.a'); row_number() OVER (ORDER BY k); rank() OVER 
 percent_rank() OVER (ORDER BY k); cume_dist() OVER (ORDER BY k); ntile(2) OVER (ORDER BY k); lag(i) OVER (ORDER BY k); lead(i, 1, 0) OVER (ORDER BY k);
 first_value(i) OVER (ORDER BY k); last_value(i) OVER (ORDER BY k); nth_value(i, 2) OVER (ORDER BY k); sum(i) OVER (ORDER BY k);
 sum(i) OVER (PARTITION BY b ORDER BY k); avg(i) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW); count(*) OVER ();
-row_number() OVER (ORDER BY i); row_number() OVER (ORDER BY i DESC, k)
+row_number() OVER (ORDER BY i); row_number() OVER (ORDER BY i DESC, k);
+array_contains(a, 1); array_contains(a, 9); array_contains(a, i); unix_timestamp(ts); unix_timestamp(d); unix_timestamp('2023-01-02 03:04:05');
+to_unix_timestamp('1969-12-31 23:59:59'); transform(a, (v, n) -> v + n); filter(a, (v, n) -> n > 0); transform(a, (v, n) -> n); pmod(i, -3);
+m div 2; round(x + 0.005D, 2); round(1.005D, 2); round(i, -1); left(s, -1); right(s, i); substring(s, 2, i - 5); trim(concat(s, '\u00a0'));
+chr(i + 256); chr(-1); regexp_replace(s, '([a-z])', '<$1>'); regexp_replace(s, 'l', '$0\\\\$'); regexp_like(concat(s, '\n'), 'c$');
+date_trunc('MM', ts); date_trunc('second', ts); date_format(ts, 'HH:mm:ss.SSS'); date_format(ts, "yyyy'T'MM"); d + INTERVAL 1 MONTH; d - INTERVAL 3 DAYS;
+INTERVAL 1 WEEK + d; ts - INTERVAL 1 YEAR; ts + INTERVAL 90 MINUTES; try_cast(s AS double); try_cast(u AS boolean); cast(' 12 ' AS int);
+cast('2023-5-1' AS date); cast('2023-05-01T10:00:00Z' AS timestamp)
+"""
+# Text that Spark and DuckDB read differently, or one of them alone.
+FORMS = {
+    "int": "12| 12 |+12|-0|1_000|0x1F|1e3|1.0|.5||１２|99999999999",
+    "double": "1.5| 1.5 |1e3|1_0.5|.5|5.|NaN|-infinity||1,5|true",
+    "decimal(10, 2)": "1.5| 1.555 |1e2|1_0|.5|-0.005||NaN|12345678901",
+    "date": "2023-05-01|2023-5-1|2023/05/01|2023-05-01 10:00|2023-05-01T10|2023-05-01x|20230501|epoch|today|infinity|2023-13-01|",
+    "timestamp": "2023-05-01|2023-5-1 1:2:3|2023-05-01T10:00:00Z|2023-05-01 10:00:00+02:00|2023-05-01 10:00:00 UTC|epoch|2023/05/01 10:00:00|",
+    "boolean": "t|TRUE|y|yes|1|on|f|no|0|off|| true |2",
+}
+# Refused in process: results, or texts, that DuckDB computes otherwise.
+OTHERWISE = """
+d - e; ts - ts; INTERVAL 1 DAY; d + INTERVAL 1 HOUR; datediff(DAY, ts, ts); trunc(d, 'Q'); date_trunc('W', ts); date_format(ts, 'Q'); date_format(ts, 'DD');
+regexp_replace(s, 'a', '${n}'); regexp_replace(s, 'a', u); months_between(ts, d); r < r; max(a); a > a; try_cast('2023-05' AS date); try_cast('1d' AS double);
+try_cast('2023-05-01 10' AS timestamp)
 """
 AGGREGATES = """
 count(*); count(i); count(DISTINCT i); sum(i); sum(l); sum(m); avg(i); avg(l); mean(i); min(i); max(s); min(ts); max(d); count_if(b); bool_and(b);
@@ -160,6 +182,34 @@ def test_functions_mean_in_process_what_they_mean_on_spark(plain, spark):
             elif spelt(on_spark.type) != spelt(in_process.type):
                 wrong.append(f"{each}: {on_spark.type} {in_process.type}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_text_is_cast_as_on_spark(plain, spark):
+    wrong = []
+    for kind, given in FORMS.items():
+        forms = pa.table({"v": [each.replace("\\n", "\n") for each in given.split("|")]})
+        text = f"SELECT v, TRY_CAST(v AS {kind}) AS r FROM forms"
+        there = dict(rows(plain.sql(text, spark=spark, forms=spark.createDataFrame(forms).coalesce(1))))
+        here = dict(rows(plain.sql(text, forms=forms)))
+        wrong += [f"{v!r} AS {kind}: {there[v]!r} {here[v]!r}" for v in there if repr(there[v]) != repr(here[v])]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("text", told(OTHERWISE))
+def test_what_duckdb_computes_otherwise_is_refused(plain, text):
+    with pytest.raises((UnsupportedFeature, InvalidInput), match=r"in process|known to mean|Spark gives null"):
+        plain.sql(f"SELECT {text} AS c FROM t", t=VALUES).to_arrow()
+
+
+def test_braces_reach_spark_with_and_without_a_table(plain, spark):
+    for text in (
+        "SELECT '{a} {{b}}' AS c",
+        "SELECT '{a} {{b}}' AS c FROM t",
+        "SELECT id FROM range(1, 7, 2)",
+        "SELECT r.id FROM range(3) r",
+    ):
+        here, there = (plain.sql(text, spark=each, t=pa.table({"w": [3], "x": [1]})) for each in (None, spark))
+        assert rows(here) == rows(there), text
 
 
 def test_columns_without_a_name_are_called_the_same(plain, spark):
