@@ -148,7 +148,7 @@ class WriteSession:
         store, layout = self._reach(view), delta_layout(view, view.schema.primary_key)
         if is_spark(data):
             return tuple(write_changelog([data], store, layout, True, MAX_KEYS, BUFFER_BYTES))
-        return tuple(DeltaFiles(store, layout, upsert=True).write_all([data]))
+        return tuple(DeltaFiles(store, layout, upsert=True, buffer_bytes=BUFFER_BYTES // 2).write_all([data]))
 
     def part(self, data: Any, *, appends: bool = False) -> Prepared:
         """The rows that one of several tasks writes for a commit. Raises `UnsupportedFeature` if tasks would have to

@@ -21,8 +21,12 @@ from tests.simulation.failing import NthCallFails
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 WORKLOADS = range(200)  # As many of them as `LAKEFORMAT_SEEDS` asks for.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "20" if IS_LONG else "8"))  # Of syncs that fail, for each seed.
+FIRST_CALL = int(
+    os.environ.get("LAKEFORMAT_CDC_FIRST", "1")
+)  # With a step, a share of the calls that `make test-long` fails.
+_STEP = os.environ.get("LAKEFORMAT_CDC_STEP", "1" if IS_LONG else "")
 CALLS_THAT_FAIL = pytest.mark.parametrize(
-    ("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)]
+    ("what", "step"), [("storage", int(_STEP or 307)), ("source", int(_STEP or 103))]
 )
 
 
@@ -141,7 +145,7 @@ def any_call_may_fail(source, name, anew, execute, rows_there, rewrite, format, 
         return faulty.failed is not None
 
     for after in (False, True) if IS_LONG else (what == "storage",):
-        for n in count(1, step):
+        for n in count(FIRST_CALL, step):
             if not fails(n, after):
                 break
             failures += 1

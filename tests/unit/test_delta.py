@@ -1,7 +1,9 @@
 """Changelogs into Iceberg tables, against a dict that takes one row after the other."""
 
+import datetime
 import random
 import re
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +11,6 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.engines.keyed.key_map import KeyMap
-from lakeformat.model.schema import Field, Kind, scalar
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64()), pa.field("dt", pa.string(), False)])
 LOG = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("dt", pa.string()), ("rowkind", pa.string())])
@@ -172,8 +173,7 @@ def test_what_does_not_make_a_changelog_is_named(table, tmp_path):
 
 
 def test_a_map_of_keys_finds_what_was_added_and_nothing_else():
-    fields = (Field(1, "a", scalar(Kind.BIGINT)), Field(2, "b", scalar(Kind.STRING)))
-    rng, known, found = random.Random(3), {}, KeyMap(fields)
+    rng, known, found = random.Random(3), {}, KeyMap()
     for _ in range(30):
         keys = [(rng.choice([None, *range(20)]), rng.choice([None, "x", "y"])) for _ in range(rng.randint(1, 10))]
         columns = [pa.array([k[0] for k in keys], pa.int64()), pa.array([k[1] for k in keys], pa.string())]
@@ -182,6 +182,31 @@ def test_a_map_of_keys_finds_what_was_added_and_nothing_else():
         slots = found.add([pa.array([k[0] for k in new], pa.int64()), pa.array([k[1] for k in new], pa.string())])
         known |= dict(zip(new, slots.tolist(), strict=True))
         assert len(found) == len(known)
+
+
+def test_keys_of_one_hash_are_told_apart_and_keys_are_of_any_type():
+    factor = 0x9E3779B97F4A7C15  # A key (a, b) has the hash ((a * factor ^ a * factor >> 29) ^ b) * factor.
+    low = [factor * a % 2**64 for a in range(3)]
+    collide = [pa.array(range(3), pa.int64()), pa.array([a ^ a >> 29 for a in low], pa.uint64()).view(pa.int64())]
+    found = KeyMap()
+    assert found.add([each.slice(0, 2) for each in collide]).tolist() == [0, 1]
+    assert found.find(collide).tolist() == [0, 1, -1]
+    assert found.add([each.slice(2) for each in collide]).tolist() == [2]
+    assert found.find(collide).tolist() == [0, 1, 2]
+    for values, type in (
+        ([True, False, None], pa.bool_()),
+        ([Decimal("1.50"), Decimal("-0.01"), None], pa.decimal128(9, 2)),
+        ([b"\xff" * 16, bytes(16), None], pa.binary(16)),
+        ([datetime.date(2024, 2, 29), datetime.date(1, 1, 1), None], pa.date32()),
+        ([0.5, float("nan"), None], pa.float64()),
+        (["a", "", None], pa.dictionary(pa.int32(), pa.string())),
+        ([0, -1, None], pa.timestamp("us", "UTC")),
+    ):
+        found, keys = KeyMap(), pa.array(values, type)
+        found.add([keys.slice(0, 2)])
+        assert found.find([keys]).tolist() == [0, 1, -1], type
+        found.add([keys.slice(2)])
+        assert found.find([keys]).tolist() == [0, 1, 2], type
 
 
 def test_deletes_by_key_wait_for_nobody_who_changes_the_partitions(tmp_path):

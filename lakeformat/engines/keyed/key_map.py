@@ -7,28 +7,36 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeformat.engines.kernels.rows import KeySet
-from lakeformat.model.schema import Field
+from lakeformat.codec.murmur import murmur3_128
+from lakeformat.engines.kernels import casts
 
 GONE = -1  # The position of a row that was deleted again, or never written.
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # An odd number: multiplying by it maps no two numbers to one.
+_NULL = np.uint64(0x5851F42D4C957F2D)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Distinct keys, and the slot of each code."""
+    """Distinct keys with the slots from `first` on, and their hashes, sorted."""
 
+    first: int
     columns: tuple[pa.Array, ...]
-    keys: KeySet
-    slots: np.ndarray
-    by_code: np.ndarray
+    hashes: np.ndarray
+    order: np.ndarray  # By sorted hash: the place among `columns`.
+
+    @property
+    def nbytes(self) -> int:
+        return self.hashes.nbytes + self.order.nbytes + sum(each.nbytes for each in self.columns)
 
 
 class KeyMap:
-    """Each key has a permanent slot. Null is a value."""
+    """Each key has a permanent slot. Null is a value.
 
-    def __init__(self, fields: tuple[Field, ...]) -> None:
-        self._fields = fields
+    A key is found by a hash of 64 bits and then compared with the key itself, so it takes its own size and about 25 bytes."""
+
+    def __init__(self) -> None:
         self._parts: list[_Part] = []  # Each more than twice as long as the next: few to search, rarely merged.
         self.files = np.zeros(0, np.int32)  # By slot: the number of the file that the row is in,
         self.positions = np.zeros(0, np.int64)  # and where in it.
@@ -41,37 +49,78 @@ class KeyMap:
     def nbytes(self) -> int:
         """Its memory in bytes."""
         own = self.files.nbytes + self.positions.nbytes + self.deleted.nbytes
-        return own + sum(
-            p.keys.nbytes + p.slots.nbytes + p.by_code.nbytes + sum(c.nbytes for c in p.columns) for p in self._parts
-        )
+        return own + sum(each.nbytes for each in self._parts)
 
     def find(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """The slot of each key; -1 for an unknown key."""
         slots = np.full(len(columns[0]), -1)
+        hashes = _hashes(columns)
         for part in self._parts:
-            codes = part.keys.codes(columns)
-            hit = codes >= 0
-            slots[hit] = part.by_code[codes[hit]]
+            asked, at = np.arange(len(hashes)), np.searchsorted(part.hashes, hashes)
+            while True:  # Again for keys whose hash other keys have too.
+                inside = at < len(part.hashes)
+                inside[inside] = part.hashes[at[inside]] == hashes[asked[inside]]
+                asked, at = asked[inside], at[inside]
+                if not len(asked):
+                    break
+                places = part.order[at]
+                is_same = np.ones(len(asked), bool)
+                for column, known in zip(columns, part.columns, strict=True):
+                    is_same &= _same(column.take(pa.array(asked)), known.take(pa.array(places)))
+                slots[asked[is_same]] = part.first + places[is_same]
+                asked, at = asked[~is_same], at[~is_same] + 1
         return slots
 
     def add(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """Assign slots to unknown keys, each given once."""
-        count = len(columns[0])
-        slots = np.arange(len(self), len(self) + count)
+        count, first = len(columns[0]), len(self)
         self.files = np.concatenate([self.files, np.zeros(count, np.int32)])
         self.positions = np.concatenate([self.positions, np.full(count, GONE)])
         self.deleted = np.concatenate([self.deleted, np.zeros(count, bool)])
         if count:
-            self._parts.append(self._part(tuple(columns), slots))
-        while len(self._parts) > 1 and len(self._parts[-2].slots) <= 2 * len(self._parts[-1].slots):
-            left, right = self._parts[-2:]
-            joined = tuple(pa.concat_arrays([a, b]) for a, b in zip(left.columns, right.columns, strict=True))
-            self._parts[-2:] = [self._part(joined, np.concatenate([left.slots, right.slots]))]
-        return slots
+            hashes = _hashes(columns)
+            order = np.argsort(hashes).astype(np.int32)
+            self._parts.append(_Part(first, tuple(columns), hashes[order], order))
+        while len(self._parts) > 1 and len(self._parts[-2].hashes) <= 2 * len(self._parts[-1].hashes):
+            self._parts[-2:] = [_joined(*self._parts[-2:])]
+        return np.arange(first, first + count)
 
-    def _part(self, columns: tuple[pa.Array, ...], slots: np.ndarray) -> _Part:
-        keys = KeySet(self._fields, columns)
-        codes = keys.codes(columns)
-        by_code = np.zeros(int(codes.max()) + 1, np.int64)
-        by_code[codes] = slots
-        return _Part(columns, keys, slots, by_code)
+
+def _joined(left: _Part, right: _Part) -> _Part:
+    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(left.columns, right.columns, strict=True))
+    hashes = np.concatenate([left.hashes, right.hashes])
+    order = np.concatenate([left.order, right.order + np.int32(len(left.order))])
+    by_hash = np.argsort(hashes, kind="stable")  # Two sorted runs: a merge.
+    return _Part(left.first, columns, hashes[by_hash], order[by_hash])
+
+
+def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
+    found = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        found = (found ^ (found >> np.uint64(29)) ^ _hash(column)) * _MIX
+    return found
+
+
+def _hash(column: pa.Array) -> np.ndarray:
+    """A number of each value, the same for equal values."""
+    column = casts.flat(column)
+    type = column.type
+    if pa.types.is_floating(type):
+        column = pc.add(column, pa.scalar(0, type))  # -0.0 is 0.0.
+    if pa.types.is_primitive(type) and not pa.types.is_boolean(type):
+        numbers = pc.fill_null(column.view(f"int{type.bit_width}"), 0)
+        made = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    else:
+        is_bytes = pa.types.is_fixed_size_binary(type) or pa.types.is_binary(type) or pa.types.is_large_binary(type)
+        made = murmur3_128((column if is_bytes else column.cast(pa.string())).cast(pa.binary()))
+    return made if not column.null_count else np.where(np.asarray(column.is_null()), _NULL, made)
+
+
+def _same(left: pa.Array, right: pa.Array) -> np.ndarray:
+    same = pc.fill_null(pc.equal(left, right), False)
+    if left.null_count and right.null_count:
+        same = pc.or_(same, pc.and_(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        same = pc.or_(same, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    found: np.ndarray = same.to_numpy(zero_copy_only=False)
+    return found

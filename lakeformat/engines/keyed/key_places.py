@@ -104,11 +104,10 @@ class Placer:
         assert task.keyed is not None, task
         self._places, self._read, self._threads, self._spec = places, read, threads, task.keyed.merge
         self._fields = tuple(find_field(task.fields, name) for name in places.key)
-        self._keys = KeyMap(self._fields)
+        self._keys = KeyMap()
         # By slot of a key: the numbers of its row's old and new partition, and its old bucket.
         self._home = self._current = self._bucket = np.zeros(0, np.int64)
-        parts = tuple(find_field(task.fields, name) for name in places.partition)
-        self._partitions = KeyMap(parts)
+        self._partitions = KeyMap()
         self._values: list[pa.Array] = []  # By number; one array for each column.
         self._counts: dict[tuple[Any, ...], dict[int, int]] = {}
         # New keys of a partition, and their buckets.
@@ -129,7 +128,7 @@ class Placer:
         buckets = column.fill_null(NOWHERE).to_numpy(zero_copy_only=False).copy()
         new = np.flatnonzero(buckets == NOWHERE)
         if len(new):
-            known, given = self._given.get(partition) or (KeyMap(self._fields), np.zeros(0, np.int32))
+            known, given = self._given.get(partition) or (KeyMap(), np.zeros(0, np.int32))
             chosen = pa.array(new)
             slots, fresh = _admit(known, [batch.column(name).take(chosen) for name in self._places.key])
             counts = self._counts.setdefault(partition, dict(self._places.rows.get(repr(partition), {})))

@@ -24,6 +24,7 @@ from lakeformat.storage.store import Store
 
 MAX_KEYS = 10_000_000
 BUFFER_BYTES = 128 << 20
+_ROW_BYTES = 100  # What a waiting row takes beside its values once it is processed: codes, orders, slots.
 
 
 class DeltaFiles:
@@ -47,7 +48,7 @@ class DeltaFiles:
         self._fields = given(layout)
         self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
-        self.keys = KeyMap(layout.by_key.fields)
+        self.keys = KeyMap()
         self._data: list[WrittenFile] = []
         self._by_key: list[WrittenFile] = []
         self._gone: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
@@ -64,7 +65,7 @@ class DeltaFiles:
             for start in range(0, batch.num_rows, worker.BATCH_ROWS):
                 piece = assign.assign(batch.slice(start, worker.BATCH_ROWS), self._fields)
                 self._waiting.append((piece, _codes(kinds.slice(start, worker.BATCH_ROWS))))
-                self._waiting_bytes += piece.nbytes
+                self._waiting_bytes += piece.nbytes + _ROW_BYTES * piece.num_rows
                 if self._waiting_bytes >= self._buffer_bytes:
                     self._flush()
 
