@@ -221,7 +221,7 @@ class Following:
         expired."""
         steps = self._steps(names, start, end)
         return [
-            piece for each in steps for piece in each.pieces[each.place(start, 0) : each.place(end, len(each.pieces))]
+            piece for step in steps for piece in step.pieces[step.place(start, 0) : step.place(end, len(step.pieces))]
         ]
 
     def _steps(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[_Step]:
@@ -333,9 +333,9 @@ def _by_file(task: ReadTask) -> list[ReadTask]:
     """One task per file, where rows of several files are not merged."""
     if task.merge is not None:
         return [task]
-    names = [each.name for each in fields(task) if each.name in _BY_FILE]
+    names = [field.name for field in fields(task) if field.name in _BY_FILE]
     parts = [{name: getattr(task, name)[n : n + 1] for name in names} for n in range(len(task.paths))]
-    return [replace(task, **each) for each in parts]
+    return [replace(task, **part) for part in parts]
 
 
 def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int =
 
 def _chosen(fields: tuple[Field, ...], names: Sequence[str]) -> tuple[Field, ...]:
     """The fields with these names, or else the first one: a task must read a column to know how many rows it has."""
-    return tuple(each for each in fields if each.name in names) or fields[:1]
+    return tuple(field for field in fields if field.name in names) or fields[:1]
 
 
 def _overwrite_mode(options: Mapping[str, str], table: Table) -> str:

@@ -30,7 +30,7 @@ class LakeError(Exception):
     """The base of all errors that lakeformat raises on purpose. Its message shows no passwords of addresses."""
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in arguments))
+        super().__init__(*(redacted(argument) if isinstance(argument, str) else argument for argument in arguments))
 
 
 class InvalidInput(LakeError, ValueError):

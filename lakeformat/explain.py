@@ -62,10 +62,10 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
     groups: dict[str, tuple[int, int]] = {}
     fields = view.schema.fields
     for task in view.tasks(every, fields, ALWAYS, True):
-        for each in _leaves(task):
-            counts.update(zip(each.paths, each.row_counts, strict=True))
-            sizes.update(zip(each.paths, each.sizes_bytes, strict=True))
-    read = [each for task in view.tasks(kept, fields, predicate, True) for each in _leaves(task)]
+        for leaf in _leaves(task):
+            counts.update(zip(leaf.paths, leaf.row_counts, strict=True))
+            sizes.update(zip(leaf.paths, leaf.sizes_bytes, strict=True))
+    read = [leaf for task in view.tasks(kept, fields, predicate, True) for leaf in _leaves(task)]
     parquet = [each for each in read if each.file_format == "parquet"]
     for each, found in zip(parquet, reader.several(partial(worker.row_groups, reader), parquet, 8), strict=True):
         groups.update(zip(each.paths, found, strict=True))
@@ -119,7 +119,7 @@ def _left_out(
     mask.
     """
     left_out_by, bounds = np.full(len(paths), None, object), np.full(len(paths), None, object)
-    parts = [each for each in conjuncts(predicate) if each != ALWAYS]
+    parts = [conjunct for conjunct in conjuncts(predicate) if conjunct != ALWAYS]
     # Several parts together may exclude more than each alone.
     for part in [*parts, *([predicate] if len(parts) > 1 else [])]:
         kept = surviving(part)

@@ -138,13 +138,13 @@ class Inspect:
             return self._table("position_deletes")  # Refused.
         files, shown = view.position_deletes()
         store = deletes.load(view.reader, files)
-        rows = [deletes.listed(store, each) for each in files]
-        counts = [len(each) for each in rows]
+        rows = [deletes.listed(store, file) for file in files]
+        counts = [len(row) for row in rows]
         shown = shown.take(pa.array(np.repeat(np.arange(len(files)), counts), pa.int64()))
         empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
-        found = pa.concat_tables([empty, *rows])
-        paths = pc.coalesce(found["file_path"], shown["file_path"])
-        return shown.set_column(0, "file_path", paths).add_column(1, "pos", found["pos"])
+        table = pa.concat_tables([empty, *rows])
+        paths = pc.coalesce(table["file_path"], shown["file_path"])
+        return shown.set_column(0, "file_path", paths).add_column(1, "pos", table["pos"])
 
     def entries(self) -> pa.Table:
         """The manifest entries (Iceberg)."""

@@ -464,14 +464,16 @@ class Lake:
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
         store = self._table_store(name)
-        found = self._looked_at(store, name, schema, properties)
-        declared = _declared(found.schema, found.partition_by, (), {**(properties or {}), "migrated": "true"}, None, ())
+        folder = self._looked_at(store, name, schema, properties)
+        declared = _declared(
+            folder.schema, folder.partition_by, (), {**(properties or {}), "migrated": "true"}, None, ()
+        )
         if (catalog := self._keeper("iceberg")) is not None:
             catalog.create_namespace(name.rpartition(".")[0])
             store = self._catalogued(catalog, name, Found(store.root))
         tables.create(Table(name, store, self._formats["iceberg"]), declared)
         table = self.table(name)
-        table.add_files(found.paths, spark=spark)
+        table.add_files(folder.paths, spark=spark)
         return table
 
     def _looked_at(
@@ -479,11 +481,11 @@ class Lake:
     ) -> HiveFolder:
         """The files and columns of a folder. All files are first added to a table in memory, so that a file that does
         not fit is found before anything is written."""
-        found = look(store, schema)
+        folder = look(store, schema)
         twin = Table(name, Rehearsal(store), self._formats["iceberg"])
-        tables.create(twin, _declared(found.schema, found.partition_by, (), properties or {}, None, ()))
-        twin.add_files(found.paths)
-        return found
+        tables.create(twin, _declared(folder.schema, folder.partition_by, (), properties or {}, None, ()))
+        twin.add_files(folder.paths)
+        return folder
 
     def convert(self, name: str, to: str, history: bool = False, spark: Any = None) -> Table:
         """Convert the table to the other format in place; its name and location stay.
@@ -557,13 +559,13 @@ class Lake:
         Spark cannot have, and `AlreadyExists` for a name that Spark's catalog has.
         """
         require_spark(spark)
-        if tables is not None and (isinstance(tables, str) or not all(isinstance(each, str) for each in tables)):
+        if tables is not None and (isinstance(tables, str) or not all(isinstance(table, str) for table in tables)):
             raise InvalidInput(f"tables={tables!r}: give a list of names, e.g. ['shop.orders']")
-        names = [self.table(each).name for each in tables] if tables is not None else self.tables()
+        names = [self.table(table).name for table in tables] if tables is not None else self.tables()
         make_ready(spark, pack)
         self.register(spark)  # USING lakeformat then raises an error that says what to do instead.
-        for each in names:
-            attach(spark, each, self._store.root, partial(_current, self, each))
+        for name in names:
+            attach(spark, name, self._store.root, partial(_current, self, name))
         return names
 
     def sql(

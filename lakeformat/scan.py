@@ -146,8 +146,8 @@ class Scan:
         """
         import duckdb
 
-        found = duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
-        return found.select(selected(found.columns, found.types))
+        relation = duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+        return relation.select(selected(relation.columns, relation.types))
 
     def checksum(self, schema: pa.Schema | None = None) -> tuple[int, str | None]:
         """(number of rows, sum of DuckDB's hashes of the rows), independent of row order; the sum is None without rows.
@@ -173,13 +173,13 @@ class Scan:
             connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
             query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"
             try:
-                found = connection.sql(query).fetchone()
+                row = connection.sql(query).fetchone()
             except duckdb.Error:
                 if failed:  # DuckDB keeps only the text of the error.
                     raise failed[0] from None
                 raise
-        assert found is not None
-        return found[0], found[1]
+        assert row is not None
+        return row[0], row[1]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The rows as an Arrow C stream: for `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""

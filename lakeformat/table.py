@@ -729,9 +729,9 @@ class Table:
             raise UnsupportedFeature(
                 f"{self.uri}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
             )
-        found = view.relocation(source_prefix, target_prefix, start_version, end_version)
+        relocation = view.relocation(source_prefix, target_prefix, start_version, end_version)
         place = staging or f"{self._store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
-        return relocate.relocate(self._store, found, place)
+        return relocate.relocate(self._store, relocation, place)
 
     def _analyze(
         self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]
@@ -1182,7 +1182,7 @@ class Table:
             self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
         )
         fields = view.project(columns)
-        if any(each.name == KIND_COLUMN for each in fields):
+        if any(field.name == KIND_COLUMN for field in fields):
             raise InvalidInput(
                 f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
                 f"(columns=...), or rename it"

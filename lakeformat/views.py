@@ -123,10 +123,10 @@ class Views:
         return None if self._keeper is None else self._keeper.find_view(name, self.options)
 
     def _there(self, name: str) -> FoundView:
-        found = self._found(name)
-        if found is None:
+        view = self._found(name)
+        if view is None:
             raise NotFound(f"no view {name!r}")
-        return found
+        return view
 
     def _change(
         self, name: str, base: FoundView, change: Callable[[Mapping[str, Any]], dict[str, Any]], stamp: Stamp

@@ -164,10 +164,10 @@ class SqlCatalog:
         self._rename(old, new, _VIEW)
 
     def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
-        found = self.find_view(name, options)
+        view = self.find_view(name, options)
         self._drop(name, _VIEW)
-        if found is not None:
-            view_files.remove(found, root, options)
+        if view is not None:
+            view_files.remove(view, root, options)
 
     def _view(self, name: str) -> SqlEntry:
         return replace(self.place(name), kind=_VIEW)

@@ -65,7 +65,9 @@ class Computed:
 
     def anew(self, rows: pa.Table, table: str, changed: Collection[str]) -> pa.Table:
         """`rows` with the computed columns that depend on `changed` columns computed again."""
-        names = [name for name, each in self.expressions.items() if not columns_of(each).isdisjoint(changed)]
+        names = [
+            name for name, expression in self.expressions.items() if not columns_of(expression).isdisjoint(changed)
+        ]
         made = replace(self, expressions={name: self.expressions[name] for name in names})
         return made.added(rows.drop_columns(names), table, None).select(rows.schema.names) if names else rows
 

@@ -199,7 +199,7 @@ class Follower:
         """Queue new shards for the snapshot, after the existing ones."""
         assert self.progress is not None
         before, views = self.progress.parts, self.progress.views
-        new = tuple(each for each in self.source_table.parts if each not in before)
+        new = tuple(part for part in self.source_table.parts if part not in before)
         self.source_table = replace(self.source_table, parts=(*before, *new))
         if new and self.progress.is_complete:
             end = (before[-1],)
@@ -241,7 +241,7 @@ class Follower:
             return
         rows = self._earlier if self._earlier.num_rows else fresh
         views, filling = self.progress.views, self.progress.filling
-        if all(self.source.parse(each.until) <= batch.position for each in views):
+        if all(self.source.parse(view.until) <= batch.position for view in views):
             views = ()
         if filling is not None and filling.is_done and self._filled_until() <= batch.position.order:
             filling = None
@@ -299,11 +299,11 @@ class Follower:
         """Per row: whether its transaction is after the position and not visible in the snapshot view that read its key."""
         assert self.progress is not None
         fresh, rest = ends > self.committed.order, np.ones(len(ends), bool)
-        for each in self.progress.views if len(ends) else ():
+        for view in self.progress.views if len(ends) else ():
             inside = rest.copy()
-            if each.upto is not None:
-                inside &= self.source.upto(self.source_table, rows, each.upto)
-            fresh &= ~(inside & self.source.covers(each.view, ends, transactions))
+            if view.upto is not None:
+                inside &= self.source.upto(self.source_table, rows, view.upto)
+            fresh &= ~(inside & self.source.covers(view.view, ends, transactions))
             rest &= ~inside
         return fresh
 
@@ -311,13 +311,13 @@ class Follower:
         """Whether the snapshot views of this table already show all transactions of `failed`."""
         assert self.progress is not None
         parts, first, views = self.source_table.parts or (failed.table,), 0, list[str]()
-        for each in self.progress.views:
-            last = len(parts) - 1 if each.upto is None or not self.source_table.parts else parts.index(each.upto[0])
+        for view in self.progress.views:
+            last = len(parts) - 1 if view.upto is None or not self.source_table.parts else parts.index(view.upto[0])
             if first <= parts.index(failed.table) <= last:
-                views.append(each.view)
-            is_end = self.source_table.parts and each.upto is not None and len(each.upto) == 1
+                views.append(view.view)
+            is_end = self.source_table.parts and view.upto is not None and len(view.upto) == 1
             first = last + 1 if is_end else last
-        return bool(views) and all(self.source.covers(each, failed.ends, failed.transactions).all() for each in views)
+        return bool(views) and all(self.source.covers(view, failed.ends, failed.transactions).all() for view in views)
 
     def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
         """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This includes the old
@@ -350,7 +350,7 @@ class Follower:
     def _earlier_of(self, rows: pa.Table, columns: list[str]) -> list[pa.Table]:
         """The rows of earlier parts of this commit that share the most selective key column with `rows`: a superset."""
         name, values = self._key_values(rows)
-        found = (each.filter(pc.is_in(each[name], values)) for each in self._earlier.tables())
+        found = (table.filter(pc.is_in(table[name], values)) for table in self._earlier.tables())
         return [each.select([name for name in columns if name in each.schema.names]) for each in found]
 
     def _key_values(self, rows: pa.Table) -> tuple[str, pa.Array]:
@@ -423,7 +423,7 @@ class Follower:
         ]
         if changes:
             self._begin_filling(
-                [each.name[0] for each in changes if isinstance(each, AddColumn) and each.name[0] in own], at
+                [change.name[0] for change in changes if isinstance(change, AddColumn) and change.name[0] in own], at
             )
             try:
                 self.table.evolve(changes)
@@ -432,7 +432,7 @@ class Follower:
                     f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source keeps the changes; take the "
                     f"table anew (restart=True), or leave the column out (exclude_columns)"
                 ) from error
-            names = tuple(f"{type(each).__name__} {''.join(each.name)}" for each in changes)
+            names = tuple(f"{type(change).__name__} {''.join(change.name)}" for change in changes)
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)
             log.info("%s: %s", self.table.name, ", ".join(names))
         self.source_table = now
@@ -533,7 +533,7 @@ class Follower:
         made = pa.concat_tables(rows, promote_options="default")
         if made.num_rows:
             self._commit(made, mark)
-            updates = sum(each.num_rows for each in rows[:1]) if len(rows) > 1 else 0
+            updates = sum(row.num_rows for row in rows[:1]) if len(rows) > 1 else 0
             self._have(filled_rows=self.report.filled_rows + made.num_rows - updates)
 
     def _surplus(self, view: View, size: int) -> Iterator[pa.Table]:
@@ -548,7 +548,7 @@ class Follower:
                 yield rows.filter(pa.array(is_of(rows, self._present))) if table.parts else rows
 
         def shown() -> Iterator[pa.Table]:
-            return (_fitted(each.rows, self.table.schema.fields) for each in only.chunks(None, size))
+            return (_fitted(chunk.rows, self.table.schema.fields) for chunk in only.chunks(None, size))
 
         for keys in comparison.surplus(there, shown, key, self.table.scan().count()):
             yield from (keys.slice(start, size) for start in range(0, keys.num_rows, size))
@@ -594,8 +594,8 @@ class Follower:
                 if start == _TRIES - 1:
                     raise
             except CommitUnknown:
-                found = progress.read(self.table)
-                if found is None or found[1] != next_:
+                saved = progress.read(self.table)
+                if saved is None or saved[1] != next_:
                     raise
                 made = self.table.current_snapshot()
                 break
@@ -610,8 +610,8 @@ class Follower:
 
     def _require_unmoved(self) -> None:
         """Raise `Conflict` if another process advanced the table's position."""
-        found = progress.read(self.table)
-        if (found[1] if found else None) not in {self.progress, None}:
+        saved = progress.read(self.table)
+        if (saved[1] if saved else None) not in {self.progress, None}:
             raise Conflict(
                 f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a time may: run it again "
                 f"when that has ended"

@@ -20,16 +20,16 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
     if not lake.exists(table):
         return None
     there = lake.table(table)
-    found = progress.read(there)
-    if found is None or not found[1].is_complete:
+    saved = progress.read(there)
+    if saved is None or not saved[1].is_complete:
         return None
     if isinstance(source_table, re.Pattern):
         source = Shards.matching(source, source_table)
         source_table = source_table.pattern
     declared = source.describe(source_table, there.schema.primary_key)
-    if not set(declared.parts) <= set(found[1].parts):
+    if not set(declared.parts) <= set(saved[1].parts):
         return None
-    after, until = source.parse(found[1].position), source.position()
+    after, until = source.parse(saved[1].position), source.position()
     if until <= after:
         return 0.0
     for batch in source.changes(after, until, {declared.name: declared}, _ROWS):

@@ -220,7 +220,7 @@ class MySql:
             chosen,
             comment[0][0] or None,
             chosen == tuple(row[0] for row in declared),
-            version=json.dumps([each.name for each in fields]),
+            version=json.dumps([field.name for field in fields]),
         )
 
     def _require_logged(self, name: str) -> None:
@@ -318,18 +318,18 @@ class MySql:
             rows = self._rows("SHOW BINARY LOG STATUS")
         return rows[0] if rows else ()
 
-    def _at(self, file: str, place: int, gtids: str | None = None) -> Position:
+    def _at(self, file: str, index: int, gtids: str | None = None) -> Position:
         """The position at an offset of this server's log, with the GTIDs before it (None: ask the server)."""
         if gtids is None:
-            gtids = self._gtids_before(file, place)
-        order = _order(file, place)
-        return Position(order, f"{file}:{place};{self._server};{gtids}" if gtids else f"{file}:{place}")
+            gtids = self._gtids_before(file, index)
+        order = _order(file, index)
+        return Position(order, f"{file}:{index};{self._server};{gtids}" if gtids else f"{file}:{index}")
 
-    def _gtids_before(self, file: str, place: int) -> str:
+    def _gtids_before(self, file: str, index: int) -> str:
         """MariaDB: the GTIDs before an offset; empty on MySQL."""
         if not self._is_mariadb:
             return ""
-        return str(self._rows("SELECT BINLOG_GTID_POS(%s, %s)", file, place)[0][0] or "")
+        return str(self._rows("SELECT BINLOG_GTID_POS(%s, %s)", file, index)[0][0] or "")
 
     @cached_property
     def _is_mariadb(self) -> bool:
@@ -401,7 +401,7 @@ class MySql:
 
     def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
         """New columns; other changes are statements in the log."""
-        return {each.name for each in table.fields}.difference(json.loads(before))
+        return {field.name for field in table.fields}.difference(json.loads(before))
 
     @contextmanager
     def view(self, table: SourceTable, *others: SourceTable) -> Iterator[MySqlView]:
@@ -413,12 +413,12 @@ class MySql:
     def _consistent(self, connections: Sequence[Any]) -> Position:
         """Begin a transaction on each connection, all in one consistent view; returns its log position."""
         with ExitStack() as stack:
-            cursors = [stack.enter_context(each.cursor()) for each in connections]
-            for each in cursors:
-                each.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            cursors = [stack.enter_context(connection.cursor()) for connection in connections]
+            for cursor in cursors:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             with nullcontext() if self._is_mariadb and len(cursors) == 1 else self._locked(cursors[0]):
-                for each in cursors:
-                    each.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                for cursor in cursors:
+                    cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
                 if not self._is_mariadb:
                     return self.position()
             cursors[0].execute(
@@ -454,7 +454,7 @@ class MySql:
             cursor.execute("UNLOCK TABLES")
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
-        tests = " OR ".join(f"{_quoted(each)} IS NOT NULL" for each in columns)
+        tests = " OR ".join(f"{_quoted(column)} IS NOT NULL" for column in columns)
         return bool(self._rows(f"SELECT 1 FROM {_quoted_table(table.name)} WHERE {tests} LIMIT 1"))
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
@@ -597,11 +597,11 @@ class MySqlView:
     def _read(
         self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
     ) -> Callable[[], pa.Table]:
-        names = [each.name for each in self._table.fields]
+        names = [field.name for field in self._table.fields]
         condition, values = self._between(after, upto)
         types = self._source._types[self._table.name]
         # In text form the server rounds a float to six digits.
-        columns = ", ".join(_escaped(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
+        columns = ", ".join(_escaped(name) + (" + 0e0" if types[name].name == "float" else "") for name in names)
         query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
         with refusals():
             rows = text_rows.fetch(connection, query, values)
@@ -712,28 +712,28 @@ class _Batch:
             self._spill()
 
     def _spill(self) -> None:
-        for each in self.rows.values():
-            each.spill(self._messages)
+        for row in self.rows.values():
+            row.spill(self._messages)
         self._parts.append(self.rows)
         self.rows, self._waiting_bytes = {}, 0
 
     def _follow(self, event: Any, name: str) -> None:
         """Add the event's new columns to the table; raise for columns that cannot be decoded."""
-        new = {each.name for each in event.columns} - {each.name for each in self.tables[name].fields}
+        new = {column.name for column in event.columns} - {field.name for field in self.tables[name].fields}
         new -= self._left_out(name)
         if new:
             self.describe(name)
-            self._add_gone(name, [each for each in event.columns if each.name in new])
+            self._add_gone(name, [column for column in event.columns if column.name in new])
         types = self.source._types[name]
-        for each in event.columns:
-            if each.name in types and row_events.is_unreadable(each):
+        for column in event.columns:
+            if column.name in types and row_events.is_unreadable(column):
                 raise UnsupportedFeature(
-                    f"{name}: column {each.name!r} has text in {each.character_set_name} in the log, which is not known here; leave the column out "
+                    f"{name}: column {column.name!r} has text in {column.character_set_name} in the log, which is not known here; leave the column out "
                     f"(exclude_columns), or alter it to utf8mb4 and take the table anew (restart=True)"
                 )
-            if each.type in row_events.OLD_TIMES and each.name in types and types[each.name].digits:
+            if column.type in row_events.OLD_TIMES and column.name in types and types[column.name].digits:
                 raise UnsupportedFeature(
-                    f"{name}: column {each.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
+                    f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
                     f"SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... FORCE, and take the table anew (restart=True)"
                 )
 
@@ -741,7 +741,7 @@ class _Batch:
         """Whether the batch has at least `count` rows. Events are only decoded to count rows once their size allows for so many."""
         if self._parts:
             return True
-        if sum(each.row_count + each.waiting_bytes // each.smallest for each in self.rows.values()) < count:
+        if sum(row.row_count + row.waiting_bytes // row.smallest for row in self.rows.values()) < count:
             return False
         for name, each in list(self.rows.items()):
             try:
@@ -750,17 +750,17 @@ class _Batch:
                 self.fail(name, error, each.ends[-1])
                 self.rows[name] = EventRows()
         self._waiting_bytes = 0
-        return sum(each.row_count for each in self.rows.values()) >= count
+        return sum(row.row_count for row in self.rows.values()) >= count
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
         """Add columns that the logged rows have and the table has dropped since."""
         table, types = self.tables[name], self.source._types[name]
-        known = {each.name for each in table.fields}
-        for each in columns:
-            if each.name not in known:
-                types[each.name] = mysql_types.of_log(each)
-                type = mysql_types.to_type(each.name, types[each.name], self.source._options)
-                table = replace(table, fields=(*table.fields, Field(NO_ID, each.name, type)))
+        known = {field.name for field in table.fields}
+        for column in columns:
+            if column.name not in known:
+                types[column.name] = mysql_types.of_log(column)
+                type = mysql_types.to_type(column.name, types[column.name], self.source._options)
+                table = replace(table, fields=(*table.fields, Field(NO_ID, column.name, type)))
         self.tables[name] = table
 
     def _left_out(self, name: str) -> set[str]:
@@ -773,8 +773,8 @@ class _Batch:
             now = self.source.describe(name, old.key)
         except (NotFound, InvalidInput):
             return  # Dropped since, or its key changed: changes up to then have the old columns.
-        known = {each.name for each in now.fields}
-        gone = tuple(replace(each, nullable=True) for each in old.fields if each.name not in known)
+        known = {field.name for field in now.fields}
+        gone = tuple(replace(field, nullable=True) for field in old.fields if field.name not in known)
         self.tables[name] = replace(now, fields=(*now.fields, *gone))
 
     def empty(self, name: str, end: int) -> None:
@@ -816,10 +816,10 @@ class _Batch:
             mark_updates(kinds[first : first + count], piece.arrays, table.key)
             first += count
             arrays = [
-                pa.nulls(count, schema.field(each.name).type)
-                if each.name not in piece.arrays
-                else mysql_types.of_log_values(each.name, piece.arrays[each.name], types[each.name], each.type)
-                for each in table.fields
+                pa.nulls(count, schema.field(field.name).type)
+                if field.name not in piece.arrays
+                else mysql_types.of_log_values(field.name, piece.arrays[field.name], types[field.name], field.type)
+                for field in table.fields
             ]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         rows = pa.concat_tables(parts).append_column(ROW_KIND.name, row_kinds().take(pa.array(kinds)))
@@ -867,8 +867,8 @@ class _Log:
             resume_stream=True,
             log_file=file,
             log_pos=int(place),
-            only_schemas=sorted({each.partition(".")[0] for each in tables}),
-            only_tables=sorted({each.partition(".")[2] for each in tables}),
+            only_schemas=sorted({table.partition(".")[0] for table in tables}),
+            only_tables=sorted({table.partition(".")[2] for table in tables}),
             slave_heartbeat=_HEARTBEAT_SECONDS,
             pymysql_wrapper=connect,
             enable_logging=False,
@@ -954,7 +954,7 @@ class _Log:
             self._is_open = True
         if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
             return False
-        named = [each for each in batch.tables if statements.names(text, each)]
+        named = [table for table in batch.tables if statements.names(text, table)]
         error: LakeError
         fresh = [each for each in named if self._is_fresh(each, at)]
         if verb == "XA":
@@ -1004,11 +1004,11 @@ def _compared(
     """SQL that compares the columns `names` with `key`, in a form that can use an index, and its values. `left`: values that replace
     `names`, which are then placeholders for both sides."""
     parts, values = [], list[Any]()
-    for place in range(len(names)):
+    for index in range(len(names)):
         tests = []
-        for each in range(place + 1):
-            is_last = each == place
-            how = (f"{sign}=" if or_equal and place == len(names) - 1 else sign) if is_last else "="
+        for each in range(index + 1):
+            is_last = each == index
+            how = (f"{sign}=" if or_equal and index == len(names) - 1 else sign) if is_last else "="
             tests.append(f"{names[each]} {how} {'%s' if left is None else names[each]}")
             values += [*(() if left is None else (left[each],)), key[each]]
         parts.append(f"({' AND '.join(tests)})")
@@ -1038,8 +1038,8 @@ def _has_zero(type: str) -> bool:
     return type in {"date", "datetime", "timestamp"}
 
 
-def _order(file: str, place: int) -> int:
-    return int(file.rpartition(".")[2]) << _FILE_BITS | place
+def _order(file: str, index: int) -> int:
+    return int(file.rpartition(".")[2]) << _FILE_BITS | index
 
 
 @contextmanager

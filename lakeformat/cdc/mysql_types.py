@@ -263,21 +263,24 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
     """Arrow values from Python values, as PyMySQL or the log has them."""
     assert isinstance(wanted, Scalar), wanted
     if (read := _of(type)) is not None:
-        values = [None if each is None else read(each) for each in values]
+        values = [None if value is None else read(value) for value in values]
     arrow = to_arrow(wanted)
     try:
         match wanted.kind:
             case Kind.STRING:
                 return pa.array(
-                    [each if each is None or isinstance(each, str) else to_text(each, type) for each in values], arrow
+                    [value if value is None or isinstance(value, str) else to_text(value, type) for value in values],
+                    arrow,
                 )
             case Kind.BOOLEAN:
-                return pa.array([None if each is None else bool(each) for each in values], arrow)
+                return pa.array([None if value is None else bool(value) for value in values], arrow)
             case Kind.VARBINARY if type.name == "bit" and wanted.parameters:
                 size = wanted.parameters[0]
-                return pa.array([None if each is None else int(each).to_bytes(size, "big") for each in values], arrow)
+                return pa.array(
+                    [None if value is None else int(value).to_bytes(size, "big") for value in values], arrow
+                )
             case Kind.BYTES:
-                return pa.array([each.encode() if isinstance(each, str) else each for each in values], arrow)
+                return pa.array([value.encode() if isinstance(value, str) else value for value in values], arrow)
             case Kind.TIME_MICROS:
                 durations = pa.array(values, pa.duration("us")).cast(pa.int64())
                 if pc.any(pc.or_(pc.less(durations, 0), pc.greater_equal(durations, 86_400_000_000))).as_py():

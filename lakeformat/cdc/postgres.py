@@ -408,13 +408,13 @@ class Postgres:
                 until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
                 if readers.others:
                     exported = connection.execute("SELECT pg_export_snapshot()").fetchone()[0]
-                for each in readers.others:
-                    each.execute(_READ)
-                    each.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+                for other in readers.others:
+                    other.execute(_READ)
+                    other.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
             yield PostgresView(shown, self.parse(until), readers, self, table)
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
-        tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in columns)
+        tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(column)) for column in columns)
         query = sql.SQL("SELECT 1 FROM {} WHERE {} LIMIT 1").format(self._only(table.name), tests)
         return bool(self._rows(query))
 
@@ -525,7 +525,7 @@ class Postgres:
     ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]]]:
         made, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
         names = {self._oids.get(name): name for name in tables}
-        changed = {each.relation.id for each in decoded.rows} | {relation.id for relation, _ in decoded.truncated}
+        changed = {row.relation.id for row in decoded.rows} | {relation.id for relation, _ in decoded.truncated}
 
         def fail(name: str, error: LakeError, places: np.ndarray) -> None:
             places = places[decoded.ends[places] > after.order]
@@ -558,10 +558,10 @@ class Postgres:
     ) -> TableChanges:
         schema = table.arrow_schema
         kinds, replaced = _with_key_changes(pieces, table.key)
-        places = np.concatenate([np.empty(0, np.int64), *(each.places for each in pieces)])
+        places = np.concatenate([np.empty(0, np.int64), *(piece.places for piece in pieces)])
         order = np.lexsort((np.concatenate([np.empty(0, np.int64), *replaced]), places))
         order = order[decoded.ends[places[order]] > after.order]
-        parts = [self._values(each, table) for each in pieces]
+        parts = [self._values(piece, table) for piece in pieces]
         whole = pa.concat_tables([pa.Table.from_batches([], schema), *(part for part, _ in parts)]).combine_chunks()
         codes = np.concatenate([np.empty(0, np.int8), *kinds])
         rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes))).take(pa.array(order))
@@ -583,22 +583,22 @@ class Postgres:
         """The rows in the table's current columns, and per column a mask of the rows whose unchanged value the log omits."""
         known = {column[0]: i for i, column in enumerate(piece.relation.columns)}
         arrays, unknown = [], {}
-        for each in table.fields:
-            place = known.get(each.name)
+        for field in table.fields:
+            place = known.get(field.name)
             if place is None:
-                arrays.append(pa.nulls(len(piece.places), to_arrow(each.type)))
+                arrays.append(pa.nulls(len(piece.places), to_arrow(field.type)))
                 continue
             _, oid, modifier = piece.relation.columns[place]
             type = self._type(oid, modifier)
-            arrays.append(postgres_types.to_values(each.name, piece.columns[place], type, each.type))
+            arrays.append(postgres_types.to_values(field.name, piece.columns[place], type, field.type))
             same = piece.unchanged[place]
             if same is not None:
-                unknown[each.name] = same
+                unknown[field.name] = same
         return pa.Table.from_arrays(arrays, schema=table.arrow_schema), unknown
 
     def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
         """The table with new columns and current types from a `Relation`."""
-        fields = {each.name: each for each in table.fields}
+        fields = {field.name: field for field in table.fields}
         if gone := [each for each in table.key if each not in {column[0] for column in relation.columns}]:
             raise UnsupportedFeature(
                 f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
@@ -674,13 +674,13 @@ class PostgresView:
             texts, self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
         )
         with refusals():
-            found = self._readers.first.execute(query).fetchall()
-        return tuple(found[0]) if len(found) == 2 else None
+            rows = self._readers.first.execute(query).fetchall()
+        return tuple(rows[0]) if len(rows) == 2 else None
 
     def _read(
         self, connection: psycopg.Connection, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
     ) -> Callable[[], pa.Table]:
-        names = sql.SQL(", ").join(sql.Identifier(each.name) for each in self._table.fields)
+        names = sql.SQL(", ").join(sql.Identifier(field.name) for field in self._table.fields)
         query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
             names, self._name(), self._between(after, upto)
         )
@@ -705,9 +705,9 @@ class PostgresView:
         ).combine_chunks()
         arrays = [
             postgres_types.to_values(
-                each.name, pa.concat_arrays(texts[each.name].chunks), PostgresType("text"), each.type
+                field.name, pa.concat_arrays(texts[field.name].chunks), PostgresType("text"), field.type
             )
-            for each in self._table.fields
+            for field in self._table.fields
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -821,11 +821,11 @@ def _with_key_changes(
             moved = moved | ~np.asarray(pc.fill_null(same, False))
         kinds[number - 1][piece.replaces[moved]] = RowKind.DELETE
         kinds[number][moved] = RowKind.INSERT
-        for place, same in enumerate(piece.unchanged):
+        for index, same in enumerate(piece.unchanged):
             if same is not None:
                 known = same & ~old.is_key_only[piece.replaces]
-                piece.columns[place] = pc.if_else(pa.array(known), old.columns[place].take(rows), piece.columns[place])
-                piece.unchanged[place] = same & ~known
+                piece.columns[index] = pc.if_else(pa.array(known), old.columns[index].take(rows), piece.columns[index])
+                piece.unchanged[index] = same & ~known
     return kinds, seconds
 
 

@@ -66,7 +66,7 @@ class Progress:
         return replace(self, views=(*before, Viewed(upto, view, until.text)), is_complete=upto is None)
 
     def properties(self, source: str) -> dict[str, str]:
-        views = [[each.upto, each.view, each.until] for each in self.views]
+        views = [[view.upto, view.view, view.until] for view in self.views]
         properties = {SOURCE: source, POSITION: self.position}
         if self.filling is not None:
             properties[FILLING] = json.dumps(astuple(self.filling))
@@ -85,7 +85,7 @@ class Progress:
 
 def read(table: Table) -> tuple[str, Progress] | None:
     """The source and progress recorded in the newest snapshot that has them; rollbacks are followed to the restored snapshot."""
-    at, history = None, {each.id: each for each in table.snapshots()}
+    at, history = None, {snapshot.id: snapshot for snapshot in table.snapshots()}
     for id in reversed(history):
         if at is not None and id != at:
             continue
@@ -99,12 +99,15 @@ def read(table: Table) -> tuple[str, Progress] | None:
 
 def has_restarted(table: Table, name: str) -> bool:
     """Whether a restart with this name has happened."""
-    return any(each.properties.get(RESTART) == name for each in table.snapshots())
+    return any(snapshot.properties.get(RESTART) == name for snapshot in table.snapshots())
 
 
 def last_restart(table: Table) -> str | None:
     """The name of the last named restart."""
-    return next((each.properties[RESTART] for each in reversed(table.snapshots()) if RESTART in each.properties), None)
+    return next(
+        (snapshot.properties[RESTART] for snapshot in reversed(table.snapshots()) if RESTART in snapshot.properties),
+        None,
+    )
 
 
 def _parse(properties: Mapping[str, str], name: str) -> Progress:

@@ -99,7 +99,7 @@ class Images:
 
 def columns(event: RowsEvent) -> tuple[LogColumn, ...]:
     """The columns of an event's table. Raises `UnsupportedFeature` for a type of unknown size."""
-    return tuple(_column(each, f"{event.schema}.{event.table}") for each in event.columns)
+    return tuple(_column(column, f"{event.schema}.{event.table}") for column in event.columns)
 
 
 def _column(column: Any, table: str) -> LogColumn:
@@ -116,7 +116,7 @@ def _column(column: Any, table: str) -> LogColumn:
             encoding = _encoding(column.character_set_name) if type == FIELD_TYPE.BLOB else None
             return LogColumn(name, type, prefix=column.length_size, encoding=encoding)
         case FIELD_TYPE.NEWDECIMAL:
-            sizes = [_group_bytes(each) for each in _groups(column.precision, column.decimals)]
+            sizes = [_group_bytes(group) for group in _groups(column.precision, column.decimals)]
             return LogColumn(name, type, sum(sizes), precision=column.precision, scale=column.decimals)
         case FIELD_TYPE.BIT:
             return LogColumn(name, type, column.bytes)
@@ -124,7 +124,7 @@ def _column(column: Any, table: str) -> LogColumn:
             is_enum = type == FIELD_TYPE.ENUM
             encoding = _encoding(column.character_set_name) or "utf8"
             members = (column.enum_values if is_enum else column.set_values) or ()
-            return LogColumn(name, type, column.size, members=tuple(_member(each, encoding) for each in members))
+            return LogColumn(name, type, column.size, members=tuple(_member(member, encoding) for member in members))
         case _:
             raise UnsupportedFeature(
                 f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, and take the table anew (restart=True)"
@@ -171,9 +171,9 @@ def _member(text: str, encoding: str) -> str:
 def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn]) -> Images:
     """Decode the rows of events. `bodies`: the row bytes of each event, without header. All rows have all `columns`."""
     buffer = np.frombuffer(b"".join((*bodies, bytes(_PAD))), np.uint8)
-    ends = np.cumsum([len(each) for each in bodies])
+    ends = np.cumsum([len(body) for body in bodies])
     try:
-        starts, counts = _starts(buffer, ends - [len(each) for each in bodies], ends, columns)
+        starts, counts = _starts(buffer, ends - [len(body) for body in bodies], ends, columns)
         arrays, after = _arrays(buffer, starts, columns)
     except (IndexError, pa.ArrowIndexError) as error:
         raise CorruptFile(f"binary log: rows end beyond their event, or have no such value: {error}") from error
@@ -200,18 +200,18 @@ def _starts(
 def _after(buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]) -> np.ndarray:
     """Where each row ends."""
     words, at = spans.words(buffer), starts + (len(columns) + 7) // 8
-    nulls = [_bits(buffer, starts, place) for place in range(0, len(columns), 8)]
+    nulls = [_bits(buffer, starts, index) for index in range(0, len(columns), 8)]
     nulls[-1] = nulls[-1] & ((1 << ((len(columns) - 1) % 8 + 1)) - 1)  # Unused bits of the last byte are set.
-    some = [bool(each.any()) for each in nulls]
-    for place, column in enumerate(columns):
+    some = [bool(null.any()) for null in nulls]
+    for index, column in enumerate(columns):
         size: Any = column.width or _little(words, at, column.prefix) + column.prefix
-        at = at + (size * (nulls[place // 8] >> place % 8 & 1 ^ 1) if some[place // 8] else size)
+        at = at + (size * (nulls[index // 8] >> index % 8 & 1 ^ 1) if some[index // 8] else size)
     return at
 
 
-def _bits(buffer: np.ndarray, starts: np.ndarray, place: int) -> np.ndarray:
-    """Per row, the null-bitmap byte that contains column `place`."""
-    return buffer[starts + place // 8].astype(np.int64)
+def _bits(buffer: np.ndarray, starts: np.ndarray, position: int) -> np.ndarray:
+    """Per row, the null-bitmap byte that contains column `position`."""
+    return buffer[starts + position // 8].astype(np.int64)
 
 
 def _arrays(
@@ -219,8 +219,8 @@ def _arrays(
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """The values of each column, and where each row ends."""
     words, at, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
-    for place, column in enumerate(columns):
-        is_null = _bits(buffer, starts, place) >> place % 8 & 1 != 0
+    for index, column in enumerate(columns):
+        is_null = _bits(buffer, starts, index) >> index % 8 & 1 != 0
         mask = is_null if is_null.any() else None
         size: Any = column.width or _little(words, at, column.prefix)
         begins: Any = at if column.width else at + column.prefix
@@ -240,8 +240,8 @@ def _arrays(
 def _text(column: LogColumn, values: pa.Array) -> pa.Array:
     if column.type == FIELD_TYPE.JSON:
         texts = [
-            json.dumps(_plain(parse_json(each[0], each[1:])), ensure_ascii=False) if each else None
-            for each in values.to_pylist()
+            json.dumps(_plain(parse_json(value[0], value[1:])), ensure_ascii=False) if value else None
+            for value in values.to_pylist()
         ]
         return pa.array(texts, pa.string())
     if column.encoding is None:
@@ -249,7 +249,7 @@ def _text(column: LogColumn, values: pa.Array) -> pa.Array:
     try:
         if column.encoding == "utf8" or (column.encoding in _OVER_ASCII and _is_ascii(values)):
             return values.cast(pa.string())
-        decoded = [None if each is None else each.decode(column.encoding) for each in values.to_pylist()]
+        decoded = [None if value is None else value.decode(column.encoding) for value in values.to_pylist()]
         return pa.array(decoded, pa.string())
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise CorruptFile(f"binary log: column {column.name!r} holds text that is not {column.encoding}") from error
@@ -309,7 +309,7 @@ def _set(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: Lo
         found = found & np.uint64((1 << 8 * column.width) - 1)
     masks, which = np.unique(found, return_inverse=True)
     texts = [
-        ",".join(member for place, member in enumerate(column.members) if each >> place & 1) for each in masks.tolist()
+        ",".join(member for index, member in enumerate(column.members) if each >> index & 1) for each in masks.tolist()
     ]
     return pa.array(texts, pa.string()).take(pa.array(which.ravel(), mask=mask))
 
@@ -388,14 +388,14 @@ def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.n
 def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     """Integer and fractional digits in groups of nine. The first bit is the sign; a negative number has all bits inverted."""
     groups, negative = list[tuple[np.ndarray, int]](), buffer[at] < 0x80
-    place, flip = at, np.where(negative, -1, 0)
+    position, flip = at, np.where(negative, -1, 0)
     for digits in _groups(column.precision, column.scale):
         size = _group_bytes(digits)
-        found = _big(buffer, place, size)
-        if place is at:
+        found = _big(buffer, position, size)
+        if position is at:
             found ^= 1 << 8 * size - 1
         groups.append(((found ^ flip) & (1 << 8 * size) - 1, digits))
-        place = place + size
+        position = position + size
     if column.precision <= _WORD_DIGITS:
         total = np.zeros(len(at), np.int64)
         for found, digits in groups:

@@ -65,21 +65,21 @@ class Shards:
         own = None if key is None else [each for each in key if each not in {DATABASE, TABLE}]
         parts = {each: self._source.describe(each, own) for each in self._merged[name]}
         first, *others = parts.values()
-        for each in others:
-            if each.key != first.key:
+        for other in others:
+            if other.key != first.key:
                 raise InvalidInput(
-                    f"{each.name} has the key ({', '.join(each.key)}), and {first.name} ({', '.join(first.key)}): they cannot be one table; "
+                    f"{other.name} has the key ({', '.join(other.key)}), and {first.name} ({', '.join(first.key)}): they cannot be one table; "
                     f"say which columns identify rows of both: primary_key=[...]"
                 )
         self._parts[name] = parts
-        versions = {each.name: each.version for each in parts.values() if each.version}
+        versions = {part.name: part.version for part in parts.values() if part.version}
         table = replace(_union(name, parts.values(), tuple(parts)), version=json.dumps(versions) if versions else "")
-        return replace(table, key=chosen_key(name, first.key, key, {each.name for each in table.fields}))
+        return replace(table, key=chosen_key(name, first.key, key, {field.name for field in table.fields}))
 
     # --- the snapshot ---
 
     def begin(self, tables: Sequence[SourceTable]) -> Position:
-        return self._source.begin([part for each in tables for part in self._shards(each)])
+        return self._source.begin([part for table in tables for part in self._shards(table)])
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)
@@ -88,23 +88,23 @@ class Shards:
         if not table.parts:
             return self._source.rewritten(before, table)
         old = json.loads(before)
-        known = [each for each in self._shards(table) if each.name in old]
+        known = [shard for shard in self._shards(table) if shard.name in old]
         return {name for each in known for name in self._source.rewritten(old[each.name], each)}
 
     def _shards(self, table: SourceTable) -> list[SourceTable]:
         there = self._parts[table.name] if table.parts else {}
-        return [there[each] for each in table.parts if each in there] if table.parts else [table]
+        return [there[part] for part in table.parts if part in there] if table.parts else [table]
 
     @contextmanager
     def view(self, table: SourceTable, *others: SourceTable) -> Iterator[View]:
         shards = self._shards(table)
-        with self._source.view(*shards, *(part for each in others for part in self._shards(each))) as view:
+        with self._source.view(*shards, *(part for other in others for part in self._shards(other))) as view:
             yield _ShardsView(view.text, view.until, view, table, shards) if table.parts else view
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
-        for each in self._shards(table):
-            names = [field.name for field in each.fields if field.name in columns]
-            if names and self._source.has_values(each, names):
+        for shard in self._shards(table):
+            names = [field.name for field in shard.fields if field.name in columns]
+            if names and self._source.has_values(shard, names):
                 return True
         return False
 
@@ -139,7 +139,7 @@ class Shards:
         for batch in self._source.changes(after, until, shards, limit):
             made = {}
             for name, table in tables.items():
-                own = [each.name for each in self._shards(table) if each.name in batch.tables]
+                own = [shard.name for shard in self._shards(table) if shard.name in batch.tables]
                 if own:
                     changes = {each: batch.tables[each] for each in own}
                     made[name] = self._together(table, changes) if table.parts else changes[name]
@@ -155,22 +155,22 @@ class Shards:
 
     def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
         """Merge the changes of shards, in log order."""
-        self._parts[table.name] |= {name: each.table for name, each in changes.items()}
+        self._parts[table.name] |= {name: change.table for name, change in changes.items()}
         now = replace(_union(table.name, self._shards(table), table.parts), key=table.key, version=table.version)
         every = list(changes.values())
         places = np.concatenate([each.places for each in every])
         order = np.argsort(places, kind="stable")
-        rows = pa.concat_tables([_fitted(each.rows, name, now) for name, each in changes.items()])
+        rows = pa.concat_tables([_fitted(change.rows, name, now) for name, change in changes.items()])
         names = {name for each in every for name in each.unknown}
         unknown = {
             name: np.concatenate([each.unknown.get(name, np.zeros(each.rows.num_rows, bool)) for each in every])[order]
             for name in names
         }
         emptied = []
-        for name, each in changes.items():
-            for one in each.emptied:
-                is_last = one.row == each.rows.num_rows
-                row = len(places) if is_last else int(np.searchsorted(places[order], each.places[one.row]))
+        for name, change in changes.items():
+            for one in change.emptied:
+                is_last = one.row == change.rows.num_rows
+                row = len(places) if is_last else int(np.searchsorted(places[order], change.places[one.row]))
                 emptied.append(replace(one, row=row, where=dict(zip((DATABASE, TABLE), _named(name), strict=True))))
         ends, transactions, times = (
             np.concatenate([getattr(each, what) for each in every])[order]
@@ -201,7 +201,7 @@ class _ShardsView:
         return replace(self, _table=table) if table.parts else self._view.of(table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        parts, names = self._table.parts, {each.name for each in self._table.fields}
+        parts, names = self._table.parts, {field.name for field in self._table.fields}
         at = -1 if after is None else parts.index(after[0])
         left = [
             each
@@ -209,7 +209,7 @@ class _ShardsView:
             if parts.index(each.name) > at or (after is not None and after[1:] and each.name == after[0])
         ]
         for shard in left:
-            inner = replace(shard, fields=tuple(each for each in shard.fields if each.name in names))
+            inner = replace(shard, fields=tuple(field for field in shard.fields if field.name in names))
             start = after[1:] if after is not None and shard.name == after[0] else None
             for chunk in self._view.of(inner).chunks(start, size):
                 is_last = chunk.upto is None and shard is left[-1]
@@ -221,8 +221,8 @@ class _ShardsView:
 
 def matching(source: Source, including: str, excluding: str | None = None) -> list[str]:
     """The tables of a source whose full name matches `including` and not `excluding`."""
-    names = [each for each in source.table_names() if re.fullmatch(including, each)]
-    return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
+    names = [name for name in source.table_names() if re.fullmatch(including, name)]
+    return [name for name in names if excluding is None or not re.fullmatch(excluding, name)]
 
 
 def is_of(rows: pa.Table, shards: Collection[str]) -> np.ndarray:
@@ -235,24 +235,24 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
     fields = {each: Field(NO_ID, each, scalar(Kind.STRING), nullable=False) for each in (DATABASE, TABLE)}
     first, *_ = parts
     for part in parts:
-        for each in part.fields:
-            old = fields.get(each.name)
-            if each.name in {DATABASE, TABLE}:
+        for field in part.fields:
+            old = fields.get(field.name)
+            if field.name in {DATABASE, TABLE}:
                 raise InvalidInput(
-                    f"{part.name} has a column {each.name!r}, as the table of its shards has; leave it out (exclude_columns)"
+                    f"{part.name} has a column {field.name!r}, as the table of its shards has; leave it out (exclude_columns)"
                 )
             if old is None:
-                fields[each.name] = each
-            elif holds(old.type, each.type) or holds(each.type, old.type):
-                type = old.type if holds(old.type, each.type) else each.type
-                fields[each.name] = replace(old, type=type, nullable=old.nullable or each.nullable)
+                fields[field.name] = field
+            elif holds(old.type, field.type) or holds(field.type, old.type):
+                type = old.type if holds(old.type, field.type) else field.type
+                fields[field.name] = replace(old, type=type, nullable=old.nullable or field.nullable)
             else:
                 raise UnsupportedFeature(
-                    f"column {each.name!r} is {each.type} in {part.name}, and {old.type} in another shard of {name}: no type holds both; leave it "
+                    f"column {field.name!r} is {field.type} in {part.name}, and {old.type} in another shard of {name}: no type holds both; leave it "
                     f"out (exclude_columns), or take all columns as text (type option 'to-string')"
                 )
-    everywhere = set.intersection(*({each.name for each in part.fields} for part in parts)) | {DATABASE, TABLE}
-    made = [replace(each, nullable=each.nullable or each.name not in everywhere) for each in fields.values()]
+    everywhere = set.intersection(*({field.name for field in part.fields} for part in parts)) | {DATABASE, TABLE}
+    made = [replace(field, nullable=field.nullable or field.name not in everywhere) for field in fields.values()]
     return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, parts=names)
 
 

@@ -120,8 +120,8 @@ class Rows:
     def batches(self, fitted: Callable[[pa.Table], pa.Table]) -> Iterator[pa.RecordBatch]:
         """All rows in batches of one schema: the union of the columns, in the types that `fitted` gives them."""
         schema = pa.unify_schemas([fitted(each.empty_table()).schema for _, each in self._files])
-        for each in self.tables():
-            rows = fitted(each)
+        for table in self.tables():
+            rows = fitted(table)
             arrays = [
                 rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
                 for field in schema
@@ -131,11 +131,11 @@ class Rows:
     def drop(self, where: Mapping[str, str]) -> None:
         """Drop the rows with these values; all rows if `where` is empty."""
         kept = Rows()
-        for each in self.tables() if where else ():
-            has_all = np.ones(each.num_rows, bool)
+        for table in self.tables() if where else ():
+            has_all = np.ones(table.num_rows, bool)
             for name, value in where.items():
-                has_all &= pc.equal(each[name], value).to_numpy(zero_copy_only=False)
-            kept.append(each.filter(pa.array(~has_all)))
+                has_all &= pc.equal(table[name], value).to_numpy(zero_copy_only=False)
+            kept.append(table.filter(pa.array(~has_all)))
         self.close()
         self.counts, self._files, self._sink = kept.counts, kept._files, kept._sink
 
@@ -153,4 +153,4 @@ class Rows:
 
 def kinds(rows: pa.Table) -> dict[str, int]:
     """Row counts by kind."""
-    return {each["values"]: each["counts"] for each in rows[ROW_KIND.name].value_counts().to_pylist()}
+    return {count["values"]: count["counts"] for count in rows[ROW_KIND.name].value_counts().to_pylist()}

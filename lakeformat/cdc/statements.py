@@ -63,8 +63,8 @@ def rewrites(text: str) -> bool:
 
 def truncated(text: str, schema: str) -> str | None:
     """The table that TRUNCATE empties."""
-    found = _TRUNCATE.match(text)
-    return None if found is None else _named(found, schema)
+    match = _TRUNCATE.match(text)
+    return None if match is None else _named(match, schema)
 
 
 def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
@@ -73,7 +73,7 @@ def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
     if found := _DROP.match(text):
         return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
     if found := _DROP_DATABASE.match(text):
-        return [each for each in tables if each.startswith(f"{_unquoted(found['schema'])}.")]
+        return [table for table in tables if table.startswith(f"{_unquoted(found['schema'])}.")]
     if found := _CREATE.match(text) or _ALTER_RENAME.match(text):
         return [_named(found, schema)]
     old, new = _renamed(text, schema)
@@ -88,16 +88,16 @@ def exchanged(text: str, schema: str) -> list[str]:
 
 def _renamed(text: str, schema: str) -> tuple[list[str], list[str]]:
     """The old and the new names in a RENAME TABLE."""
-    found = _RENAME.match(text)
-    pairs = [] if found is None else list(_RENAME_PAIR.finditer(text, found.end()))
-    old, new = ([_qualified(each[side], schema) for each in pairs] for side in ("old", "new"))
+    match = _RENAME.match(text)
+    pairs = [] if match is None else list(_RENAME_PAIR.finditer(text, match.end()))
+    old, new = ([_qualified(pair[side], schema) for pair in pairs] for side in ("old", "new"))
     return old, new
 
 
 def _qualified(name: str, schema: str) -> str:
-    found = _WHOLE_NAME.match(name)
-    assert found is not None, name
-    return _named(found, schema)
+    match = _WHOLE_NAME.match(name)
+    assert match is not None, name
+    return _named(match, schema)
 
 
 def _named(found: re.Match[str], schema: str) -> str:

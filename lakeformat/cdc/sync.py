@@ -136,12 +136,12 @@ def sync_database(
     names = matching(source, including, excluding)
     if merge_shards:
         merged = {
-            f"*.{each.partition('.')[2]}": [o for o in names if o.partition(".")[2] == each.partition(".")[2]]
-            for each in names
+            f"*.{name.partition('.')[2]}": [o for o in names if o.partition(".")[2] == name.partition(".")[2]]
+            for name in names
         }
         source, names = Shards(source, merged), list(merged)
     targets = {
-        each: f"{namespace}.{table_prefix}{each.partition('.')[2].replace('.', '_')}{table_suffix}" for each in names
+        name: f"{namespace}.{table_prefix}{name.partition('.')[2].replace('.', '_')}{table_suffix}" for name in names
     }
     for each, target in targets.items():
         if others := [other for other, name in targets.items() if name == target and other != each]:
@@ -200,7 +200,7 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
     started, live = time.monotonic(), list(followers)
 
     def is_over() -> bool:
-        rows = sum(each.report.rows + each.report.snapshot_rows for each in followers)
+        rows = sum(follower.report.rows + follower.report.snapshot_rows for follower in followers)
         return (
             (limits.stop is not None and limits.stop())
             or (limits.max_rows is not None and rows >= limits.max_rows)

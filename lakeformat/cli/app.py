@@ -78,9 +78,9 @@ def lakeformat(
 def run(arguments: Sequence[str]) -> int:
     """The exit code: 0; 1 if the command found or left a problem, as `doctor` does; 2 for an error; 130 if interrupted."""
     as_json = "--json" in arguments  # At any position.
-    if wrong := [each for each in arguments if not _is_text(each)]:
+    if wrong := [argument for argument in arguments if not _is_text(argument)]:
         return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)
-    rest = [each for each in arguments if each != "--json"] or ["--help"]
+    rest = [argument for argument in arguments if argument != "--json"] or ["--help"]
     try:
         given = ["--json", *rest] if as_json else rest
         result = lakeformat.main(args=given, prog_name="lakeformat", standalone_mode=False)

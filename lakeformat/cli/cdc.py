@@ -123,8 +123,8 @@ def cdc(
             reports = {tables: made}
     finally:
         found.close()
-    session.answer([_record(name, each) for name, each in reports.items()], lambda: _drawn(reports))
-    if any(each.error is not None for each in reports.values()):
+    session.answer([_record(name, report) for name, report in reports.items()], lambda: _drawn(reports))
+    if any(report.error is not None for report in reports.values()):
         raise click.exceptions.Exit(1)
 
 
@@ -149,16 +149,18 @@ def _drawn(reports: dict[str, Report]) -> Group:
     rows = [
         (
             name,
-            each.table,
-            each.snapshot_rows,
-            each.rows,
-            " ".join(f"{kind} {count}" for kind, count in sorted(each.rows_by_kind.items())),
-            each.position,
-            None if each.lag_seconds is None else f"{each.lag_seconds:.1f} s",
-            f"{each.rows_per_second:,.0f}",
+            report.table,
+            report.snapshot_rows,
+            report.rows,
+            " ".join(f"{kind} {count}" for kind, count in sorted(report.rows_by_kind.items())),
+            report.position,
+            None if report.lag_seconds is None else f"{report.lag_seconds:.1f} s",
+            f"{report.rows_per_second:,.0f}",
         )
-        for name, each in reports.items()
+        for name, report in reports.items()
     ]
     shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag", "rows/s"), rows)
-    errors = [Text(f"{name}: {each.error}", style="red") for name, each in reports.items() if each.error is not None]
+    errors = [
+        Text(f"{name}: {report.error}", style="red") for name, report in reports.items() if report.error is not None
+    ]
     return Group(shown, *errors)

@@ -25,12 +25,12 @@ def compact(
     session: Session, table: str, full: bool, where: str | None, sort_by: tuple[str, ...], dry_run: bool
 ) -> None:
     """Make small files into large ones, in one snapshot."""
-    found = session.table(table)
+    target = session.table(table)
     if not dry_run:
-        made = found.compact(full=full, where=where, sort_by=sort_by or None)
+        made = target.compact(full=full, where=where, sort_by=sort_by or None)
         effects.snapshot(session, made, "nothing is worth compacting")
         return
-    units = found.compaction_plan(full=full, where=where, sort_by=sort_by or None).to_pylist()
+    units = target.compaction_plan(full=full, where=where, sort_by=sort_by or None).to_pylist()
     data: dict[str, Any] = {
         "dry_run": True,
         "files": sum(len(unit["paths"]) for unit in units),

@@ -81,7 +81,7 @@ def _create(lake: Lake, name: str, source: Table, format: str) -> Table:
     same = format == source.format
     declared: dict[str, Any] = {
         "format": format,
-        "partition_by": [str(each) for each in schema.partitioning.fields],
+        "partition_by": [str(field) for field in schema.partitioning.fields],
         "primary_key": list(schema.primary_key),
         "comment": schema.comment,
         "properties": {k: v for k, v in schema.properties.items() if k != "path"} if same else None,

@@ -29,11 +29,11 @@ _COLORS = {"+I": "green", "+U": "green", "-U": "red", "-D": "red"}
 @click.pass_obj
 def diff(session: Session, table: str, versions: str, rows: bool, limit: int) -> None:
     """Show what changed between two versions of a table."""
-    found = session.table(table)
+    target = session.table(table)
     first, dots, last = versions.partition("..")
     if not dots:
         raise InvalidInput(f"{versions!r}: write two versions, e.g. 3..5, v1..current or current~1..current")
-    before, after = _scan(found, first), _scan(found, last or "current")
+    before, after = _scan(target, first), _scan(target, last or "current")
     if after is None:
         raise InvalidInput(f"{versions!r}: there is nothing before the oldest snapshot to compare")
     old, new = _files(before), _files(after)
@@ -52,16 +52,16 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
         "rows_after": after.count(),
         "partitions": [
             {
-                "partition": each,
-                "files_added": sum(_partition(path) == each for path in added),
-                "files_removed": sum(_partition(path) == each for path in gone),
+                "partition": partition,
+                "files_added": sum(_partition(path) == partition for path in added),
+                "files_removed": sum(_partition(path) == partition for path in gone),
             }
-            for each in sorted(partitions)
+            for partition in sorted(partitions)
         ],
     }
     if rows:
         kept = []
-        for batch in found.changes(data["from"] or 0, after.snapshot_id).to_batches():
+        for batch in target.changes(data["from"] or 0, after.snapshot_id).to_batches():
             kept += batch.to_pylist()
             if len(kept) >= limit:
                 break

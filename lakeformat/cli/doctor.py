@@ -52,8 +52,8 @@ def doctor(session: Session, table: str | None, orphans_older_than: int) -> None
 def _findings(table: Table, days: int) -> list[dict[str, Any]]:
     findings: list[dict[str, Any]] = []
 
-    def add(problem: str, found: str, cure: str) -> None:
-        findings.append({"table": table.name, "problem": problem, "found": found, "cure": cure})
+    def add(problem: str, text: str, cure: str) -> None:
+        findings.append({"table": table.name, "problem": problem, "found": text, "cure": cure})
 
     try:
         lost = table.missing_files()

@@ -31,16 +31,16 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
     """Print the deleted files, or those to delete, with sizes where known. Files that another engine already removed are left out."""
     root = f"{table.uri}/"
     known = {} if done else _sizes(table)
-    locations = [each for each in locations if done or each in known or not each.startswith(root)]
+    locations = [location for location in locations if done or location in known or not location.startswith(root)]
     files: list[dict[str, Any]] = [
-        {"path": each[len(root) :] if each.startswith(root) else each, "size_bytes": known.get(each)}
-        for each in locations
+        {"path": location[len(root) :] if location.startswith(root) else location, "size_bytes": known.get(location)}
+        for location in locations
     ]
     data = {"dry_run": not done, "snapshots": snapshots, "files": files}
 
     def drawn() -> Group:
         verb = "removed" if done else "would remove"
-        total = sum(each["size_bytes"] or 0 for each in files)
+        total = sum(file["size_bytes"] or 0 for file in files)
         summary = f"{verb} {counted(len(snapshots), 'snapshot')}, {counted(len(files), 'file')}" + (
             f", {size(total)}" if total else ""
         )
@@ -57,4 +57,4 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
 
 def _sizes(table: Table) -> dict[str, int]:
     """The sizes in bytes of all files in the table's folder, by location."""
-    return {f"{table.uri}/{each.path}": each.size_bytes for each in table.stored_files()}
+    return {f"{table.uri}/{file.path}": file.size_bytes for file in table.stored_files()}

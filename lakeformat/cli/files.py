@@ -22,8 +22,8 @@ _WIDTH = 40
 @click.pass_obj
 def files(session: Session, table: str, heat: bool, limit: int) -> None:
     """List live files, or draw them."""
-    found = session.table(table)
-    rows = found.inspect.files().to_pylist()
+    target = session.table(table)
+    rows = target.inspect.files().to_pylist()
     names = ("partition", "bucket", "level", "path", "row_count", "deleted_row_count", "size_bytes")
     here = [name for name in names if rows and name in rows[0]]
     data = [{name: row[name] for name in here} for row in rows]
@@ -33,7 +33,7 @@ def files(session: Session, table: str, heat: bool, limit: int) -> None:
         more = [Text(f"and {len(data) - limit} more (--limit)", style="dim")] if len(data) > limit else []
         return Group(grid(here, shown), *more) if data else Group(Text("no files"))
 
-    session.answer(data, (lambda: _picture(data, limit, bool(found.schema.primary_key))) if heat else listed)
+    session.answer(data, (lambda: _picture(data, limit, bool(target.schema.primary_key))) if heat else listed)
 
 
 def _text(name: str, value: Any) -> Any:

@@ -41,11 +41,11 @@ def log(session: Session, table: str, number: int, graph: bool) -> None:
 
     Each with its kind, the rows and files added and removed, and who made it.
     """
-    found = session.table(table)
-    commits = (_all(found) if graph else _led(found))[-number:]
+    target = session.table(table)
+    commits = (_all(target) if graph else _led(target))[-number:]
     commits.reverse()
-    names = _names(found, commits)
-    data = [_line(each, names.get(each.key, [])) for each in commits]
+    names = _names(target, commits)
+    data = [_line(commit, names.get(commit.key, [])) for commit in commits]
 
     def drawn() -> Group:
         lanes = lines(((e.key, e.parent) for e in commits), {e.key for e in commits}) if graph else None
@@ -91,7 +91,7 @@ def _joint(place: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
 
 def _led(table: Table) -> list[Commit]:
     """The ancestors of the current snapshot, oldest first."""
-    keys: list[Key] = [("", each.id) for each in table.snapshots()]
+    keys: list[Key] = [("", snapshot.id) for snapshot in table.snapshots()]
     return [Commit(key, before, table) for key, before in zip(keys, [None, *keys], strict=False)]
 
 
@@ -99,42 +99,42 @@ def _all(table: Table) -> list[Commit]:
     """All snapshots, also rolled back ones and those of branches, oldest first."""
     rows = table.inspect.snapshots().to_pylist()
     if rows and "parent_id" in rows[0]:  # Of all branches.
-        parents = [each["parent_id"] for each in rows]
+        parents = [row["parent_id"] for row in rows]
         return [
-            Commit(("", each["snapshot_id"]), None if parent is None else ("", parent), table)
-            for each, parent in zip(rows, parents, strict=True)
+            Commit(("", row["snapshot_id"]), None if parent is None else ("", parent), table)
+            for row, parent in zip(rows, parents, strict=True)
         ]
     known: dict[tuple[int, int], Key] = {}  # By id and time: a branch begins with snapshots of the table's.
     found: list[tuple[int, Commit]] = []
     for branch in ("", *table.inspect.branches()["branch_name"].to_pylist()):
         own = table.branch(branch) if branch else table
         before, latest = None, 0
-        for each in own.snapshots():
-            key, latest = (branch, each.id), max(latest, each.timestamp_ms)
-            if known.setdefault((each.id, each.timestamp_ms), key) == key:
+        for snapshot in own.snapshots():
+            key, latest = (branch, snapshot.id), max(latest, snapshot.timestamp_ms)
+            if known.setdefault((snapshot.id, snapshot.timestamp_ms), key) == key:
                 found.append((latest, Commit(key, before, own)))
-            before = known[each.id, each.timestamp_ms]
+            before = known[snapshot.id, snapshot.timestamp_ms]
     return [each for _, each in sorted(found, key=itemgetter(0))]
 
 
 def _names(table: Table, commits: Sequence[Commit]) -> dict[Key, list[str]]:
     """Tags and branches by the snapshot they name."""
-    found: dict[Key, list[str]] = {}
+    names: dict[Key, list[str]] = {}
     current = table.scan().snapshot_id
     if current is not None:
-        found["", current] = ["current"]
+        names["", current] = ["current"]
     for rows, name, kind in (
         (table.inspect.tags().to_pylist(), "tag_name", "tag "),
         (table.inspect.branches().to_pylist(), "branch_name", ""),
     ):
         for row in rows:
             if row.get("snapshot_id") is not None:
-                found.setdefault(("", row["snapshot_id"]), []).append(f"{kind}{row[name]}")
-    newest = {each.key[0]: each.key for each in reversed(commits)}  # Of a branch with snapshots of its own.
+                names.setdefault(("", row["snapshot_id"]), []).append(f"{kind}{row[name]}")
+    newest = {commit.key[0]: commit.key for commit in reversed(commits)}  # Of a branch with snapshots of its own.
     for branch, key in newest.items():
         if branch:
-            found.setdefault(key, []).append(branch)
-    return found
+            names.setdefault(key, []).append(branch)
+    return names
 
 
 def _line(commit: Commit, names: Sequence[str]) -> dict[str, Any]:

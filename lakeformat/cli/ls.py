@@ -24,12 +24,12 @@ def ls(session: Session, database: str | None) -> None:
 
     def tree() -> Tree:
         drawn = Tree(Text(lake.uri, style="bold"))
-        for each in databases:
-            branch = drawn.add(Text(each, style="bold cyan"))
-            mine = [line for line in found if line["table"].rpartition(".")[0] == each]
-            width = max((len(line["table"]) - len(each) - 1 for line in mine), default=0)
+        for database in databases:
+            branch = drawn.add(Text(database, style="bold cyan"))
+            mine = [line for line in found if line["table"].rpartition(".")[0] == database]
+            width = max((len(line["table"]) - len(database) - 1 for line in mine), default=0)
             for line in mine:
-                name = line["table"][len(each) + 1 :].ljust(width)
+                name = line["table"][len(database) + 1 :].ljust(width)
                 branch.add(Text.assemble((name, "green"), "  ", _text(line)))
         return drawn
 

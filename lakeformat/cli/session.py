@@ -132,9 +132,9 @@ def time(epoch_ms: int | None) -> str | None:
 
 def age(text: str | None) -> datetime.timedelta | str | None:
     """`7d`, `12h`, `90m`, `30s`, `2w` as an age; any other text is returned as a time."""
-    found = _AGE.fullmatch(text.strip()) if text else None
+    match = _AGE.fullmatch(text.strip()) if text else None
     try:
-        return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else text
+        return datetime.timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else text
     except OverflowError:
         raise InvalidInput(f"{text!r} is longer than times reach back") from None
 

@@ -16,20 +16,20 @@ from lakeformat.cli.session import Session, Size, cell, grid, live_files, size, 
 @click.pass_obj
 def show(session: Session, table: str) -> None:
     """Show a table: schema with ids, partitioning, properties, health."""
-    found = session.table(table)
-    schema, scan = found.schema, found.scan()
-    partitions = found.inspect.partitions()  # Of the current spec only; files of older specs are not included.
-    count, size_bytes = live_files(found)
+    target = session.table(table)
+    schema, scan = target.schema, target.scan()
+    partitions = target.inspect.partitions()  # Of the current spec only; files of older specs are not included.
+    count, size_bytes = live_files(target)
 
     def total(name: str) -> int:
         return sum(partitions[name].to_pylist())
 
-    by_source = {each.source: str(each) for each in schema.partitioning.fields}
+    by_source = {field.source: str(field) for field in schema.partitioning.fields}
     snapshot = scan.snapshot
     data: dict[str, Any] = {
-        "table": found.name,
-        "format": found.format,
-        "location": found.uri,
+        "table": target.name,
+        "format": target.format,
+        "location": target.uri,
         "comment": schema.comment,
         "schema_id": schema.id,
         "columns": [
@@ -39,13 +39,13 @@ def show(session: Session, table: str) -> None:
             }
             for f in schema.fields
         ],
-        "partition_by": [str(each) for each in schema.partitioning.fields],
+        "partition_by": [str(field) for field in schema.partitioning.fields],
         "primary_key": list(schema.primary_key),
-        "sort_by": [str(each) for each in schema.sort_order.fields],
+        "sort_by": [str(field) for field in schema.sort_order.fields],
         "properties": dict(sorted(schema.properties.items())),
         "snapshot_id": scan.snapshot_id,
         "last_commit": time(snapshot.timestamp_ms) if snapshot else None,
-        "snapshots": len(found.snapshots()),
+        "snapshots": len(target.snapshots()),
         "rows": scan.count(),
         "partitions": len(partitions),
         "files": count,
@@ -75,7 +75,7 @@ def show(session: Session, table: str) -> None:
         made = f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"
         parts: list[Any] = [
             Text.assemble(
-                (found.name, "bold green"), f"  {found.format}  {found.uri}", no_wrap=True, overflow="ignore"
+                (target.name, "bold green"), f"  {target.format}  {target.uri}", no_wrap=True, overflow="ignore"
             ),
             *([Text(schema.comment)] if schema.comment else []),
             Text(made),

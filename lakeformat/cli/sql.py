@@ -43,19 +43,19 @@ def sql(session: Session, statement: str | None, file: Path | None, parameter: t
 
 
 def _run(session: Session, text: str, given: dict[str, str]) -> None:
-    found = session.lake.sql(text, params=given or None).to_arrow()
-    names = found.column_names
+    table = session.lake.sql(text, params=given or None).to_arrow()
+    names = table.column_names
     if session.as_json and len(set(names)) < len(names):
         raise InvalidInput(f"two columns of one name among {', '.join(names)}: JSON holds one; give them names with AS")
-    columns = [column.to_pylist() for column in (found if session.as_json else found.slice(0, _SHOWN)).columns]
+    columns = [column.to_pylist() for column in (table if session.as_json else table.slice(0, _SHOWN)).columns]
     rows = list(zip(*columns, strict=True))
     data = [dict(zip(names, row, strict=True)) for row in rows]
     if len(rows) == 1 and len(names) > _ACROSS:
         session.answer(data, lambda: data_grid(("", ""), list(zip(names, rows[0], strict=True))))
     else:
         session.answer(data, lambda: data_grid(names, rows))
-    if len(found) > _SHOWN and not session.as_json:
-        session.console.print(Text(f"the first {_SHOWN} of {len(found):,} rows", style="dim"))
+    if len(table) > _SHOWN and not session.as_json:
+        session.console.print(Text(f"the first {_SHOWN} of {len(table):,} rows", style="dim"))
 
 
 def _read(file: Path) -> str:

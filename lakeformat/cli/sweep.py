@@ -18,8 +18,8 @@ def sweep(session: Session, table: str, older_than: str, dry_run: bool) -> None:
 
     Files that no snapshot, tag or branch reaches.
     """
-    found = session.table(table)
+    target = session.table(table)
     limit = age(older_than)
     assert limit is not None
-    gone = found.remove_orphan_files(older_than=limit, dry_run=dry_run)
-    effects.deletions(session, found, [f"{found.uri}/{each.path}" for each in gone], [], not dry_run)
+    gone = target.remove_orphan_files(older_than=limit, dry_run=dry_run)
+    effects.deletions(session, target, [f"{target.uri}/{each.path}" for each in gone], [], not dry_run)

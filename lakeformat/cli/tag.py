@@ -37,7 +37,7 @@ def tag(
     twin, record = found.dry_run()
     target = twin if dry_run else found
     if delete:
-        before = {each.path for each in found.stored_files()}
+        before = {file.path for file in found.stored_files()}
         target.delete_tag(name)
         gone = (
             list(record.deleted)

@@ -27,7 +27,7 @@ def user_file() -> Path:
 
 def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], config: Path | None) -> Lake:
     """The warehouse of the options, the environment and the config file. Raises `InvalidInput`."""
-    given: dict[str, Any] = dict(_pair(each) for each in options)
+    given: dict[str, Any] = dict(_pair(option) for option in options)
     path, document = _read(config)
     named: Mapping[str, Any] = document.get("warehouses", {})
     name = warehouse or document.get("default")

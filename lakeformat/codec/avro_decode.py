@@ -520,7 +520,7 @@ def _joined(captures: list[Any]) -> _Capture:
             return _Spans(np.concatenate(begins), np.concatenate(ends))
         case _Parts(parts):
             columns = [[c.parts[i] for c in captures] for i in range(len(parts))]
-            joined = tuple(None if each[0] is None else _joined(each) for each in columns)
+            joined = tuple(None if column[0] is None else _joined(column) for column in columns)
             return _Parts(joined, sum(c.count for c in captures))
         case _Optional():
             inner = _joined([c.inner for c in captures])

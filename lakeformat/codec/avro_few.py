@@ -89,7 +89,7 @@ def _expressed(node: Node, value: Any, logical: bool) -> Any:
             kind = arrow_type(node, logical)
             if kind == pa.struct([]):
                 return {}
-            nested = next((each for each in branches if not isinstance(each, Leaf)), None)
+            nested = next((branch for branch in branches if not isinstance(branch, Leaf)), None)
             return value if nested is None else _expressed(nested, value, logical)
     return value
 
@@ -230,7 +230,7 @@ def _fit(node: Node, type: pa.DataType) -> bool:
             return _fit(inner, type)
         case Record() if pa.types.is_struct(type):
             fields = [type.field(i) for i in range(type.num_fields)]
-            return _fit_members(node, {each.name: each.type for each in fields}, 0)
+            return _fit_members(node, {field.name: field.type for field in fields}, 0)
         case Array(item) if pa.types.is_list(type):
             return _fit(item, type.value_type)
         case Leaf(kind):

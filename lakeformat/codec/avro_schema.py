@@ -127,8 +127,8 @@ def select(record: Record, columns: tuple[str, ...]) -> Record:
     """`record` with only `columns` kept: names, or dotted paths into nested records. For a name that ends in "@" the
     positions of the values are kept, under that name. Unknown names are ignored."""
     heads: dict[str, list[str]] = {}
-    for each in columns:
-        head, _, rest = each.partition(".")
+    for column in columns:
+        head, _, rest = column.partition(".")
         heads.setdefault(head, []).append(rest)
     # Avro forbids dots in names, so the first dot is always a separator.
     return Record(
@@ -338,7 +338,7 @@ def _member(field: Any, scope: _Scope) -> Member:
 def _union(branches: list[Any], scope: _Scope) -> Choice | Union:
     if len(branches) == 1:
         return Choice(_node(branches[0], scope), None)
-    others = [each for each in branches if each != "null"]
+    others = [branch for branch in branches if branch != "null"]
     if len(branches) != 2 or len(others) != 1:
         return Union(tuple(_node(branch, scope) for branch in branches), scope.path, _spell(branches))
     return Choice(_node(others[0], scope), branches.index("null"))

@@ -33,7 +33,7 @@ def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.Array:
     """
     if len(columns) != len(types) or not columns:
         raise InvalidInput(f"{len(columns)} columns for {len(types)} types; a BinaryRow needs one of each, at least")
-    whole = [_column(each, type) for each, type in zip(columns, types, strict=True)]
+    whole = [_column(column, type) for column, type in zip(columns, types, strict=True)]
     few = _few(whole, types) if len(whole[0]) <= _FEW and all(map(_is_packed, types)) else None
     return _rows([_part(*each, True) for each in zip(whole, types, strict=True)]) if few is None else few
 
@@ -180,9 +180,9 @@ def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
     found = []
     for row in rows:
         nulls, slots, beside = 0, bytearray(), bytearray()
-        for place, value in enumerate(row, 8):
+        for index, value in enumerate(row, 8):
             if value is None:
-                nulls |= 1 << place
+                nulls |= 1 << index
                 slots += bytes(8)
             elif isinstance(value, int):
                 slots += value.to_bytes(8, "little")
@@ -204,8 +204,8 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
     if len(whole) < len(rows):
         return None
     found = []
-    for place in places:
-        type, bit, at = types[place], place + 8, head + 8 * place
+    for position in places:
+        type, bit, at = types[position], position + 8, head + 8 * position
         assert isinstance(type, Scalar), type
         is_null = [row[ARITY_BYTES + bit // 8] >> bit % 8 & 1 for row in whole]
         values: list[Any]
@@ -246,7 +246,7 @@ def _packed(array: pa.Array, type: Type) -> list[int | bytes | None]:
     if type.kind in (Kind.DATE, Kind.TIME):
         array = array.cast(pa.int32())
     values = [math.nan if each != each else each for each in array.to_pylist()]
-    return [None if each is None else int.from_bytes(form.pack(each), "little") for each in values]
+    return [None if value is None else int.from_bytes(form.pack(value), "little") for value in values]
 
 
 def _part(array: pa.Array, type: Type, in_row: bool) -> _Part:
@@ -264,8 +264,8 @@ def _part(array: pa.Array, type: Type, in_row: bool) -> _Part:
             wide = np.where(nulls[:, None], np.uint8(0), decimals.little_endian(array))
             size = decimals.sizes(wide)
             # Highest byte first, left-aligned: byte k of the result is byte size-1-k of the value.
-            place = size[:, None] - 1 - np.arange(16)
-            moved = np.where(place >= 0, np.take_along_axis(wide, np.maximum(place, 0), 1), np.uint8(0))
+            position = size[:, None] - 1 - np.arange(16)
+            moved = np.where(position >= 0, np.take_along_axis(wide, np.maximum(position, 0), 1), np.uint8(0))
             return _reserved(np.where(nulls, 0, size), nulls, moved.reshape(-1), 16, in_row)
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
             stamps = _int64(array)
@@ -368,7 +368,7 @@ def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
     sizes = (head + width * counts + 7) // 8 * 8
     ends = np.cumsum(sizes)
     begins = ends - sizes
-    place = np.arange(len(part.slots)) - np.repeat(offsets[:-1], counts)  # The index of each element in its array.
+    position = np.arange(len(part.slots)) - np.repeat(offsets[:-1], counts)  # The index of each element in its array.
     slots = part.slots
     if part.beside is not None:
         assert part.refers is not None, part
@@ -379,9 +379,9 @@ def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
     data = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
     data[begins[:, None] + np.arange(4)] = counts.astype("<u4").view(np.uint8).reshape(-1, 4)
     gone = np.flatnonzero(part.nulls)
-    bits = np.repeat(begins, counts)[gone] + 4 + place[gone] // 8
-    np.bitwise_or.at(data, bits, np.uint8(1) << (place[gone] % 8).astype(np.uint8))
-    cells = np.repeat(begins + head, counts) + width * place
+    bits = np.repeat(begins, counts)[gone] + 4 + position[gone] // 8
+    np.bitwise_or.at(data, bits, np.uint8(1) << (position[gone] % 8).astype(np.uint8))
+    cells = np.repeat(begins + head, counts) + width * position
     data[cells[:, None] + np.arange(width)] = slots.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
     pieces = [spans.binary(np.concatenate([[0], ends]), data)]
     if part.beside is not None:

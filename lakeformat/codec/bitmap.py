@@ -61,10 +61,10 @@ def decode(data: bytes, where: str) -> np.ndarray:
         raise CorruptFile(f"{where}: a deletion vector that begins with {magic.hex()}")
     kind, code = (BitMap64, np.uint64) if magic == _WIDE else (BitMap, np.uint32)
     try:
-        found = kind.deserialize(bytes(body[4:]))
+        bitmap = kind.deserialize(bytes(body[4:]))
     except (ValueError, RuntimeError, EOFError) as error:
         raise CorruptFile(f"{where}: a deletion vector whose bitmap cannot be read: {error}") from error
-    return np.frombuffer(found.to_array(), code).astype(np.int64)
+    return np.frombuffer(bitmap.to_array(), code).astype(np.int64)
 
 
 def _bitmap(positions: np.ndarray, wide: bool) -> BitMap | BitMap64:

@@ -42,7 +42,7 @@ def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
     at = 10 + (4 * version if has_null else 0)
     if type.kind in _TEXTS:  # Each text follows its length. A false match only means that the file is read.
         texts = values.cast(pa.large_binary()).to_pylist()
-        return any(index.find(len(each).to_bytes(4, "big") + each, at) >= 0 for each in texts)
+        return any(index.find(len(text).to_bytes(4, "big") + text, at) >= 0 for text in texts)
     if (width := _WIDTHS.get(type.kind)) is None:
         return True
     wanted, entry = _numbers(values, type), [("value", f">i{width}"), ("offset", ">i4")]
@@ -139,7 +139,7 @@ class Bitmaps:
             for start, end in pairwise(cuts)
         ]
         first = order[np.array(cuts[:-1], np.int64)]
-        begin = np.cumsum([0, *(len(each) for each in blocks)])
+        begin = np.cumsum([0, *(len(block) for block in blocks)])
         head = struct.pack(">i", len(blocks)) + self._entries(values, first, begin[:-1])
         return head + struct.pack(">i", int(begin[-1])) + b"".join(blocks)
 

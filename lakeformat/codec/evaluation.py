@@ -45,20 +45,20 @@ def evaluate(
     with nulls (three-valued logic). Raises `NotFound` for an unknown column, and `InvalidInput`, naming the operation,
     for incompatible types, for overflow and for text that cannot be cast.
     """
-    found = _evaluate(expression, table)
+    values = _evaluate(expression, table)
     if as_type is not None:
-        return _as_column(_guarded(expression, lambda: cast(found, as_type)), table)
-    return _as_column(found, table)
+        return _as_column(_guarded(expression, lambda: cast(values, as_type)), table)
+    return _as_column(values, table)
 
 
 def mask(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
     """True for the rows that satisfy the condition, False for the rest: no nulls."""
-    found = _evaluate(expression, table)
-    if pa.types.is_null(found.type):
-        found = pa.scalar(False)
-    if not pa.types.is_boolean(found.type):
-        raise InvalidInput(f"{to_sql(expression)} is {found.type}, not a condition; compare it with something")
-    return _as_column(pc.fill_null(found, False), table)
+    values = _evaluate(expression, table)
+    if pa.types.is_null(values.type):
+        values = pa.scalar(False)
+    if not pa.types.is_boolean(values.type):
+        raise InvalidInput(f"{to_sql(expression)} is {values.type}, not a condition; compare it with something")
+    return _as_column(pc.fill_null(values, False), table)
 
 
 def keep(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
@@ -139,13 +139,13 @@ def comparable(column: Values, members: Sequence[pa.Scalar]) -> tuple[Values, pa
     """
     column = _plain(column)
     both = column.type
-    kinds = dict.fromkeys(each.type for each in members)
+    kinds = dict.fromkeys(member.type for member in members)
     for kind in kinds:
         both = common_type(both, kind)
     if len(kinds) == 1:
-        values = _widen(pa.array([each.as_py() for each in members], *kinds), both)
+        values = _widen(pa.array([member.as_py() for member in members], *kinds), both)
     else:
-        values = pa.array([_widen(each, both).as_py() for each in members], both)
+        values = pa.array([_widen(member, both).as_py() for member in members], both)
     return _canonical(_widen(column, both)), _canonical(values)
 
 
@@ -171,9 +171,9 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if _is_number(left) and _is_number(right):
         return _common_number(left, right)
     if t.is_temporal(left) and t.is_temporal(right):
-        found = _common_moment(left, right)
-        if found is not None:
-            return found
+        arrow_type = _common_moment(left, right)
+        if arrow_type is not None:
+            return arrow_type
     raise InvalidInput(f"{left} and {right} do not go together; cast one of them")
 
 
@@ -225,7 +225,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             found = _evaluate(operand, table)
             return _guarded(expression, lambda: _is_in(found, members))
         case Call("in_tuples", (*columns, Literal(tuples))):
-            parts = [_as_column(_evaluate(each, table), table) for each in columns]
+            parts = [_as_column(_evaluate(column, table), table) for column in columns]
             return _guarded(expression, lambda: _is_in_tuples(parts, sorted(tuples, key=repr)))
         case Call("cast", (operand, Literal(text))):
             found, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
@@ -236,7 +236,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
                 expression, lambda: variant_get.get(variant.plain(found, "the operand"), path, target, cast)
             )
         case Call(name, arguments) if name in _KERNELS:
-            values = [_evaluate(each, table) for each in arguments]
+            values = [_evaluate(argument, table) for argument in arguments]
             return _guarded(expression, lambda: _KERNELS[name](*values))
         case Call(name):
             raise InvalidInput(f"{name} cannot be evaluated; known are {', '.join(sorted(FUNCTIONS))}")
@@ -345,8 +345,8 @@ def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     t = pa.types
     if _is_moment(left) and _is_moment(right):
         stamps = [each for each in (left, right) if t.is_timestamp(each)]
-        unit = max((each.unit for each in stamps), key=_UNITS.index)
-        return pa.timestamp(unit, "UTC" if any(each.tz for each in stamps) else None)
+        unit = max((stamp.unit for stamp in stamps), key=_UNITS.index)
+        return pa.timestamp(unit, "UTC" if any(stamp.tz for stamp in stamps) else None)
     if t.is_time(left) and t.is_time(right):
         unit = max(left.unit, right.unit, key=_UNITS.index)
         return pa.time64(unit) if unit == "us" or unit == "ns" else pa.time32(unit)
@@ -465,17 +465,17 @@ def _to_text(values: Values, target: pa.DataType) -> Values:
         raise InvalidInput(f"{source} cannot be cast to text")
     elif t.is_decimal(source):
         return _plain_digits(values, target)
-    found = pc.cast(values, target)
+    array = pc.cast(values, target)
     if (t.is_timestamp(source) or t.is_time(source)) and source.unit != "s":
-        return pc.replace_substring_regex(found, pattern=r"\.?0*$", replacement="")
-    return found
+        return pc.replace_substring_regex(array, pattern=r"\.?0*$", replacement="")
+    return array
 
 
 def _plain_digits(values: Values, target: pa.DataType) -> Values:
     """Text without the exponent that Arrow gives small numbers: the unscaled digits, padded, with a decimal point."""
-    found = pc.cast(values, target)
-    if not pc.any(_listed(pc.match_substring(found, "E"))).as_py():
-        return found
+    array = pc.cast(values, target)
+    if not pc.any(_listed(pc.match_substring(array, "E"))).as_py():
+        return array
     scale = values.type.scale
     ten = pa.scalar(Decimal(10) ** scale, pa.decimal256(37, 0))
     unscaled = pc.cast(pc.abs(pc.multiply(_wide(values), ten)), pa.decimal256(76, 0))
@@ -549,22 +549,22 @@ def _case(arguments: tuple[Expression, ...], table: pa.Table | pa.RecordBatch) -
 
 
 def _is_in(operand: Values, members: Sequence[pa.Scalar]) -> Values:
-    present = [each for each in members if each.is_valid]
+    present = [member for member in members if member.is_valid]
     listed = _listed(operand)
-    found = pa.array(np.zeros(len(listed), dtype=bool))
+    result = pa.array(np.zeros(len(listed), dtype=bool))
     if present:
         looked, values = comparable(listed, present)
-        found = pc.is_in(looked, pc.unique(values), skip_nulls=True)
+        result = pc.is_in(looked, pc.unique(values), skip_nulls=True)
     unknown = pc.is_null(listed)
     if len(present) < len(members):
-        unknown = pc.or_(unknown, pc.invert(found))
-    found = pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
-    return found[0] if isinstance(operand, pa.Scalar) else found
+        unknown = pc.or_(unknown, pc.invert(result))
+    result = pc.if_else(unknown, pa.scalar(None, pa.bool_()), result)
+    return result[0] if isinstance(operand, pa.Scalar) else result
 
 
 def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) -> Values:
     """Column by column, each row gets the number of the tuple prefix that it matches, or null."""
-    found: Values = None
+    array: Values = None
     wanted = np.zeros(len(tuples), dtype=np.int64)
     for i, column in enumerate(columns):
         looked, values = comparable(column, [scalar(each[i]) for each in tuples])
@@ -572,10 +572,10 @@ def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) 
         codes = pc.index_in(values, distinct).to_numpy(zero_copy_only=False).astype(np.int64)
         here = pc.cast(pc.index_in(looked, distinct), pa.int64())
         beginnings, wanted = np.unique(wanted * len(distinct) + codes, return_inverse=True)
-        if found is not None:
-            here = pc.add(pc.multiply(found, pa.scalar(len(distinct))), here)
-        found = pc.cast(pc.index_in(here, pa.array(beginnings), skip_nulls=True), pa.int64())
-    return pc.is_valid(found)
+        if array is not None:
+            here = pc.add(pc.multiply(array, pa.scalar(len(distinct))), here)
+        array = pc.cast(pc.index_in(here, pa.array(beginnings), skip_nulls=True), pa.int64())
+    return pc.is_valid(array)
 
 
 def _canonical(values: Values) -> Values:
@@ -619,10 +619,10 @@ def _is_nan(values: Values) -> Values:
 
 
 def _like(text: Values, pattern: Values, escape: Values) -> Values:
-    found = _constant(pattern, "the pattern of LIKE")
-    if found is None:
+    wanted = _constant(pattern, "the pattern of LIKE")
+    if wanted is None:
         return _nulls_like(text, pa.bool_())
-    regex = rf"(?s)\A(?:{like_regex(found, _constant(escape, 'the escape of LIKE'))})\z"
+    regex = rf"(?s)\A(?:{like_regex(wanted, _constant(escape, 'the escape of LIKE'))})\z"
     return pc.match_substring_regex(_text(text), pattern=regex)
 
 
@@ -739,9 +739,9 @@ def _remainder(left: Values, right: Values) -> Values:
     if pa.types.is_floating(type):
         a, b = np.broadcast_arrays(_numpy(left), _numpy(right))
         with np.errstate(invalid="ignore"):
-            found = pa.array(np.fmod(a, b), type)
-        found = pc.if_else(pc.and_(pc.is_valid(left), pc.is_valid(right)), found, pa.scalar(None, type))
-        return found[0] if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar) else found
+            values = pa.array(np.fmod(a, b), type)
+        values = pc.if_else(pc.and_(pc.is_valid(left), pc.is_valid(right)), values, pa.scalar(None, type))
+        return values[0] if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar) else values
     if pa.types.is_decimal(type):
         return _decimal_remainder(left, right)
     right = pc.if_else(pc.equal(right, pa.scalar(-1, type)), pa.scalar(1, type), right)
@@ -757,8 +757,8 @@ def _decimal_remainder(left: Values, right: Values) -> Values:
         raise InvalidInput(f"{left.type} % {right.type} needs more digits than there are; cast one of them")
     a, b = pc.cast(left, pa.decimal256(p1, scale)), pc.cast(right, pa.decimal256(p2, scale))
     quotient = pc.cast(pc.trunc(pc.divide(a, b)), pa.decimal256(p1, 0))
-    found = pc.subtract(a, pc.cast(pc.multiply(quotient, b), pa.decimal256(p1, scale)))
-    return pc.cast(found, pa.decimal128(*_adjusted(min(p1, p2), scale)))
+    values = pc.subtract(a, pc.cast(pc.multiply(quotient, b), pa.decimal256(p1, scale)))
+    return pc.cast(values, pa.decimal128(*_adjusted(min(p1, p2), scale)))
 
 
 def _numpy(values: Values) -> np.ndarray:
@@ -826,7 +826,7 @@ def _rounded(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
 
 
 def _as_double(apply: Callable[..., Any]) -> Callable[..., Values]:
-    return lambda *values: apply(*(_as_float(_number(each), pa.float64()) for each in values))
+    return lambda *values: apply(*(_as_float(_number(value), pa.float64()) for value in values))
 
 
 # Text.
@@ -857,9 +857,9 @@ def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[
         odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
         if not odd.true_count:
             return ascii(values)
-        found = values.filter(odd)
-        texts = found.to_pylist()
-        between = next((c for c in _CONTROLS if not pc.any(pc.match_substring(found, c)).as_py()), None)
+        result = values.filter(odd)
+        texts = result.to_pylist()
+        between = next((c for c in _CONTROLS if not pc.any(pc.match_substring(result, c)).as_py()), None)
         mapped = list(map(full, texts)) if between is None else full(between.join(texts)).split(between)
         return pc.replace_with_mask(ascii(values), odd, pa.array(mapped, values.type))
 
@@ -867,7 +867,7 @@ def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[
         if isinstance(values, pa.Scalar):
             return of_array(_listed(values))[0]
         if isinstance(values, pa.ChunkedArray):
-            return pa.chunked_array([of_array(each) for each in values.chunks], values.type)
+            return pa.chunked_array([of_array(chunk) for chunk in values.chunks], values.type)
         return of_array(values)
 
     return apply
@@ -883,11 +883,11 @@ def _length(values: Values) -> Values:
 
 
 def _concat(*parts: Values) -> Values:
-    if all(_is_binary(each.type) for each in parts):
+    if all(_is_binary(part.type) for part in parts):
         return pc.binary_join_element_wise(
             *(pc.cast(p, pa.binary()) for p in parts), pa.scalar(b""), null_handling="emit_null"
         )
-    texts = [pc.cast(_text(each), pa.string()) for each in parts]
+    texts = [pc.cast(_text(part), pa.string()) for part in parts]
     return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
 
 
@@ -967,10 +967,10 @@ def _date_trunc(unit: Values, values: Values) -> Values:
     if name not in units:
         raise InvalidInput(f"date_trunc knows no unit {name!r}; there are {', '.join(units)}")
     zone = values.type.tz if pa.types.is_timestamp(values.type) else None
-    found = _moment(values)
-    found = pc.cast(found, pa.timestamp("us")) if pa.types.is_date(found.type) else found
-    found = pc.floor_temporal(found, unit=name)
-    return pc.cast(found, pa.timestamp(found.type.unit, "UTC")) if zone else found
+    result = _moment(values)
+    result = pc.cast(result, pa.timestamp("us")) if pa.types.is_date(result.type) else result
+    result = pc.floor_temporal(result, unit=name)
+    return pc.cast(result, pa.timestamp(result.type.unit, "UTC")) if zone else result
 
 
 # Choices.

@@ -20,9 +20,9 @@ def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[
     The default is ascending; nulls first if ascending, last if descending. Text that is the name of one of `columns`
     (see `spelled`) is that column. Raises `InvalidInput`, naming `what`.
     """
-    found = parse_any(texts, columns, what)
-    fields = tuple(each for each in found if isinstance(each, SortField))
-    if len(fields) < len(found):
+    sorts = parse_any(texts, columns, what)
+    fields = tuple(each for each in sorts if isinstance(each, SortField))
+    if len(fields) < len(sorts):
         raise InvalidInput(
             f"{what}: a table's sort order is of columns and transforms; compact(sort_by=['zorder(...)'])"
         )
@@ -62,7 +62,7 @@ def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Sc
 
 
 def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
-    if (name := spelled(columns, text)) in {each.name for each in columns}:
+    if (name := spelled(columns, text)) in {column.name for column in columns}:
         return SortField((name,))
     try:
         found = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
@@ -90,7 +90,7 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
 def _path(source: Any, columns: tuple[Field, ...]) -> tuple[str, ...]:
     path = tuple(part.name for part in source.parts)
     whole = spelled(columns, ".".join(path))
-    return (whole,) if any(each.name == whole for each in columns) else spelled_path(columns, path)
+    return (whole,) if any(column.name == whole for column in columns) else spelled_path(columns, path)
 
 
 def _column(text: str) -> Any:

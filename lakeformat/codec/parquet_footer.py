@@ -74,14 +74,14 @@ def _moved(row_group: bytes, start: Callable[[int, int], int]) -> bytes | None:
     """As `moved`; `start` maps (column, offset of its pages) to the new offset."""
     group = _fields(row_group, 0)[0]
     chunks, starts = [], []
-    for place, column in enumerate(_items(group[_COLUMNS][1])):
+    for index, column in enumerate(_items(group[_COLUMNS][1])):
         held = _fields(column, 0)[0]
         if held.keys() & _ELSEWHERE or _CHUNK not in held:
             return None
         chunk = {number: each for number, each in _fields(held[_CHUNK][1], 0)[0].items() if number not in _LEFT_OUT}
         offsets = {number: _number(chunk[number][1]) for number in (_PAGES, _DICTIONARY) if number in chunk}
         begins = min(offset for offset in offsets.values() if offset)
-        starts.append(start(place, begins))
+        starts.append(start(index, begins))
         for number, offset in offsets.items():
             if offset:
                 chunk[number] = _I64, _zigzag(offset - begins + starts[-1])
@@ -102,10 +102,10 @@ def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
     made = [each if isinstance(each, bytes) else _shifted(next(own), each) for each in between]
     assert next(own, None) is None, between
     groups = [_fields(each, 0)[0] for each in made]
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         group.pop(_ORDINAL, None)
         if len(groups) < _MOST_ORDINALS:
-            group[_ORDINAL] = _I16, _zigzag(place)
+            group[_ORDINAL] = _I16, _zigzag(index)
     found[_ROW_COUNT] = _I64, _zigzag(sum(_number(group[_GROUP_ROWS][1]) for group in groups))
     found[_ROW_GROUPS] = _LIST, _list_of([_struct_of(group) for group in groups])
     footer = _struct_of(found)
@@ -115,7 +115,7 @@ def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
 def nan_counts(row_group: bytes, columns: Sequence[int]) -> list[int | None]:
     """The NaN counts of the leaf columns `columns`, in that order; None if the row group has no count."""
     chunks = _items(_fields(row_group, 0)[0][_COLUMNS][1])
-    found = (_statistics(chunks[place])[2].get(_NANS) for place in columns)
+    found = (_statistics(chunks[position])[2].get(_NANS) for position in columns)
     return [None if each is None else _number(each[1]) for each in found]
 
 
@@ -127,9 +127,9 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
     groups = _ends(footer, 0, (_ROW_GROUPS, _COLUMNS, _CHUNK, _STATISTICS))[1] or []
     assert len(groups) == len(counts), (len(groups), len(counts))
     places = [
-        (columns[place], count)
+        (columns[position], count)
         for columns, of_group in zip(groups, counts, strict=True)
-        for place, count in sorted(of_group.items())
+        for position, count in sorted(of_group.items())
     ]
     if any(struct is None or struct[1] >= _NANS for struct, _ in places):
         changed = _counted_anew(footer, counts)
@@ -149,12 +149,12 @@ def _counted_anew(footer: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
     for row_group, of_group in zip(_items(found[_ROW_GROUPS][1]), counts, strict=True):
         group = _fields(row_group, 0)[0]
         chunks = _items(group[_COLUMNS][1])
-        for place, count in of_group.items():
-            column, chunk, statistics = _statistics(chunks[place])
+        for position, count in of_group.items():
+            column, chunk, statistics = _statistics(chunks[position])
             statistics[_NANS] = _I64, _zigzag(count)
             chunk[_STATISTICS] = _STRUCT, _struct_of(statistics)
             column[_CHUNK] = _STRUCT, _struct_of(chunk)
-            chunks[place] = _struct_of(column)
+            chunks[position] = _struct_of(column)
         group[_COLUMNS] = _LIST, _list_of(chunks)
         groups.append(_struct_of(group))
     found[_ROW_GROUPS] = _LIST, _list_of(groups)
@@ -199,22 +199,22 @@ def annotated(end: bytes, marks: Sequence[bytes]) -> bytes:
 def damaged_page(chunk: Buffer) -> int | None:
     """The offset of the first page of a column chunk that does not match its checksum; None if there is none, or no
     checksums. Raises `IndexError` and `AssertionError` for bytes that are no pages."""
-    place, end = 0, len(chunk)
-    while place < end:
-        start, number = place, 0
+    position, end = 0, len(chunk)
+    while position < end:
+        start, number = position, 0
         known = {}
-        while chunk[place]:
-            place, number, kind = _field(chunk, place, number)
+        while chunk[position]:
+            position, number, kind = _field(chunk, position, number)
             if number in (_STORED_SIZE, _CRC):
-                value, place = varint.read(chunk, place)
+                value, position = varint.read(chunk, position)
                 known[number] = value >> 1 ^ -(value & 1)
             else:
-                place = _skip(chunk, place, kind)
-        stored = chunk[place + 1 : place + 1 + known[_STORED_SIZE]]
+                position = _skip(chunk, position, kind)
+        stored = chunk[position + 1 : position + 1 + known[_STORED_SIZE]]
         assert len(stored) == known[_STORED_SIZE], (start, known)
         if _CRC in known and zlib.crc32(stored) != known[_CRC] & 0xFFFFFFFF:
             return start
-        place += 1 + len(stored)
+        position += 1 + len(stored)
     return None
 
 
@@ -226,107 +226,107 @@ def _statistics(column: bytes) -> tuple[_Fields, _Fields, _Fields]:
 
 
 def _shifted(row_group: bytes, by: int) -> bytes:
-    found = _moved(row_group, lambda _, begins: begins + by)
-    assert found is not None, row_group
-    return found
+    data = _moved(row_group, lambda _, begins: begins + by)
+    assert data is not None, row_group
+    return data
 
 
 def _elements(footer: Buffer) -> list[tuple[int, int]]:
     """For each schema element: (where its struct stops, the number of its last field)."""
-    place, field = 0, 0
+    position, field = 0, 0
     while True:
-        place, field, kind = _field(footer, place, field)
+        position, field, kind = _field(footer, position, field)
         if field != _SCHEMA:
             assert kind, "no schema in the footer"
-            place = _skip(footer, place, kind)
+            position = _skip(footer, position, kind)
             continue
-        count, _, place = _list(footer, place)
+        count, _, position = _list(footer, position)
         found = []
         for _ in range(count):
-            stop, last = _struct(footer, place)
+            stop, last = _struct(footer, position)
             found.append((stop, last))
-            place = stop + 1
+            position = stop + 1
         return found
 
 
-def _struct(footer: Buffer, place: int) -> tuple[int, int]:
-    """(where the struct that starts at `place` stops, the number of its last field)."""
+def _struct(footer: Buffer, position: int) -> tuple[int, int]:
+    """(where the struct that starts at `position` stops, the number of its last field)."""
     last = 0
-    while footer[place]:
-        place, last, kind = _field(footer, place, last)
-        place = _skip(footer, place, kind)
-    return place, last
+    while footer[position]:
+        position, last, kind = _field(footer, position, last)
+        position = _skip(footer, position, kind)
+    return position, last
 
 
-def _ends(footer: Buffer, place: int, path: tuple[int, ...]) -> tuple[int, Any]:
-    """(where the struct at `place` ends; the result of `_struct` for the struct at `path`: nested in lists where fields
+def _ends(footer: Buffer, position: int, path: tuple[int, ...]) -> tuple[int, Any]:
+    """(where the struct at `position` ends; the result of `_struct` for the struct at `path`: nested in lists where fields
     are lists, None for a missing field)."""
     found, last = None, 0
-    while footer[place]:
-        place, last, kind = _field(footer, place, last)
+    while footer[position]:
+        position, last, kind = _field(footer, position, last)
         if not path or last != path[0]:
-            place = _skip(footer, place, kind)
+            position = _skip(footer, position, kind)
         elif kind == _STRUCT:
-            place, found = _ends(footer, place, path[1:])
+            position, found = _ends(footer, position, path[1:])
         else:
-            count, inner, place = _list(footer, place)
+            count, inner, position = _list(footer, position)
             assert inner == _STRUCT or not count, inner
             found = []
             for _ in range(count):
-                place, each = _ends(footer, place, path[1:])
+                position, each = _ends(footer, position, path[1:])
                 found.append(each)
-    return place + 1, found if path else (place, last)
+    return position + 1, found if path else (position, last)
 
 
-def _field(footer: Buffer, place: int, last: int) -> tuple[int, int, int]:
+def _field(footer: Buffer, position: int, last: int) -> tuple[int, int, int]:
     """(where the value starts, the field's number, its type: 0 at the end)."""
-    head = footer[place]
+    head = footer[position]
     if head >> 4:
-        return place + 1, last + (head >> 4), head & 15
-    number, place = varint.read(footer, place + 1) if head else (0, place + 1)
-    return place, number >> 1, head
+        return position + 1, last + (head >> 4), head & 15
+    number, position = varint.read(footer, position + 1) if head else (0, position + 1)
+    return position, number >> 1, head
 
 
-def _skip(footer: Buffer, place: int, kind: int) -> int:
+def _skip(footer: Buffer, position: int, kind: int) -> int:
     if kind in _BOOLEANS:
-        return place
+        return position
     if kind == _BYTE:
-        return place + 1
+        return position + 1
     if kind in _NUMBERS:
-        return varint.read(footer, place)[1]
+        return varint.read(footer, position)[1]
     if kind == _DOUBLE:
-        return place + 8
+        return position + 8
     if kind == _BINARY:
-        size, place = varint.read(footer, place)
-        return place + size
+        size, position = varint.read(footer, position)
+        return position + size
     if kind in _LISTS:
-        count, inner, place = _list(footer, place)
+        count, inner, position = _list(footer, position)
         for _ in range(count):
-            place = place + 1 if inner in _BOOLEANS else _skip(footer, place, inner)
-        return place
+            position = position + 1 if inner in _BOOLEANS else _skip(footer, position, inner)
+        return position
     assert kind == _STRUCT, kind
-    return _struct(footer, place)[0] + 1
+    return _struct(footer, position)[0] + 1
 
 
-def _list(footer: Buffer, place: int) -> tuple[int, int, int]:
+def _list(footer: Buffer, position: int) -> tuple[int, int, int]:
     """(number of items, their type, where they start)."""
-    count, inner, place = footer[place] >> 4, footer[place] & 15, place + 1
+    count, inner, position = footer[position] >> 4, footer[position] & 15, position + 1
     if count == 15:
-        count, place = varint.read(footer, place)
-    return count, inner, place
+        count, position = varint.read(footer, position)
+    return count, inner, position
 
 
-def _fields(data: bytes, place: int) -> tuple[_Fields, int]:
-    """(the fields of the struct that begins at `place`, where it ends). The type of a boolean is its value."""
+def _fields(data: bytes, position: int) -> tuple[_Fields, int]:
+    """(the fields of the struct that begins at `position`, where it ends). The type of a boolean is its value."""
     found: _Fields = {}
     number = 0
     while True:
-        place, number, kind = _field(data, place, number)
+        position, number, kind = _field(data, position, number)
         if not kind:
-            return found, place
-        stop = _skip(data, place, kind)
-        found[number] = kind, data[place:stop]
-        place = stop
+            return found, position
+        stop = _skip(data, position, kind)
+        found[number] = kind, data[position:stop]
+        position = stop
 
 
 def _struct_of(fields: _Fields) -> bytes:
@@ -342,13 +342,13 @@ def _struct_of(fields: _Fields) -> bytes:
 
 def _items(structs: bytes) -> list[bytes]:
     """The structs of a list."""
-    count, inner, place = _list(structs, 0)
+    count, inner, position = _list(structs, 0)
     assert inner == _STRUCT or not count, inner
     found = []
     for _ in range(count):
-        end = _struct(structs, place)[0] + 1
-        found.append(structs[place:end])
-        place = end
+        end = _struct(structs, position)[0] + 1
+        found.append(structs[position:end])
+        position = end
     return found
 
 

@@ -124,18 +124,18 @@ def _long_numbers(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 def check_columns(fields: tuple[Field, ...]) -> None:
     """Raise `CorruptFile` for duplicate names or ids of columns or of fields of a row, and for invalid ones."""
     seen: set[int] = set()
-    for each in walk(fields):
-        check(each.id, int, "the id of a field")
-        check(each.name, str, "the name of a field")
-        if each.id != NO_ID and each.id in seen:
-            raise CorruptFile(f"two fields have the id {each.id}, one of them {each.name!r}")
-        seen.add(each.id)
-        parts = each.type.fields if isinstance(each.type, Row) else ()
+    for field in walk(fields):
+        check(field.id, int, "the id of a field")
+        check(field.name, str, "the name of a field")
+        if field.id != NO_ID and field.id in seen:
+            raise CorruptFile(f"two fields have the id {field.id}, one of them {field.name!r}")
+        seen.add(field.id)
+        parts = field.type.fields if isinstance(field.type, Row) else ()
         _check_names(parts)
     _check_names(fields)
 
 
 def _check_names(fields: tuple[Field, ...]) -> None:
-    names = [each.name for each in fields]
+    names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise CorruptFile(f"two columns are called {next(name for name in names if names.count(name) > 1)!r}")

@@ -64,8 +64,8 @@ def may_match(expression: Expression, bounds: Mapping[str, Bounds], files: int |
 
 def must_match(expression: Expression, bounds: Mapping[str, Bounds], files: int | None = None) -> pa.BooleanArray:
     """Per file: does every row satisfy the condition? Never true for a file with a row that does not."""
-    found = _verdict(expression, bounds, _count(bounds, files))
-    return pa.array(~(found.false | found.null))
+    verdict = _verdict(expression, bounds, _count(bounds, files))
+    return pa.array(~(verdict.false | verdict.null))
 
 
 def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
@@ -128,9 +128,9 @@ def _verdict(expression: Expression, bounds: Mapping[str, Bounds], count: int) -
                 return _unknown(count)
             return _Verdict(*(np.full(count, known is each) for each in (True, False, None)))
         case Call("and", arguments):
-            return _all_of([_verdict(each, bounds, count) for each in arguments])
+            return _all_of([_verdict(argument, bounds, count) for argument in arguments])
         case Call("or", arguments):
-            return _opposite(_all_of([_opposite(_verdict(each, bounds, count)) for each in arguments]))
+            return _opposite(_all_of([_opposite(_verdict(argument, bounds, count)) for argument in arguments]))
         case Call("not", (inner,)):
             return _opposite(_verdict(inner, bounds, count))
         case Column() as column:
@@ -174,9 +174,9 @@ def _opposite(verdict: _Verdict) -> _Verdict:
 
 def _all_of(verdicts: list[_Verdict]) -> _Verdict:
     found = verdicts[0]
-    for each in verdicts[1:]:
-        null = (found.null & (each.true | each.null)) | (each.null & found.true)
-        found = _Verdict(found.true & each.true, found.false | each.false, null)
+    for verdict in verdicts[1:]:
+        null = (found.null & (verdict.true | verdict.null)) | (verdict.null & found.true)
+        found = _Verdict(found.true & verdict.true, found.false | verdict.false, null)
     return found
 
 
@@ -258,8 +258,8 @@ def _equal_null_safe(left: Expression, right: Expression, bounds: Mapping[str, B
         return _Verdict(~nothing, ~nothing, nothing)
     if not value.is_valid:
         return _verdict(Call("is_null", (left,)), bounds, count)
-    found = _compared("eq", _side(left, bounds), right, count)
-    return _Verdict(found.true, found.false | found.null, nothing)
+    values = _compared("eq", _side(left, bounds), right, count)
+    return _Verdict(values.true, values.false | values.null, nothing)
 
 
 def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
@@ -280,7 +280,7 @@ def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
 
 def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """(may a non-null value be one of `values`, may it be none of them)."""
-    real = [each for each in values if not _is_nan(each)]
+    real = [value for value in values if not _is_nan(value)]
     nan = side.nan & (len(real) < len(values))
     if not real:
         return nan, np.ones(len(side.value), dtype=bool)
@@ -356,7 +356,7 @@ def _prefixed(side: _Side | None, prefix: str, count: int, exact: bool) -> _Verd
 def _alike(side: _Side | None, parts: list[Any], count: int) -> _Verdict:
     if side is None:
         return _unknown(count)
-    if all(isinstance(each, str) for each in parts):
+    if all(isinstance(part, str) for part in parts):
         return _compared("eq", side, Literal("".join(parts)), count)
     if isinstance(parts[0], str):
         return _prefixed(side, parts[0], count, exact=parts[1:] == [ANY_TEXT])
@@ -371,10 +371,10 @@ def _pushed(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression 
         case Literal(value):
             return pc.scalar(False) if value is False or value is None else None
         case Call("and", arguments):
-            found = [f for f in (_pushed(each, fields) for each in arguments) if f is not None]
+            found = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
             return reduce(lambda a, b: a & b, found) if found else None
         case Call("or", arguments):
-            found = [f for f in (_pushed(each, fields) for each in arguments) if f is not None]
+            found = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
             return reduce(lambda a, b: a | b, found) if len(found) == len(arguments) else None
         case Column():
             return _pushed_comparison("eq", expression, True, fields)
@@ -402,7 +402,7 @@ def _pushed(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression 
             return _pushed_prefix(column, prefix, fields)
         case Call("like", (Column() as column, Literal(str(pattern)), Literal(escape))):
             parts = like_parts(pattern, escape)
-            if all(isinstance(each, str) for each in parts):
+            if all(isinstance(part, str) for part in parts):
                 return _pushed_comparison("eq", column, "".join(parts), fields)
             return _pushed_prefix(column, parts[0], fields) if isinstance(parts[0], str) else None
     return None
@@ -412,7 +412,7 @@ def _field(column: Column, fields: tuple[Field, ...]) -> Field | None:
     """The top-level scalar column, if Arrow compares its type as SQL does."""
     if len(column.path) > 1:
         return None
-    found = next((each for each in fields if each.name == column.name), None)
+    found = next((field for field in fields if field.name == column.name), None)
     if found is None or not isinstance(found.type, Scalar) or found.type.kind in _UNPUSHED:
         return None
     return found
@@ -512,7 +512,7 @@ def _pushed_in(column: Column, values: Iterable[Any], fields: tuple[Field, ...])
 def _pushed_tuples(
     columns: list[Expression], tuples: list[tuple[Any, ...]], fields: tuple[Field, ...]
 ) -> pc.Expression | None:
-    found: pc.Expression | None = None
+    expression: pc.Expression | None = None
     for i, column in enumerate(columns):
         if not isinstance(column, Column):
             continue
@@ -521,8 +521,8 @@ def _pushed_tuples(
         if here is not None and None in values:
             here = here | pc.field(column.name).is_null()
         if here is not None:
-            found = here if found is None else found & here
-    return found
+            expression = here if expression is None else expression & here
+    return expression
 
 
 def _pushed_prefix(column: Column, prefix: str, fields: tuple[Field, ...]) -> pc.Expression | None:

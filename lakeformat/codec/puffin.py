@@ -27,21 +27,21 @@ def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> 
     """(the file, the offset of each blob)."""
     parts, offsets, entries = [MAGIC], [], []
     place = len(MAGIC)
-    for each in blobs:
-        parts.append(each.data)
+    for blob in blobs:
+        parts.append(blob.data)
         offsets.append(place)
         entries.append(
             {
-                "type": each.type,
-                "fields": list(each.fields),
-                "snapshot-id": each.snapshot_id,
-                "sequence-number": each.sequence_number,
+                "type": blob.type,
+                "fields": list(blob.fields),
+                "snapshot-id": blob.snapshot_id,
+                "sequence-number": blob.sequence_number,
                 "offset": place,
-                "length": len(each.data),
-                "properties": dict(each.properties),
+                "length": len(blob.data),
+                "properties": dict(blob.properties),
             }
         )
-        place += len(each.data)
+        place += len(blob.data)
     footer = json.dumps({"blobs": entries, "properties": dict(properties or {})}, separators=(",", ":")).encode()
     parts += [MAGIC, footer, struct.pack("<i", len(footer)), b"\0\0\0\0", MAGIC]
     return b"".join(parts), offsets

@@ -52,7 +52,7 @@ def to_sql(expression: Expression) -> str:
         case Call("in", (operand, Literal(values))):
             return _sql_in(to_sql(operand), values)
         case Call("in_tuples", (*columns, Literal(tuples))):
-            return _sql_tuples([to_sql(each) for each in columns], tuples)
+            return _sql_tuples([to_sql(column) for column in columns], tuples)
         case Call("like", (operand, Literal(str(pattern)), Literal(str(escape)))):
             return _sql_like(to_sql(operand), pattern, escape)
         case Call("cast", (operand, Literal(text))):
@@ -69,7 +69,7 @@ def to_sql(expression: Expression) -> str:
             divisor = to_sql(right) if _is_nonzero(right) else f"nullif({to_sql(right)}, 0)"
             return f"({to_sql(left)} {FUNCTIONS[name].infix} {divisor})"
         case Call(name, arguments) if name in FUNCTIONS:
-            parts, infix = [to_sql(each) for each in arguments], FUNCTIONS[name].infix
+            parts, infix = [to_sql(argument) for argument in arguments], FUNCTIONS[name].infix
             return f"({f' {infix} '.join(parts)})" if infix else f"{FUNCTIONS[name].spark}({', '.join(parts)})"
     raise InvalidInput(f"not an expression: {expression!r}")
 
@@ -109,9 +109,9 @@ def is_plain(condition: Expression, fields: tuple[Field, ...]) -> bool:
         case Literal(value):
             return value is None or isinstance(value, bool)
         case Call("and" | "or" | "not", arguments):
-            return all(is_plain(each, fields) for each in arguments)
+            return all(is_plain(argument, fields) for argument in arguments)
         case Call("in_tuples", (*columns, Literal())):
-            return all(_is_simple(each, fields) for each in columns)
+            return all(_is_simple(column, fields) for column in columns)
         case Call(name, (operand, *values)) if name in CONDITIONS:
             is_simple = isinstance(operand, Column) and _is_simple(operand, fields)
             of_type = type_of(operand, fields) if is_simple else None
@@ -148,8 +148,8 @@ def _sql_like(operand: str, pattern: str, escape: str) -> str:
     settings."""
     wild = {ANY_TEXT: "%", ANY_CHARACTER: "_"}
     parts = (
-        wild[each] if not isinstance(each, str) else re.sub(r"[!%_]", r"!\g<0>", each)
-        for each in like_parts(pattern, escape)
+        wild[part] if not isinstance(part, str) else re.sub(r"[!%_]", r"!\g<0>", part)
+        for part in like_parts(pattern, escape)
     )
     return f"({operand} LIKE {_sql_text(''.join(parts))} ESCAPE '!')"
 
@@ -193,7 +193,7 @@ def _sql_value(value: Any) -> str:
 
 
 def _sql_in(operand: str, values: Iterable[Any]) -> str:
-    texts = sorted(_sql_value(each) for each in values)
+    texts = sorted(_sql_value(value) for value in values)
     return f"({operand} IN ({', '.join(texts)}))" if texts else f"({operand} IS NULL AND NULL)"
 
 

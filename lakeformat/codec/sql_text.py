@@ -228,7 +228,7 @@ class _Reading:
         )
 
     def _all(self, nodes: Any) -> list[Expression]:
-        return [self.expression(each) for each in nodes]
+        return [self.expression(node) for node in nodes]
 
     # One method per sqlglot node that is neither a plain operator nor a plain function.
 
@@ -314,17 +314,19 @@ class _Reading:
         if isinstance(node.this, exp.Tuple):
             return self._in_rows(self._all(node.this.expressions), node)
         operand, members = self.expression(node.this), self._all(node.expressions)
-        if all(isinstance(each, Literal) for each in members):
-            return call("in", operand, Literal(frozenset(each.value for each in members if isinstance(each, Literal))))
-        return or_(*(call("eq", operand, each) for each in members))
+        if all(isinstance(member, Literal) for member in members):
+            return call(
+                "in", operand, Literal(frozenset(member.value for member in members if isinstance(member, Literal)))
+            )
+        return or_(*(call("eq", operand, member) for member in members))
 
     def _in_rows(self, operands: list[Expression], node: Any) -> Expression:
         found = []
-        for each in node.expressions:
-            members = self._all(each.expressions) if isinstance(each, exp.Tuple) else None
+        for expression in node.expressions:
+            members = self._all(expression.expressions) if isinstance(expression, exp.Tuple) else None
             if members is None or len(members) != len(operands):
                 raise InvalidInput(
-                    f"{self._text!r}: {each.sql(dialect='spark')} is not a row of {len(operands)} values"
+                    f"{self._text!r}: {expression.sql(dialect='spark')} is not a row of {len(operands)} values"
                 )
             # Spark compares rows as a whole, and then null equals null.
             found.append(and_(*(call("eq_null_safe", a, b) for a, b in zip(operands, members, strict=True))))
@@ -460,7 +462,8 @@ class _Reading:
         name = getattr(target.this, "name", str(target.this))
         if name == "DECIMAL":
             numbers = [
-                each.this.this if isinstance(each, exp.DataTypeParam) else each.this for each in target.expressions
+                expression.this.this if isinstance(expression, exp.DataTypeParam) else expression.this
+                for expression in target.expressions
             ]
             return f"decimal({', '.join(map(str, numbers))})" if numbers else "decimal(10, 0)"
         if name not in _TYPES:

@@ -144,10 +144,10 @@ class Names:
 
     def ids(self, name: str) -> np.ndarray:
         """The id of `name` in each row, -1 if its metadata lacks it."""
-        found = np.full(len(self.counts), -1, np.int64)
+        by_dictionary = np.full(len(self.counts), -1, np.int64)
         places = np.flatnonzero(self._codes == self.code(name))
-        found[self._owners[places]] = places - self._firsts[self._owners[places]]
-        return found[self.of_row]
+        by_dictionary[self._owners[places]] = places - self._firsts[self._owners[places]]
+        return by_dictionary[self.of_row]
 
     def are(self, name: str, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Whether `ids` are ids of `name` in `rows`; a dictionary may hold a name more than once."""
@@ -161,9 +161,9 @@ class Names:
 
     def name(self, code: int) -> str:
         """The name of a code; empty for bytes that are not text."""
-        found: bytes = self._names[code].as_py()
+        data: bytes = self._names[code].as_py()
         try:
-            return found.decode()
+            return data.decode()
         except UnicodeDecodeError:
             return ""
 

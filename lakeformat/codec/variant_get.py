@@ -117,9 +117,9 @@ def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, 
             raise CorruptFile(f"a variant of the primitive type {head}, which is not known")
 
 
-def _text(found: pa.Array) -> pa.Array:
+def _text(array: pa.Array) -> pa.Array:
     try:
-        return found.cast(pa.string())
+        return array.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise CorruptFile("a variant's text is not UTF-8") from error
 

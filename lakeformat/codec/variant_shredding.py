@@ -77,8 +77,10 @@ class Options:
 
 def options(text: str) -> Options:
     """The inverse of `Options.emit`."""
-    found = json.loads(text)
-    return Options(Limits(**found["limits"]) if found["limits"] else None, found["named"], found["all_types"])
+    document = json.loads(text)
+    return Options(
+        Limits(**document["limits"]) if document["limits"] else None, document["named"], document["all_types"]
+    )
 
 
 def _plainest(type: pa.DataType) -> pa.DataType:
@@ -97,7 +99,7 @@ def _plainest(type: pa.DataType) -> pa.DataType:
 def _given(parts: Any) -> pa.DataType:
     match parts:
         case dict():
-            return pa.struct([pa.field(name, _given(each)) for name, each in parts.items()])
+            return pa.struct([pa.field(name, _given(part)) for name, part in parts.items()])
         case [element]:
             return pa.list_(_given(element))
     found = to_arrow(parse_type(parts))
@@ -245,8 +247,8 @@ class _Split:
         self, starts: np.ndarray, ends: np.ndarray, whole: np.ndarray, rest: tuple[np.ndarray, pa.Array] | None
     ) -> pa.Array:
         """The bytes of the values at `whole`, and `rest` as (other positions, their bytes)."""
-        found = Blobs(self.data, starts[whole], ends[whole]).gather()
-        return _placed(len(starts), [(whole, found), *([rest] if rest else [])], pa.binary())
+        values = Blobs(self.data, starts[whole], ends[whole]).gather()
+        return _placed(len(starts), [(whole, values), *([rest] if rest else [])], pa.binary())
 
     def _objects(
         self, rows: np.ndarray, starts: np.ndarray, at: np.ndarray, type: pa.StructType

@@ -14,9 +14,9 @@ _VERSION = b"\x01"
 def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """(the file, the offset of each vector)."""
     offsets, place = [], len(_VERSION)
-    for each in vectors:
+    for vector in vectors:
         offsets.append(place)
-        place += len(each)
+        place += len(vector)
     return b"".join((_VERSION, *vectors)), offsets
 
 

@@ -35,7 +35,7 @@ def box(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[Corner, Corner] 
         for start in range(0, len(chunk), _ROWS):
             for values, has in _coordinates(chunk.slice(start, _ROWS).drop_null(), name):
                 everywhere[2:] &= has
-                places = [0, 1, *(place for place, there in zip((2, 3), has, strict=True) if there)]
+                places = [0, 1, *(position for position, there in zip((2, 3), has, strict=True) if there)]
                 if len(values):
                     low[places] = np.fmin(low[places], np.fmin.reduce(values, axis=0))
                     high[places] = np.fmax(high[places], np.fmax.reduce(values, axis=0))
@@ -68,7 +68,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
     if (points := _points(data, offsets)) is not None:
         yield points
         return
-    place, end = offsets[:-1].copy(), offsets[1:]
+    position, end = offsets[:-1].copy(), offsets[1:]
     left = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # Per row and depth: the geometries or rings left.
     inner = np.zeros((len(values), _MAX_DEPTH + 1), np.int64)  # The type that they must have; -1 for any.
     # Per row and depth: the type's thousands (z, m, both); the byte order in the last bit.
@@ -77,7 +77,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
     left[:, 0], inner[:, 0] = 1, -1
     rows = np.arange(len(values))
     while len(rows):
-        at, level = place[rows], depth[rows]
+        at, level = position[rows], depth[rows]
         left[rows, level] -= 1
         wanted, shape = inner[rows, level], shapes[rows, level]
         is_ring = wanted == _RING
@@ -106,7 +106,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
         stop = begin + count * least
         _check(stop <= end[rows], values, rows, name, "it ends before its last coordinate")
         yield from _runs(data, begin[is_run], count[is_run], order[is_run], dims[is_run])
-        place[rows] = np.where(is_run, stop, begin)
+        position[rows] = np.where(is_run, stop, begin)
         opens = ~is_run & (count > 0)
         _check(~opens | (level < _MAX_DEPTH), values, rows, name, f"it is nested more than {_MAX_DEPTH} deep")
         parents = rows[opens]
@@ -120,7 +120,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
         while len(over := rows[(left[rows, depth[rows]] == 0) & (depth[rows] > 0)]):
             depth[over] -= 1
         done = left[rows, depth[rows]] == 0
-        _check(~done | (place[rows] == end[rows]), values, rows, name, "bytes follow its end")
+        _check(~done | (position[rows] == end[rows]), values, rows, name, "bytes follow its end")
         rows = rows[~done]
 
 

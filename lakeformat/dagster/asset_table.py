@@ -353,13 +353,13 @@ def column_schema(schema: Schema) -> dg.TableSchema:
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                name=each.name,
-                type=str(each.type),
-                description=each.comment,
-                constraints=dg.TableColumnConstraints(nullable=each.nullable),
-                tags={"partition": ""} if each.name in schema.partitioning.sources else None,
+                name=field.name,
+                type=str(field.type),
+                description=field.comment,
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+                tags={"partition": ""} if field.name in schema.partitioning.sources else None,
             )
-            for each in schema.fields
+            for field in schema.fields
         ]
     )
 

@@ -86,7 +86,9 @@ class MultiPartitions(dg.Model):
 
     def definition(self) -> dg.PartitionsDefinition:
         """The Dagster definition."""
-        return dg.MultiPartitionsDefinition({name: each.definition() for name, each in self.dimensions.items()})
+        return dg.MultiPartitionsDefinition(
+            {name: dimension.definition() for name, dimension in self.dimensions.items()}
+        )
 
 
 class FromEnv(dg.Model):
@@ -269,10 +271,10 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
 
 def _file(context: dg.ResolutionContext, name: str) -> Path:
     """The file `name` beside the YAML."""
-    found = context.resolve_source_relative_path(name)
-    if not found.is_file():
-        raise InvalidInput(f"sql: {name!r}; there is no file {found}")
-    return found
+    path = context.resolve_source_relative_path(name)
+    if not path.is_file():
+        raise InvalidInput(f"sql: {name!r}; there is no file {path}")
+    return path
 
 
 class TableParams(BaseModel):
@@ -638,10 +640,10 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         lake = LakeResource(
             warehouse=_place(self.warehouse, context.project_root),
             database=self.database,
-            storage_options={name: _value(each) for name, each in self.storage_options.items()},
+            storage_options={name: _value(option) for name, option in self.storage_options.items()},
             catalog=_value(self.catalog),
-            catalog_options={name: _value(each) for name, each in self.catalog_options.items()},
-            encryption_keys={id: _value(each) for id, each in self.encryption_keys.items()},
+            catalog_options={name: _value(option) for name, option in self.catalog_options.items()},
+            encryption_keys={id: _value(key) for id, key in self.encryption_keys.items()},
         )
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredAssets)

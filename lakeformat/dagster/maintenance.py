@@ -30,8 +30,8 @@ def maintenance(
     """
     limits = upkeep or Upkeep()
     tables = {name: each for name, each in tables_of(assets).items() if each.maintained}
-    for each in tables.values():
-        limits.of(each)  # What it declares is checked.
+    for table in tables.values():
+        limits.of(table)  # What it declares is checked.
     jobs = {name: maintain_job(asset) for name, asset in tables.items()}
     sweep = sweep_job(tables)
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED

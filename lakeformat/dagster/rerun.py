@@ -70,11 +70,11 @@ def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> d
     resource `lake`, those of the assets, and `spark` if an input is a Spark frame.
     """
     tables = tables_of(assets)
-    checked = {each.name for each in tables.values() if each.audits or each.publishes}
+    checked = {table.name for table in tables.values() if table.audits or table.publishes}
     partitioned = [
-        each
-        for name, each in tables.items()
-        if each.partitions and each.step and len(each.definition.keys) == 1 and name not in checked
+        table
+        for name, table in tables.items()
+        if table.partitions and table.step and len(table.definition.keys) == 1 and name not in checked
     ]
 
     @dg.op(out=dg.Out(dg.Nothing), description="Finds the partitions of all tables, and says what the run will make.")

@@ -87,7 +87,7 @@ def expiry_sensor(
             return Verdict("no snapshot yet")
         now_ms = int(time.time() * 1000)
         read = reads(look.instance, look.asset, table)
-        ids = [each.id for each in snapshots]
+        ids = [snapshot.id for snapshot in snapshots]
         keep_from = first_to_keep(snapshots, limits, read, now_ms)
         if keep_from == ids[0]:
             unprotected = first_to_keep(snapshots, limits, (), now_ms)

@@ -116,10 +116,10 @@ def require_java() -> None:
 
 def java_version(text: str) -> int | None:
     """The major version in the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0_402"."""
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
-    if found is None:
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if match is None:
         return None
-    first, second = found.groups()
+    first, second = match.groups()
     return int(second) if first == "1" and second else int(first)
 
 

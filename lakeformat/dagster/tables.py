@@ -89,11 +89,11 @@ def tables_of(assets: Iterable[Any]) -> dict[str, TableAsset]:
     """The materializable assets by name, upstream ones first. Specs and external assets among `assets` are left out.
     Raises `InvalidInput` for an invalid declaration."""
     tables: dict[str, TableAsset] = {}
-    for each in assets:
-        if isinstance(each, dg.AssetsDefinition) and each.is_executable and each.is_materializable:
-            for key in each.keys:
-                table = TableAsset(key, each)
-                declared(key, table.name, each.partitions_def, table.metadata)
+    for asset in assets:
+        if isinstance(asset, dg.AssetsDefinition) and asset.is_executable and asset.is_materializable:
+            for key in asset.keys:
+                table = TableAsset(key, asset)
+                declared(key, table.name, asset.partitions_def, table.metadata)
                 tables[table.name] = table
     ordered: dict[str, TableAsset] = {}
 

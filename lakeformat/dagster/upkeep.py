@@ -172,11 +172,11 @@ def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun 
 
 def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozenset[int]:
     """The snapshots of the asset's `table` that queued and running runs read, or will read by their configuration."""
-    found = set()
+    names = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
-        found |= snapshots_read(run, table.name)
-        found |= set(_pinned(run, asset, table))
-    return frozenset(found)
+        names |= snapshots_read(run, table.name)
+        names |= set(_pinned(run, asset, table))
+    return frozenset(names)
 
 
 def _pinned(run: dg.DagsterRun, asset: TableAsset, table: Any) -> Iterator[int]:
@@ -199,17 +199,17 @@ def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int
     kept.
     """
     since = now_ms - upkeep.retain_hours * 3_600_000
-    young = max((n for n, each in enumerate(snapshots) if each.timestamp_ms <= since), default=0)
+    young = max((n for n, snapshot in enumerate(snapshots) if snapshot.timestamp_ms <= since), default=0)
     many = len(snapshots) - upkeep.max_snapshots * 9 // 10 if len(snapshots) > upkeep.max_snapshots else 0
     first = max(0, min(max(young, many), len(snapshots) - max(1, upkeep.retain_snapshots)))
-    held = [n for n, each in enumerate(snapshots) if each.id in read]
+    held = [n for n, snapshot in enumerate(snapshots) if snapshot.id in read]
     return int(snapshots[min(first, *held)].id if held else snapshots[first].id)
 
 
 def expire_before(table: Any, keep_from: int) -> int:
     """Expire the snapshots before `keep_from`; returns how many. Commits made meanwhile expire no more."""
     snapshots = table.snapshots()
-    kept = snapshots[[each.id for each in snapshots].index(keep_from) :]
+    kept = snapshots[[snapshot.id for snapshot in snapshots].index(keep_from) :]
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
 
 

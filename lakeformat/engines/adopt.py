@@ -60,7 +60,7 @@ class _File:
         self._has_ids = any(each.id != NO_ID for each in found)
         self._held = found if self._has_ids else worker.identified(found, task.mapping)
         if task.has_schema:  # Columns that the table has dropped are not part of its schema.
-            known = {each.id for each in task.layout.fields}
+            known = {field.id for field in task.layout.fields}
             self._held = tuple(each for each in self._held if each.id in known)
         strange = [each.name for each in found if each.id == NO_ID] if self._has_ids else _lost(found, self._held)
         if file.untyped:
@@ -77,7 +77,7 @@ class _File:
         self._check(footer)
         if not rows:
             return Adopted(None, self._has_ids)
-        wanted = {each.id: each for each in layout.fields}
+        wanted = {field.id: field for field in layout.fields}
         stats = {each.id: _as(footer[each.id], each, wanted[each.id]) for each in self._held}
         written = WrittenFile(
             path=self._task.path,
@@ -92,18 +92,20 @@ class _File:
 
     def _own_fields(self) -> tuple[Field, ...]:
         """The table's columns that the file has, in the table's order, with the file's names and types."""
-        held = {each.id: each for each in self._held}
+        in_file = {each.id: each for each in self._held}
         return tuple(
             replace(
-                each, name=held[each.id].name, type=held[each.id].type if isinstance(each.type, Scalar) else each.type
+                field,
+                name=in_file[field.id].name,
+                type=in_file[field.id].type if isinstance(field.type, Scalar) else field.type,
             )
-            for each in self._task.layout.fields
-            if each.id in held
+            for field in self._task.layout.fields
+            if field.id in in_file
         )
 
     def _check(self, footer: Mapping[int, ColumnStats]) -> None:
         """Whether the table could have written these columns."""
-        wanted = {each.id: each for each in self._task.layout.fields}
+        wanted = {field.id: field for field in self._task.layout.fields}
         names = {each.id: each.names for each in self._task.mapping}
         for each in self._held:
             column = wanted.get(each.id)
@@ -121,17 +123,17 @@ class _File:
                 raise self._wrong(
                     f"column {each.name!r} holds {counted}, and the table wants a value in each row; append its rows"
                 )
-        held = {each.id for each in self._held}
+        in_file = {each.id for each in self._held}
         here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
-        for each in self._task.layout.fields:
-            if not each.nullable and each.id not in held and each.name not in here:
-                raise self._wrong(f"there is no column {each.name!r}, which the table wants a value of in each row")
-            if self._task.has_schema and each.id not in held and (each.initial is not None or each.name in here):
-                raise self._wrong(f"there is no column {each.name!r}, of which its rows have values")
+        for field in self._task.layout.fields:
+            if not field.nullable and field.id not in in_file and field.name not in here:
+                raise self._wrong(f"there is no column {field.name!r}, which the table wants a value of in each row")
+            if self._task.has_schema and field.id not in in_file and (field.initial is not None or field.name in here):
+                raise self._wrong(f"there is no column {field.name!r}, of which its rows have values")
 
-    def _fits(self, held: Field, wanted: Field, name: str) -> None:
+    def _fits(self, file_field: Field, wanted: Field, name: str) -> None:
         """Raise `InvalidInput` for a column, or a field of one, whose type cannot be read as the table's."""
-        match held.type, wanted.type:
+        match file_field.type, wanted.type:
             case Row(parts), Row(asked):
                 known = {each.id: each for each in asked}
                 for each in parts:
@@ -143,35 +145,37 @@ class _File:
                     if not may_lack and each.id not in {part.id for part in parts}:
                         raise self._wrong(f"there is no {name}.{each.name}, which the table wants a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
-                for each, part in zip(children(held.type), children(wanted.type), strict=True):
-                    self._part(each, part, f"{name}.{part.name}")
+                for child, part in zip(children(file_field.type), children(wanted.type), strict=True):
+                    self._part(child, part, f"{name}.{part.name}")
             case Scalar(), Scalar() if self._task.has_schema:
-                if not self._has_type(held, wanted):
+                if not self._has_type(file_field, wanted):
                     raise self._wrong(
-                        f"column {name!r} is {held.type}, which is no type that a schema has for such files"
+                        f"column {name!r} is {file_field.type}, which is no type that a schema has for such files"
                     )
-            case Scalar(), Scalar() if _reads_as(held.type, wanted.type):
+            case Scalar(), Scalar() if _reads_as(file_field.type, wanted.type):
                 pass
             case _:
                 raise self._wrong(
-                    f"column {name!r} is {held.type}, the table's is {wanted.type}; cast it and write it again"
+                    f"column {name!r} is {file_field.type}, the table's is {wanted.type}; cast it and write it again"
                 )
 
-    def _has_type(self, held: Field, wanted: Field) -> bool:
+    def _has_type(self, file_field: Field, wanted: Field) -> bool:
         """Whether a schema of the file's own can describe its type: the table's type, or for a number column a narrower
         one."""
-        assert isinstance(held.type, Scalar), held
+        assert isinstance(file_field.type, Scalar), file_field
         assert isinstance(wanted.type, Scalar), wanted
-        if held.type.kind is Kind.BINARY or (held.type.kind in _INSTANTS and held.type.parameters > (6,)):
+        if file_field.type.kind is Kind.BINARY or (
+            file_field.type.kind in _INSTANTS and file_field.type.parameters > (6,)
+        ):
             # Engines differ on bytes of a fixed length and on nanoseconds.
             return False
-        is_column = any(each is held for each in self._held)
+        is_column = any(each is file_field for each in self._held)
         is_number = is_column and wanted.type.kind in _NUMBERS
-        return held.type == wanted.type or (is_number and _reads_as(held.type, wanted.type))
+        return file_field.type == wanted.type or (is_number and _reads_as(file_field.type, wanted.type))
 
-    def _part(self, held: Field, wanted: Field, name: str) -> None:
-        self._fits(held, wanted, name)
-        if held.nullable and not wanted.nullable:
+    def _part(self, file_field: Field, wanted: Field, name: str) -> None:
+        self._fits(file_field, wanted, name)
+        if file_field.nullable and not wanted.nullable:
             raise self._wrong(f"{name} may be null, and the table wants a value; append its rows")
 
     def _partition(self, stats: Mapping[int, ColumnStats]) -> tuple[Any, ...]:
@@ -227,18 +231,18 @@ class _File:
     def _read(self, source: Field) -> pa.Array:
         """The distinct values of a column."""
         held = next(each for each in self._held if each.id == source.id)
-        found: pa.Array = pa.array([], to_arrow(source.type))
+        values: pa.Array = pa.array([], to_arrow(source.type))
         for _, batch in self._file.batches((held,), None, worker.BATCH_ROWS):
             column = casts.project(batch.column(0), held.type, source.type, source.name)
-            found = pa.concat_arrays([found, column]).unique()
-        return found
+            values = pa.concat_arrays([values, column]).unique()
+        return values
 
     def _one(self, values: pa.Array, source: Field, by: PartitionField) -> Any:
         """The only partition of `values`; for a transform that keeps no order, all must be equal."""
         ordered = by.transform.kind is not TransformKind.BUCKET
         partitions = transform.apply(by.transform, values if ordered else values.unique(), source.type).unique()
         if len(partitions) > 1 or (not ordered and len(values.unique()) > 1):
-            shown = " to ".join(repr(each.as_py()) for each in values[:2])
+            shown = " to ".join(repr(value.as_py()) for value in values[:2])
             raise self._wrong(
                 f"its rows are in more than one partition of {by.transform}({by.source}), or may be: {source.name!r} "
                 f"holds {shown}{' and nulls' if values.null_count else ''}; append its rows"
@@ -255,9 +259,9 @@ def folders(path: str) -> dict[str, str | None]:
     return {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, _, value in parts}
 
 
-def _lost(found: Sequence[Field], held: Sequence[Field]) -> list[str]:
-    """The columns and fields of `found` that `held` lacks."""
-    known = {each.name: each for each in held}
+def _lost(found: Sequence[Field], file_fields: Sequence[Field]) -> list[str]:
+    """The columns and fields of `found` that `file_fields` lacks."""
+    known = {each.name: each for each in file_fields}
     lost = [each.name for each in found if each.name not in known]
     for each in found:
         if each.name in known:
@@ -277,11 +281,11 @@ def _value(source: Field, value: Any) -> pa.Array:
         raise InvalidInput(f"add_files: partition {source.name}={value!r} is no {source.type}: {error}") from error
 
 
-def _reads_as(held: Type, wanted: Type) -> bool:
+def _reads_as(file_type: Type, wanted: Type) -> bool:
     """Whether every reader of the format can read values of one type as the other."""
-    if held == wanted:
+    if file_type == wanted:
         return True
-    match held, wanted:
+    match file_type, wanted:
         case Scalar(have), Scalar(want) if have in _WHOLE and want in _WHOLE:
             return _WHOLE.index(have) <= _WHOLE.index(want)
         case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):
@@ -297,10 +301,17 @@ def _reads_as(held: Type, wanted: Type) -> bool:
     return False
 
 
-def _as(stats: ColumnStats, held: Field, wanted: Field) -> ColumnStats:
+def _as(stats: ColumnStats, file_field: Field, wanted: Field) -> ColumnStats:
     """The footer's statistics as values of the table's type."""
-    if held.type == wanted.type or not isinstance(held.type, Scalar) or stats.minimum is None or stats.maximum is None:
+    if (
+        file_field.type == wanted.type
+        or not isinstance(file_field.type, Scalar)
+        or stats.minimum is None
+        or stats.maximum is None
+    ):
         return stats
-    ends = casts.project(waist.column([stats.minimum, stats.maximum], held.type), held.type, wanted.type, held.name)
-    low, high = (worker.partition_value(each) for each in ends)
+    ends = casts.project(
+        waist.column([stats.minimum, stats.maximum], file_field.type), file_field.type, wanted.type, file_field.name
+    )
+    low, high = (worker.partition_value(end) for end in ends)
     return replace(stats, minimum=low, maximum=high)

@@ -60,7 +60,7 @@ class ArrowEngine:
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, the number of rows that satisfy its predicate."""
         if len(tasks) <= 1:
-            return [worker.count(store, each) for each in tasks]
+            return [worker.count(store, task) for task in tasks]
         with _pool(self.threads, "count", len(tasks)) as pool:
             return list(pool.map(lambda each: worker.count(store, each), tasks))
 
@@ -92,7 +92,7 @@ class ArrowEngine:
         if len(tasks) <= 1 or self.threads == 1:
             return _all_or_nothing(store, map(work, tasks))
         with _pool(self.threads, "rewrite", len(tasks)) as pool:
-            waiting = [pool.submit(work, each) for each in tasks]
+            waiting = [pool.submit(work, task) for task in tasks]
             try:
                 return _all_or_nothing(store, (each.result() for each in waiting))
             except BaseException:
@@ -176,7 +176,7 @@ def _rows(
     known = {each.name: each for each in arrow_schema(fields)}
     names = dict.fromkeys(name for row in data for name in row)
     for name in {each.source for each in partition_by} & names.keys():
-        if (lacking := next((place for place, row in enumerate(data) if name not in row), None)) is not None:
+        if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
             raise InvalidInput(
                 f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others do: give it "
                 f"in all rows, as None where that is meant"
@@ -308,7 +308,7 @@ def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:
 
 def _written(results: Sequence[Any]) -> list[str]:
     """The files among the results of tasks."""
-    return paths_of(file for each in results if isinstance(each, list) for file in each)
+    return paths_of(file for result in results if isinstance(result, list) for file in result)
 
 
 def _discard(store: Store, waiting: Sequence[Future[Any]]) -> None:

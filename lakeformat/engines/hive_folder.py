@@ -53,7 +53,7 @@ def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
     paths = tuple(store.location(name) for name in names)
     held = _columns(store, paths)
     values = [folders(name) for name in names]
-    parts = [pa.field(name, _type([each[name] for each in values])) for name in by[0] if name not in held.names]
+    parts = [pa.field(name, _type([value[name] for value in values])) for name in by[0] if name not in held.names]
     schema = pa.schema([*(each.remove_metadata().with_nullable(True) for each in held), *parts])
     if given is not None:
         schema = pa.schema([given.field(each.name) if each.name in given.names else each for each in schema])

@@ -90,8 +90,8 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
     if task.deletes or task.taken_by:
         store = deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
     files = store.several(partial(_open, store, task), range(len(task.paths)))
-    for place, file in enumerate(files):
-        yield from _read_file(store, task, place, file, batch_rows)
+    for index, file in enumerate(files):
+        yield from _read_file(store, task, index, file, batch_rows)
 
 
 def write(
@@ -190,7 +190,7 @@ def count(store: Reader, task: ReadTask) -> int:
             for path, count, gone in zip(task.paths, task.row_counts, task.deletes, strict=True)
         )
     named = columns_of(task.predicate)
-    needed = tuple(each for each in task.fields if each.name in named) or task.fields[:1]
+    needed = tuple(field for field in task.fields if field.name in named) or task.fields[:1]
     return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
 
 
@@ -198,10 +198,10 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     """For each Parquet file of a task without merging, (the number of row groups that `read` reads, the number of row
     groups)."""
     found = []
-    for place, path in enumerate(task.paths):
+    for index, path in enumerate(task.paths):
         with _blamed(path):
-            file = _open(store, task, place)
-            found.append(file.row_groups(_pushed(task, *_known(file, task, place, path))))
+            file = _open(store, task, index)
+            found.append(file.row_groups(_pushed(task, *_known(file, task, index, path))))
     return found
 
 
@@ -219,7 +219,7 @@ def plain_columns(
         or any(task.taken_by)
         or any(task.beside)
         or task.lineage
-        or not all(each in task.fields and each.id not in task.far_as_null for each in fields)
+        or not all(field in task.fields and field.id not in task.far_as_null for field in fields)
     ):
         return None
     found = []
@@ -273,31 +273,31 @@ def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
     return found.cast(pa.binary()) if isinstance(by, Curve) else found
 
 
-def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:
-    """The columns `fields` of a batch that `read` returned, which has `held`: also those that only the predicate
+def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """The columns `fields` of a batch that `read` returned, which has `batch_fields`: also those that only the predicate
     needed."""
-    if fields == held:
+    if fields == batch_fields:
         return batch
-    found = {each.name: each.type for each in held}
+    found = {each.name: each.type for each in batch_fields}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
 
 
 def _plain_columns(
-    store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], place: int
+    store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], index: int
 ) -> tuple[tuple[str, ...], frozenset[str]] | None:
-    path = task.paths[place]
+    path = task.paths[index]
     with _blamed(path):
         file = opened(store, path, task.file_format)
-        held, constants = _known(file, task, place, path)
-        _require_whole(file, task, place, path, held)
-        if any(each.id not in held or each.id in constants for each in fields):
+        in_file, constants = _known(file, task, index, path)
+        _require_whole(file, task, index, path, in_file)
+        if any(field.id not in in_file or field.id in constants for field in fields):
             return None
-        names = tuple(held[each.id].name for each in fields)
-        kept, total = file.row_groups(_pushed(task, held, constants))
+        names = tuple(in_file[field.id].name for field in fields)
+        kept, total = file.row_groups(_pushed(task, in_file, constants))
         if kept < total or not file.is_plain(dict(zip(names, fields, strict=True))):
             return None
-        file.check_pages([name for name in names if not whole or name not in whole[place]])
+        file.check_pages([name for name in names if not whole or name not in whole[index]])
         return names, file.without_nan(names)
 
 
@@ -315,7 +315,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
         return pa.concat_tables([merge.last_of_each(rows_of(settled), spec), rows_of(rest)])
 
     # Only the merge refers to the rows, so that it can release them.
-    unasked = {each.name for each in fields} - {each.name for each in task.fields}
+    unasked = {field.name for field in fields} - {field.name for field in task.fields}
     for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields, unasked):
         result = columns(batch, task.fields, fields)
         if task.predicate != ALWAYS:
@@ -324,10 +324,10 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
             yield result
 
 
-def _open(store: Reader, task: ReadTask, place: int) -> Any:
-    with _blamed(task.paths[place]):
-        key = task.keys[place] if task.keys else None
-        return opened(store, task.paths[place], task.file_format, task.text_options, key)
+def _open(store: Reader, task: ReadTask, index: int) -> Any:
+    with _blamed(task.paths[index]):
+        key = task.keys[index] if task.keys else None
+        return opened(store, task.paths[index], task.file_format, task.text_options, key)
 
 
 def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
@@ -341,22 +341,22 @@ def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
 
 def _stands_as(file: Any, task: ReadTask) -> bool:
     """Whether the file's columns are the table's; `File.copyable` has checked that they are stored alike."""
-    held = _fields(file, task)
+    file_fields = _fields(file, task)
     if task.file_fields is None:
-        return _named(held) == _named(task.fields)
-    return held == tuple(each for each in task.fields if each.id != POSITION.id)
+        return _named(file_fields) == _named(task.fields)
+    return file_fields == tuple(field for field in task.fields if field.id != POSITION.id)
 
 
 def _named(fields: Iterable[Field]) -> list[tuple[int, str]]:
     """The file's columns that are in `fields`."""
-    return [(each.id, each.name) for each in fields if each.id != POSITION.id]
+    return [(field.id, field.name) for field in fields if field.id != POSITION.id]
 
 
 def _columns_of_group(
-    store: Reader, task: ReadTask, place: int, file: Any, group: int, named: frozenset[str]
+    store: Reader, task: ReadTask, index: int, file: Any, group: int, named: frozenset[str]
 ) -> pa.Table:
-    fields = tuple(each for each in task.fields if each.name in named)
-    rows = _read_file(store, replace(task, fields=fields), place, file, BATCH_ROWS, [group]) if fields else ()
+    fields = tuple(field for field in task.fields if field.name in named)
+    rows = _read_file(store, replace(task, fields=fields), index, file, BATCH_ROWS, [group]) if fields else ()
     return pa.Table.from_batches(rows, arrow_schema(fields))
 
 
@@ -376,24 +376,24 @@ def _copied(reading: Callable[[frozenset[str]], pa.Table], file: Any, group: int
 
 
 def _read_file(
-    store: Reader, task: ReadTask, place: int, file: Any, batch_rows: int, groups: list[int] | None = None
+    store: Reader, task: ReadTask, index: int, file: Any, batch_rows: int, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    path = task.paths[place]
+    path = task.paths[index]
     with _blamed(path):
-        held, constants = _known(file, task, place, path)
-        _require_whole(file, task, place, path, held)
-        gone = deletes.of(store, path, task.deletes[place]) if task.deletes else deletes.NOTHING
-        taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
-        compared = (each for known in (*gone.keys, *(taken.keys if taken else ())) for each in known.fields)
-        beside = _Beside.of(store, task, place, batch_rows)
-        held = {id: each for id, each in held.items() if id not in beside.ids}
-        needed = _needed((*task.fields, *compared), held, constants)
-        pushed = None if beside.ids else _pushed(task, held, constants)  # The files are read in lockstep.
+        in_file, constants = _known(file, task, index, path)
+        _require_whole(file, task, index, path, in_file)
+        gone = deletes.of(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
+        taken = deletes.of(store, path, task.taken_by[index]) if task.taken_by else None
+        compared = (field for known in (*gone.keys, *(taken.keys if taken else ())) for field in known.fields)
+        beside = _Beside.of(store, task, index, batch_rows)
+        in_file = {id: each for id, each in in_file.items() if id not in beside.ids}
+        needed = _needed((*task.fields, *compared), in_file, constants)
+        pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
         chosen = {} if groups is None else {"groups": groups}
         for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen):
             seen += batch.num_rows
-            batch, given = beside.joined(*_placed(batch, needed, position, task, place))
+            batch, given = beside.joined(*_placed(batch, needed, position, task, index))
             batch = _left(batch, given, position, gone, taken, constants)
             columns = _projected(batch, given, task.fields, constants, task.far_as_null)
             result = _record_batch(columns, schema, batch.num_rows)
@@ -402,7 +402,7 @@ def _read_file(
             if result.num_rows:
                 yield result
         if file.row_count is None and pushed is None and task.row_counts:
-            _require_count(seen, task, place, path)
+            _require_count(seen, task, index, path)
 
 
 class _Beside:
@@ -414,8 +414,8 @@ class _Beside:
         self._left: list[pa.RecordBatch | None] = [None] * len(batches)
 
     @classmethod
-    def of(cls, store: Reader, task: ReadTask, place: int, batch_rows: int) -> _Beside:
-        tasks = task.beside[place] if task.beside else ()
+    def of(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
+        tasks = task.beside[index] if task.beside else ()
         return cls(tuple(each.fields for each in tasks), [read(store, each, batch_rows) for each in tasks])
 
     def joined(self, batch: pa.RecordBatch, given: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
@@ -445,41 +445,41 @@ class _Beside:
         return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
-def _require_whole(file: Any, task: ReadTask, place: int, path: str, held: dict[int, Field]) -> None:
+def _require_whole(file: Any, task: ReadTask, index: int, path: str, in_file: dict[int, Field]) -> None:
     """Raises `CorruptFile` if the file lacks rows (if they are counted) or columns that its table records."""
     if not task.row_counts:
         return
     if file.row_count is not None:
-        _require_count(file.row_count, task, place, path)
-    lost = [each.name for each in task.file_fields or () if each.id not in held]
+        _require_count(file.row_count, task, index, path)
+    lost = [file_field.name for file_field in task.file_fields or () if file_field.id not in in_file]
     if lost:
         raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
 
 
-def _require_count(count: int, task: ReadTask, place: int, path: str) -> None:
-    expected = task.row_counts[place]
+def _require_count(count: int, task: ReadTask, index: int, path: str) -> None:
+    expected = task.row_counts[index]
     if count != expected:
         raise CorruptFile(f"{path}: the file holds {count} rows, its table says {expected}")
 
 
-def _needed(fields: Iterable[Field], held: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
+def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
     """The file's columns to read for `fields`, each once, pruned to the fields that they need."""
     wanted: dict[int, Field] = {}
-    for each in fields:
-        if each.id in held and each.id not in constants:
-            wanted[each.id] = _both(wanted.get(each.id, each), each)
-    return tuple(_pruned(held[id], each.type) for id, each in wanted.items())
+    for field in fields:
+        if field.id in in_file and field.id not in constants:
+            wanted[field.id] = _both(wanted.get(field.id, field), field)
+    return tuple(_pruned(in_file[id], each.type) for id, each in wanted.items())
 
 
 def _placed(
-    batch: pa.RecordBatch, needed: tuple[Field, ...], position: int, task: ReadTask, place: int
+    batch: pa.RecordBatch, needed: tuple[Field, ...], position: int, task: ReadTask, index: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """(the batch with the virtual columns of its rows' positions in the file, its fields)."""
     given = needed
     if POSITION in task.fields:
         places = pa.array(np.arange(position, position + batch.num_rows))
         batch, given = batch.append_column(POSITION.name, places), (*given, POSITION)
-    return _descended(batch, given, position, *task.lineage[place]) if task.lineage else (batch, given)
+    return _descended(batch, given, position, *task.lineage[index]) if task.lineage else (batch, given)
 
 
 def _left(
@@ -500,39 +500,39 @@ def _left(
     return rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
 
 
-def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
-    """(the columns of the file at `place`, the values of columns that it lacks), by field id."""
-    held = {each.id: each for each in _fields(file, task)}
+def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
+    """(the columns of the file at `index`, the values of columns that it lacks), by field id."""
+    in_file = {field.id: field for field in _fields(file, task)}
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
     if task.absent:
-        there = {part.id for part in walk(tuple(held.values()))}
-        constants |= {id: value for id, value in task.absent[place] if id not in there}
-    return held, constants
+        there = {part.id for part in walk(tuple(in_file.values()))}
+        constants |= {id: value for id, value in task.absent[index] if id not in there}
+    return in_file, constants
 
 
 def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
     """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the name mapping."""
-    found: tuple[Field, ...] = file.fields(task.file_fields)
-    if task.file_fields is not None or not found or any(each.id != NO_ID for each in found):
-        return found
+    fields: tuple[Field, ...] = file.fields(task.file_fields)
+    if task.file_fields is not None or not fields or any(each.id != NO_ID for each in fields):
+        return fields
     if not task.mapping:
         raise CorruptFile("no column has a field id, and the table has no name mapping (schema.name-mapping.default)")
-    return identified(found, task.mapping)
+    return identified(fields, task.mapping)
 
 
 def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
     """The fields that the name mapping has, with their ids."""
     known = {name: each for each in mapping for name in each.names}
-    return tuple(_with_id(each, known[each.name]) for each in fields if each.name in known)
+    return tuple(_with_id(field, known[field.name]) for field in fields if field.name in known)
 
 
-def _with_id(held: Field, mapped: Named) -> Field:
-    match held.type:
+def _with_id(file_field: Field, mapped: Named) -> Field:
+    match file_field.type:
         case Row(parts) if mapped.parts:  # Otherwise a variant.
-            return replace(held, id=mapped.id, type=Row(identified(parts, mapped.parts)))
+            return replace(file_field, id=mapped.id, type=Row(identified(parts, mapped.parts)))
         case ListOf() | MapOf():
-            return replace(held, id=mapped.id, type=rebuild(held.type, partial(_part, mapped.parts)))
-    return replace(held, id=mapped.id)
+            return replace(file_field, id=mapped.id, type=rebuild(file_field.type, partial(_part, mapped.parts)))
+    return replace(file_field, id=mapped.id)
 
 
 def _part(mapping: tuple[Named, ...], part: Field) -> Field:
@@ -590,21 +590,21 @@ def _projected(
     initial default, or null."""
     names = {each.id: each for each in given}
     columns = []
-    for each in fields:
-        if each.id in constants:
-            columns.append(casts.constant(constants[each.id], each.type, batch.num_rows))
-        elif each.id in names:
-            held = names[each.id]
+    for field in fields:
+        if field.id in constants:
+            columns.append(casts.constant(constants[field.id], field.type, batch.num_rows))
+        elif field.id in names:
+            held = names[field.id]
             column, type = batch.column(held.name), held.type
-            if each.id in far_as_null and not nanoseconds.is_fine(type):
+            if field.id in far_as_null and not nanoseconds.is_fine(type):
                 column, type = (
-                    casts.project(column, type, nanoseconds.coarse(each.type), each.name),
-                    nanoseconds.coarse(each.type),
+                    casts.project(column, type, nanoseconds.coarse(field.type), field.name),
+                    nanoseconds.coarse(field.type),
                 )
                 column = casts.near(column, column)
-            columns.append(casts.project(column, type, each.type, each.name, constants))
+            columns.append(casts.project(column, type, field.type, field.name, constants))
         else:
-            columns.append(casts.initial(each, batch.num_rows, constants))
+            columns.append(casts.initial(field, batch.num_rows, constants))
     return columns
 
 
@@ -621,19 +621,19 @@ def _both(one: Field, other: Field) -> Field:
         return one
     if not isinstance(one.type, Row) or not isinstance(other.type, Row):
         return other if nanoseconds.is_fine(other.type) else one
-    parts = {each.id: each for each in one.type.fields}
-    for each in other.type.fields:
-        parts[each.id] = _both(parts.get(each.id, each), each)
+    parts = {field.id: field for field in one.type.fields}
+    for field in other.type.fields:
+        parts[field.id] = _both(parts.get(field.id, field), field)
     return replace(one, type=Row(tuple(parts.values())))
 
 
-def _pruned(held: Field, wanted: Type) -> Field:
+def _pruned(file_field: Field, wanted: Type) -> Field:
     """A file's column without the fields that are not read."""
-    return Field(held.id, held.name, _pruned_type(held.type, wanted), held.nullable)
+    return Field(file_field.id, file_field.name, _pruned_type(file_field.type, wanted), file_field.nullable)
 
 
-def _pruned_type(held: Type, wanted: Type) -> Type:
-    match held, wanted:
+def _pruned_type(file_type: Type, wanted: Type) -> Type:
+    match file_type, wanted:
         case Row(parts), Row(asked):
             types = {each.id: each.type for each in asked}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
@@ -646,23 +646,27 @@ def _pruned_type(held: Type, wanted: Type) -> Type:
             return MultisetOf(_pruned(element, asked_element.type))
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
             # Microseconds have a larger range, if no more is requested.
-            return held if nanoseconds.is_fine(wanted) else nanoseconds.coarse(held)
-    return held
+            return file_type if nanoseconds.is_fine(wanted) else nanoseconds.coarse(file_type)
+    return file_type
 
 
-def _pushed(task: ReadTask, held: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
+def _pushed(task: ReadTask, in_file: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
     """The part of the predicate that a file's own statistics can decide, with the file's names; None for nothing."""
     same = {}
-    for each in task.fields:
-        found = held.get(each.id)
-        if found is None or each.id in constants or each.id in task.far_as_null or not isinstance(each.type, Scalar):
+    for field in task.fields:
+        found = in_file.get(field.id)
+        if found is None or field.id in constants or field.id in task.far_as_null or not isinstance(field.type, Scalar):
             continue
-        if found.type == each.type:
-            same[each.name] = found
-    kept = [each for each in conjuncts(task.predicate) if columns_of(each) <= same.keys() and _bounded(each, same)]
+        if found.type == field.type:
+            same[field.name] = found
+    kept = [
+        conjunct
+        for conjunct in conjuncts(task.predicate)
+        if columns_of(conjunct) <= same.keys() and _bounded(conjunct, same)
+    ]
     if not kept:
         return None
-    renamed = rename(and_(*kept), {name: held.name for name, held in same.items()})
+    renamed = rename(and_(*kept), {name: in_file.name for name, in_file in same.items()})
     return expression.to_dataset_filter(renamed, tuple(same.values()))
 
 
@@ -686,9 +690,9 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
 
     def touches(rows: pa.Table, start: int, count: int) -> bool:
         batch = rows.combine_chunks().to_batches(rows.num_rows)[0]
-        return any(pc.any(expression.mask(each, batch), min_count=0).as_py() for each in changes)
+        return any(pc.any(expression.mask(change, batch), min_count=0).as_py() for change in changes)
 
-    named = frozenset(name for each in changes for name in columns_of(each))
+    named = frozenset(name for change in changes for name in columns_of(change))
     for each in task.read:
         least_bytes = 0 if changes else _COPIED_BYTES
         for batch in read_or_copy(store, each, task.write, touches if changes else None, named, least_bytes):

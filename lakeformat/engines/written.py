@@ -238,8 +238,8 @@ class Files:
             file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
         for name, indexes in file.indexes.items():
             values = casts.flat(table.column(name))
-            for each in indexes.values():
-                each.add(values, self._types[name])
+            for index in indexes.values():
+                index.add(values, self._types[name])
         file.row_count += table.num_rows
         file.added_bytes += waited_bytes
         self._open.move_to_end(id(place))
@@ -317,8 +317,8 @@ class Files:
     def _fresh_indexes(self) -> dict[str, dict[str, file_index.Index]]:
         """By column, by kind."""
         made: dict[str, dict[str, file_index.Index]] = {}
-        for each in self._indexed.columns if self._indexed else ():
-            made.setdefault(each.column, {})[each.kind] = file_index.fresh(each.kind, each.settings)
+        for column in self._indexed.columns if self._indexed else ():
+            made.setdefault(column.column, {})[column.kind] = file_index.fresh(column.kind, column.settings)
         return made
 
     def _index(self, file: _Open) -> bytes | str | None:

@@ -137,11 +137,11 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
         if not schema.sort_order:
             raise InvalidInput(f"sort_by=True: {name} has no sort order; say which, e.g. ['id']")
         return schema.sort_order.fields
-    found = order.parse_any(sort_by, schema.fields, "sort_by")
-    if not found:
+    sorts = order.parse_any(sort_by, schema.fields, "sort_by")
+    if not sorts:
         raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
-    order.check(found, schema.fields, name)
-    return found
+    order.check(sorts, schema.fields, name)
+    return sorts
 
 
 def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -> Rewrite:
@@ -227,7 +227,11 @@ def _asked(request: Request, made: Snapshot) -> Request:
 
 
 def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
-    return ALWAYS if upkeep.everywhere else view.partitions.scope_of({each.values for each in made.partitions or ()})
+    return (
+        ALWAYS
+        if upkeep.everywhere
+        else view.partitions.scope_of({partition.values for partition in made.partitions or ()})
+    )
 
 
 def compact_deletes(

@@ -125,8 +125,8 @@ def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
         at = place.mirror()
         assert at is not None, store.root
         mirror.remove(store, at)  # Left by a conversion that was given up.
-        for each in view.history.snapshots()[:-1] if history else ():
-            mirror.follow(store, format, partial(load, each.id))
+        for snapshot in view.history.snapshots()[:-1] if history else ():
+            mirror.follow(store, format, partial(load, snapshot.id))
     mirror.follow(store, format, partial(load, None))
 
 
@@ -134,7 +134,7 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
     """Raise `LakeError` unless both tables have the same rows."""
     there = Scan(store, theirs, theirs.project(None))
     scans = (Scan(store, ours, ours.project(None)), there)
-    before, after = (each.checksum(there.schema) for each in scans)
+    before, after = (scan.checksum(there.schema) for scan in scans)
     if before != after:
         raise LakeError(
             f"{store.root}: not converted: as {ours.format} it has {before[0]:,} rows and checksum {before[1]}, as {theirs.format} "
@@ -155,12 +155,12 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     _clear(twin, to)
     _create(twin, to, schema, ())
     like, (mapping, _) = newest(twin, to).layout(), view.adoption()
-    initial = {each.id: each.initial for each in schema.fields}
-    like = replace(like, fields=tuple(replace(each, initial=initial.get(each.id)) for each in like.fields))
+    initial = {field.id: field.initial for field in schema.fields}
+    like = replace(like, fields=tuple(replace(field, initial=initial.get(field.id)) for field in like.fields))
     tasks = view.tasks(view.files(), view.schema.fields, alone=True)
     whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
     adopted = engine.adopt(store, [AdoptTask(each.paths[0], like, mapping, has_schema=True) for each in whole])
-    now = tuple((each.id, each.name, each.type) for each in like.fields)
+    now = tuple((field.id, field.name, field.type) for field in like.fields)
     groups: dict[tuple[Any, ...], list[Adopted]] = {}
     for each in adopted:
         if each.file is not None:
@@ -171,7 +171,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     _create(store, to, schema, tuple(groups[columns][0].fields for columns in others))
     made = newest(store, to)
     stay = {each.paths[0] for each, one in zip(whole, adopted, strict=True) if one.refused is None}
-    anew = [RewriteTask((each,), made.layout()) for each in tasks if each.paths[0] not in stay]
+    anew = [RewriteTask((task,), made.layout()) for task in tasks if task.paths[0] not in stay]
     written = [file for files in engine.rewrite(store, anew) for file in files]
     added = [(id, [each.file for each in groups[columns] if each.file]) for id, columns in enumerate(others)]
     added.append((made.schema.id, [*(each.file for each in groups.get(now, ()) if each.file), *written]))
@@ -179,17 +179,17 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
         if files:
             request = replace(_request(made), schema_id=schema_id)
             _commit(store, to, newest(store, to), Adopt(request=request, added=tuple(files), may_repeat=True))
-    used = {store.location(each.path) for _, files in added for each in files}
-    folders = tuple(f"{each}/" for each in (*format.metadata_folders, *to.metadata_folders))
+    used = {store.location(file.path) for _, files in added for file in files}
+    folders = tuple(f"{folder}/" for folder in (*format.metadata_folders, *to.metadata_folders))
     reached = {path for wave in format.everything(store).waves for path in wave if not path.startswith(folders)}
     return view, tuple(sorted(path for path in reached if store.location(path) not in used))
 
 
 def _declared(schema: Schema) -> Schema:
     """A table without a key, with these columns, and with those partition fields that are plain columns."""
-    kept = (each for each in schema.partitioning.fields if each.transform.kind is TransformKind.IDENTITY)
+    kept = (field for field in schema.partitioning.fields if field.transform.kind is TransformKind.IDENTITY)
     return Schema(
-        fields=tuple(replace(each, default=None) for each in schema.fields),
+        fields=tuple(replace(field, default=None) for field in schema.fields),
         partitioning=Partitioning(tuple(kept)),
         properties={"bucket": "-1", "file.format": "parquet"},
         comment=schema.comment,
@@ -205,7 +205,7 @@ def _create(store: Store, to: Format, schema: Schema, earlier: tuple[tuple[Field
 def _require_adoptable(store: Store, view: AnyView) -> None:
     """Raise `UnsupportedFeature` for what would be lost."""
     refs = view.inspect("refs").to_pylist()
-    branches = [each["name"] for each in refs if each["type"] == "BRANCH" and each["name"] != "main"]
+    branches = [ref["name"] for ref in refs if ref["type"] == "BRANCH" and ref["name"] != "main"]
     if branches:
         raise UnsupportedFeature(
             f"{store.root}: branch {branches[0]!r} would be lost: fast_forward to it, or delete_branch, first"
@@ -232,7 +232,7 @@ def _mark(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str,
     head = format.head(store)
     assert isinstance(head, CreateHead), head
     names = set(store.names(head.folder))
-    ending = next(each for each in head.suffixes if f"{head.prefix}{view.version}{each}" in names)
+    ending = next(suffix for suffix in head.suffixes if f"{head.prefix}{view.version}{suffix}" in names)
     path = f"{head.folder}/{head.prefix}{view.version + 1}{ending}"
     under_way = Conversion(to, path, view.schema.primary_key, gone)
     store.write(fence.MARK, under_way.emit())
@@ -257,7 +257,7 @@ def _own(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None
         _commit(store, to, view, Evolve(request=_request(view), changes=changes))
         view = newest(store, to)
     fields, write = view.rewriting()
-    tasks = [RewriteTask((each,), write) for each in view.tasks(view.files(), fields, alone=True) if any(each.deletes)]
+    tasks = [RewriteTask((task,), write) for task in view.tasks(view.files(), fields, alone=True) if any(task.deletes)]
     if tasks:
         _commit(store, to, view, compact.rewritten(Change(store, view, engine, _request(view)), ALWAYS, tasks))
 

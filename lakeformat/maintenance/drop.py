@@ -20,11 +20,11 @@ def purge(store: Store, format: Format) -> None:
     """Delete all files of the table except its root documents, also files that others commit meanwhile. Raises as
     `drop`."""
     for _ in range(_ROUNDS):
-        found = format.everything(store)
-        if len(found.waves) < 2:
+        expiry = format.everything(store)
+        if len(expiry.waves) < 2:
             return
-        log.info("%s: purged, %d files", store.root, sum(map(len, found.waves[:-1])))
-        remove(store, replace(found, waves=found.waves[:-1]))
+        log.info("%s: purged, %d files", store.root, sum(map(len, expiry.waves[:-1])))
+        remove(store, replace(expiry, waves=expiry.waves[:-1]))
     raise Conflict(f"{store.root}: others write to the table while it is purged; stop them and purge it again")
 
 
@@ -34,14 +34,14 @@ def drop(store: Store, format: Format, forget: Callable[[], None] | None = None)
     the newest metadata file until then. Raises `StoreError`, and `Conflict` if others write faster than this
     deletes."""
     for _ in range(_ROUNDS):
-        found = format.everything(store)
-        log.info("%s: dropped, %d files", store.root, sum(map(len, found.waves)))
-        if forget is not None and len(found.waves) > 1:
-            remove(store, replace(found, waves=found.waves[:-1]))
+        expiry = format.everything(store)
+        log.info("%s: dropped, %d files", store.root, sum(map(len, expiry.waves)))
+        if forget is not None and len(expiry.waves) > 1:
+            remove(store, replace(expiry, waves=expiry.waves[:-1]))
             continue
         if forget is not None:
             forget()
-        remove(store, found)
-        if forget is not None or not found.waves:
+        remove(store, expiry)
+        if forget is not None or not expiry.waves:
             return
     raise Conflict(f"{store.root}: others write to the table while it is dropped; stop them and drop it again")

@@ -119,10 +119,10 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)
         published = view.published(known, shown.schema.id if known else -1)
         operation = Follow(request=request, published=published)
-        if found := shown.find(operation):
+        if snapshot := shown.find(operation):
             if kept_in.shown_in is not None and not isinstance(files, Rehearsal):
                 _show(files, head, kept_in.shown_in)
-            return found
+            return snapshot
         try:
             commit(files, head, mirror, operation)
         except (Conflict, CommitLost, CommitUnknown) as error:

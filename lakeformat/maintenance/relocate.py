@@ -73,7 +73,7 @@ def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
 def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found: Relocation) -> int:
     """Write position deletes with the new paths of data files; returns the size of the new file."""
     file = opened(store, path, format)
-    fields = {each.id: each for each in file.fields(None)}
+    fields = {field.id: field for field in file.fields(None)}
     if not {PATH_ID, POSITION_ID} <= fields.keys():
         raise CorruptFile(f"{path}: position deletes without the ids of their columns")
 

@@ -77,7 +77,9 @@ def sweep(
     those `below` a folder. Raises `InvalidInput` if the catalog has other tables at this location."""
     inside = "" if below is None else _inside(store, below)
     orphans = [
-        each for each in newest(store, format, known).maintenance.orphans(older_than_ms) if each.path.startswith(inside)
+        orphan
+        for orphan in newest(store, format, known).maintenance.orphans(older_than_ms)
+        if orphan.path.startswith(inside)
     ]
     if orphans and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(

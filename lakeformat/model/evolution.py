@@ -526,7 +526,7 @@ def _roles(type: Type) -> tuple[str, ...]:
     for kind, names in _ROLES.items():
         if isinstance(type, kind):
             return names
-    return tuple(each.name for each in children(type))
+    return tuple(child.name for child in children(type))
 
 
 def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
@@ -549,17 +549,17 @@ def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
 
 
 def _found(siblings: tuple[Field, ...], name: str, what: str) -> Field:
-    for each in siblings:
-        if each.name == name:
-            return each
-    raise NotFound(f"no column {what!r}; there are {', '.join(each.name for each in siblings)}")
+    for sibling in siblings:
+        if sibling.name == name:
+            return sibling
+    raise NotFound(f"no column {what!r}; there are {', '.join(sibling.name for sibling in siblings)}")
 
 
 def _require_new(siblings: tuple[Field, ...], name: str, what: str) -> None:
     """Names that differ only in case are one name to Spark."""
-    for each in siblings:
-        if each.name.casefold() == name.casefold():
-            raise AlreadyExists(f"column {what}: there is {each.name!r} already; choose another name")
+    for sibling in siblings:
+        if sibling.name.casefold() == name.casefold():
+            raise AlreadyExists(f"column {what}: there is {sibling.name!r} already; choose another name")
 
 
 def _require_free(schema: Schema, path: tuple[str, ...], done: str) -> None:

@@ -83,7 +83,7 @@ class Merge:
 
     def of(self, group: Group) -> tuple[tuple[int, Clause], ...]:
         """The group's clauses, each with its index among all clauses."""
-        return tuple((place, each) for place, each in enumerate(self.clauses) if each.group is group)
+        return tuple((index, clause) for index, clause in enumerate(self.clauses) if clause.group is group)
 
     @property
     def wants_one_match(self) -> bool:
@@ -102,21 +102,21 @@ class Merge:
     def deciding(self, side: str) -> tuple[Field, ...]:
         """The columns of one side that decide which clause applies."""
         groups = [g for g in Group if side in SIDES[g] and g is not Group.NOT_MATCHED]
-        decisive = [each.condition for each in self.clauses if each.group in groups]
+        decisive = [clause.condition for clause in self.clauses if clause.group in groups]
         return self._columns(side, [self.condition, *decisive])
 
     def assigning(self, side: str) -> tuple[Field, ...]:
         """The columns of one side whose values are assigned to matched and unmatched rows."""
-        values = [v for each in self.clauses if each.act is Act.UPDATE for _, v in each.assignments]
+        values = [v for clause in self.clauses if clause.act is Act.UPDATE for _, v in clause.assignments]
         return self._columns(side, values)
 
     @property
     def surviving(self) -> tuple[Field, ...]:
         """The table's columns whose old value is in a row after its update, or is needed to compute a new one; at least
         one, so that rows can be counted."""
-        updates = [{name for name, _ in each.assignments} for each in self.clauses if each.act is Act.UPDATE]
+        updates = [{name for name, _ in clause.assignments} for clause in self.clauses if clause.act is Act.UPDATE]
         needed = {f.name for f in self.assigning(TARGET)}
-        kept = tuple(f for f in self.target if f.name in needed or any(f.name not in each for each in updates))
+        kept = tuple(f for f in self.target if f.name in needed or any(f.name not in update for update in updates))
         return kept or self.target[:1]
 
     def keeps(self, columns: Iterable[str]) -> bool:
@@ -127,13 +127,13 @@ class Merge:
             target, source = Column((flat_name(TARGET, name),)), Column((flat_name(SOURCE, name),))
             if not any((key.target, key.source) == (target, source) for key in self.keys):
                 return False
-            if any(each.get(name) != source for each in inserts):
+            if any(insert.get(name) != source for insert in inserts):
                 return False
         return True
 
     def reading(self, key: tuple[str, ...]) -> tuple[Field, ...]:
         """The columns to read of a table that merges rows by `key`."""
-        if any(each.act is Act.DELETE for each in self.clauses):
+        if any(clause.act is Act.DELETE for clause in self.clauses):
             return self.target  # A changelog has the whole deleted row.
         named = {*key, *(f.name for f in (*self.deciding(TARGET), *self.surviving))}
         return tuple(f for f in self.target if f.name in named)
@@ -148,16 +148,16 @@ class Merge:
                 f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked for by "
                 f"{', '.join(missing)}: make that part of the condition, e.g. t.{missing[0]} = s.{missing[0]}"
             )
-        for each in self.clauses:
-            for name, value in each.assignments if each.act is Act.UPDATE else ():
+        for clause in self.clauses:
+            for name, value in clause.assignments if clause.act is Act.UPDATE else ():
                 if name in key and value not in (known.get(name), Column((flat_name(TARGET, name),))):
                     raise InvalidInput(
-                        f"{each.group}: update of {name!r}, which is in the primary key; delete the rows and insert them, "
+                        f"{clause.group}: update of {name!r}, which is in the primary key; delete the rows and insert them, "
                         f"or make t.{name} = s.{name} part of the condition"
                     )
 
     def _columns(self, side: str, expressions: Iterable[Expression]) -> tuple[Field, ...]:
-        named = frozenset().union(*(columns_of(each) for each in expressions))
+        named = frozenset().union(*(columns_of(expression) for expression in expressions))
         fields = self.target if side == TARGET else self.source
         return tuple(f for f in fields if flat_name(side, f.name) in named)
 
@@ -179,10 +179,10 @@ def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression
     assigned twice; `NotFound` for columns that do not exist.
     """
     equal, rest = [], []
-    for each in conjuncts(bind_sides(on, target, source, (TARGET, SOURCE))):
-        key = _key(each)
+    for conjunct in conjuncts(bind_sides(on, target, source, (TARGET, SOURCE))):
+        key = _key(conjunct)
         if key is None:
-            rest.append(each)
+            rest.append(conjunct)
         else:
             equal.append(key)
     if not equal:
@@ -191,7 +191,7 @@ def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression
             "join them by at least one, e.g. on='t.id = s.id'"
         )
     _require_reachable(clauses)
-    bound = tuple(_bound(each, target, source) for each in clauses)
+    bound = tuple(_bound(clause, target, source) for clause in clauses)
     return Merge(target, source, tuple(equal), and_(*rest), bound)
 
 
@@ -278,9 +278,9 @@ def _require_reachable(clauses: tuple[Clause, ...]) -> None:
     if len(clauses) > 100:
         raise InvalidInput(f"merge_into with {len(clauses)} clauses; at most 100 are taken")
     for group in Group:
-        members = [each for each in clauses if each.group is group]
-        for each in members[:-1]:
-            if each.condition == ALWAYS:
+        members = [clause for clause in clauses if clause.group is group]
+        for member in members[:-1]:
+            if member.condition == ALWAYS:
                 raise InvalidInput(
                     f"{group}: a clause without a condition decides for all rows; it must be the last one"
                 )

@@ -36,17 +36,17 @@ def seen(fields: tuple[Field, ...], mode: str) -> tuple[Field, ...]:
     """The columns as a scan returns them: in microseconds, or nullable (top-level columns only)."""
     match mode:
         case "microseconds":
-            return tuple(replace(each, type=coarse(each.type)) for each in fields)
+            return tuple(replace(field, type=coarse(field.type)) for field in fields)
         case "null":
-            return tuple(replace(each, nullable=True) if is_fine(each.type) else each for each in fields)
+            return tuple(replace(field, nullable=True) if is_fine(field.type) else field for field in fields)
     return fields
 
 
 def apart(predicate: Expression, fields: tuple[Field, ...], mode: str) -> tuple[Expression, Expression]:
     """(the conjuncts that bounds may decide, those on columns that the scan converts)."""
     changed = {old.name for old, new in zip(fields, seen(fields, mode), strict=True) if old != new}
-    kept = [each for each in conjuncts(predicate) if not columns_of(each) & changed]
-    rest = [each for each in conjuncts(predicate) if columns_of(each) & changed]
+    kept = [conjunct for conjunct in conjuncts(predicate) if not columns_of(conjunct) & changed]
+    rest = [conjunct for conjunct in conjuncts(predicate) if columns_of(conjunct) & changed]
     return and_(*kept), and_(*rest)
 
 
@@ -65,13 +65,13 @@ def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
 
 
 def _changed(task: ReadTask, mode: str, kept: Iterable[str]) -> ReadTask:
-    chosen = tuple(each for each in task.fields if each.name not in kept)
+    chosen = tuple(field for field in task.fields if field.name not in kept)
     by_name = {each.name: each for each in seen(chosen, mode)}
-    fields = tuple(by_name.get(each.name, each) for each in task.fields)
+    fields = tuple(by_name.get(field.name, field) for field in task.fields)
     if mode == "null":
         nulled = frozenset(each.id for each in chosen if is_fine(each.type))
         return replace(task, fields=fields, far_as_null=nulled)
-    ids = {each.id for each in walk(chosen) if is_fine(each.type)}
+    ids = {field.id for field in walk(chosen) if is_fine(field.type)}
     constants = _in_microseconds(task.constants, ids)
     absent = tuple(_in_microseconds(each, ids) for each in task.absent)
     return replace(task, fields=fields, constants=constants, absent=absent)

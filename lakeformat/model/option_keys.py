@@ -78,7 +78,7 @@ def _matches(key: str, keys: frozenset[str]) -> bool:
 
 @functools.cache
 def _pattern(keys: frozenset[str]) -> re.Pattern[str]:
-    return re.compile("|".join(".+".join(map(re.escape, each.split("*"))) for each in keys if "*" in each) or r"(?!)")
+    return re.compile("|".join(".+".join(map(re.escape, key.split("*"))) for key in keys if "*" in key) or r"(?!)")
 
 
 @functools.lru_cache(1024)

@@ -88,10 +88,10 @@ def identity(*columns: str) -> Partitioning:
 
 def require_identity(partitioning: Partitioning, format: str) -> None:
     """Refuse transforms where the format knows only plain columns."""
-    for each in partitioning.fields:
-        if each.transform.kind is not TransformKind.IDENTITY:
+    for field in partitioning.fields:
+        if field.transform.kind is not TransformKind.IDENTITY:
             raise InvalidInput(
-                f"partition_by {each.transform}({each.source}): {format} partitions by plain columns only; "
+                f"partition_by {field.transform}({field.source}): {format} partitions by plain columns only; "
                 f"add a column that holds the value, or use format='iceberg'"
             )
 

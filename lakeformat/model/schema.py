@@ -194,7 +194,7 @@ def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
     found = find_field(fields, path[0])
     for place, name in enumerate(path[1:], 1):
         parts = found.type.fields if isinstance(found.type, Row) else ()
-        there = [each for each in parts if each.name == name]
+        there = [part for part in parts if part.name == name]
         if not there:
             held = f"its parts are {', '.join(p.name for p in parts)}" if parts else "and has no named parts"
             raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(path[:place])} is {found.type}, {held}")

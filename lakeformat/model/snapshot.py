@@ -106,7 +106,7 @@ class Snapshot:
     def _figure(self, name: str) -> int | None:
         if self.partitions is None:
             return self.figures.get(name)
-        return sum(getattr(each, name) for each in self.partitions)
+        return sum(getattr(partition, name) for partition in self.partitions)
 
 
 class TableState(Protocol):

@@ -169,7 +169,7 @@ class _Reader:
             name = self._name("a field name")
             self._symbol(":")
             part, nullable, comment = self.column()
-            if any(each.name == name for each in fields):
+            if any(field.name == name for field in fields):
                 raise self._refusal(f"field {name!r} stands twice in one struct")
             fields.append(Field(NO_ID, name, part, nullable, comment))
         if not fields:
@@ -193,17 +193,17 @@ class _Reader:
         return tuple(found)
 
     def _open(self, symbols: str) -> str:
-        for each in symbols:
-            if self._symbol(each):
-                return {"<": ">", "(": ")"}[each]
+        for symbol in symbols:
+            if self._symbol(symbol):
+                return {"<": ">", "(": ")"}[symbol]
         raise self._expected(f"{symbols[0]!r}")
 
     def _token(self) -> tuple[str | None, ...]:
         return self._tokens[self._next][1] if self._next < len(self._tokens) else (None,) * 5
 
     def _peek(self, word: str) -> bool:
-        found = self._token()[1]
-        return found is not None and found.lower() == word
+        token = self._token()[1]
+        return token is not None and token.lower() == word
 
     def _word(self, word: str) -> bool:
         if not self._peek(word):
@@ -227,25 +227,25 @@ class _Reader:
             raise self._expected(f"{symbol!r}")
 
     def _name(self, what: str) -> str:
-        found = self._token()
-        if found[1] is None and found[2] is None:
+        token = self._token()
+        if token[1] is None and token[2] is None:
             raise self._expected(what)
         self._next += 1
-        return found[1] if found[1] is not None else (found[2] or "").replace("``", "`")
+        return token[1] if token[1] is not None else (token[2] or "").replace("``", "`")
 
     def _number(self) -> int:
-        found = self._token()[0]
-        if found is None:
+        token = self._token()[0]
+        if token is None:
             raise self._expected("a number")
         self._next += 1
-        return int(found)
+        return int(token)
 
     def _quoted(self) -> str:
-        found = self._token()[3]
-        if found is None:
+        token = self._token()[3]
+        if token is None:
             raise self._expected("a comment in single quotes")
         self._next += 1
-        return found.replace("''", "'")
+        return token.replace("''", "'")
 
     def _expected(self, wanted: str) -> InvalidInput:
         at = self._tokens[self._next][0] if self._next < len(self._tokens) else len(self._text)

@@ -490,7 +490,7 @@ class WrittenFile:
 
 def paths_of(files: Iterable[WrittenFile]) -> list[str]:
     """The paths of the files, and of the files that belong to them."""
-    return [path for each in files for path in (each.path, each.index) if isinstance(path, str)]
+    return [path for file in files for path in (file.path, file.index) if isinstance(path, str)]
 
 
 @dataclass(frozen=True, slots=True)

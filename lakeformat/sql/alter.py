@@ -294,13 +294,13 @@ def _changed(context: Context, cursor: Cursor, found: Alteration, name: str) -> 
 def _partition_field(table: Table, text: str) -> str:
     """The name of a partition field, given by name or by transform."""
     fields = table.schema.partitioning.fields
-    if any(each.name == text for each in fields):
+    if any(field.name == text for field in fields):
         return text
     asked = parse_field(text)
-    for each in fields:
-        if (each.source.casefold(), each.transform) == (asked.source.casefold(), asked.transform):
-            return each.name
-    there = ", ".join(f"{each.name} = {create.transform_text(each)}" for each in fields) or "none"
+    for field in fields:
+        if (field.source.casefold(), field.transform) == (asked.source.casefold(), asked.transform):
+            return field.name
+    there = ", ".join(f"{field.name} = {create.transform_text(field)}" for field in fields) or "none"
     raise NotFound(f"{table.name}: no partition field {text!r}; there are: {there}")
 
 
@@ -309,8 +309,8 @@ def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         old = _partition_field(table, declare.transform(cursor))
         cursor.expect("WITH")
         text = declare.transform(cursor)
-        found = table.alter().drop_partition_field(old)
-        return found.add_partition_field(text, cursor.part() if cursor.take("AS") else None)
+        alteration = table.alter().drop_partition_field(old)
+        return alteration.add_partition_field(text, cursor.part() if cursor.take("AS") else None)
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
             return _reference(context, cursor, table, kind, replace=True, may_create=False)

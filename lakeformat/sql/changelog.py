@@ -33,7 +33,7 @@ def read(
     the whole range removed and added back. With `update_keys`, a removed and an added row of one snapshot with the same
     values in these columns become UPDATE_BEFORE and UPDATE_AFTER.
     """
-    ids = [each.id for each in table.snapshots(after or 0)]
+    ids = [snapshot.id for snapshot in table.snapshots(after or 0)]
     ids = ids if until is None else ids[: ids.index(until) + 1] if until in ids else []
     found, since = [], after or 0
     for ordinal, snapshot_id in enumerate(ids):

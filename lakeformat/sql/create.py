@@ -209,8 +209,8 @@ def _complete(context: Context, asked: Asked, data: Any) -> None:
         if asked.fields:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
         schema = data.schema
-        found = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
-        asked.fields = [replace(each, nullable=True) for each in found]
+        fields = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+        asked.fields = [replace(each, nullable=True) for each in fields]
     if asked.like is not None:
         if asked.fields:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... LIKE takes its columns from the other table")

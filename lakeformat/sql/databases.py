@@ -93,8 +93,8 @@ def drop(context: Context, cursor: Cursor) -> Result:
         raise InvalidInput(
             f"SQL at {context.script.place(at)}: database {name!r} holds {', '.join([*there, *views][:5])}; say CASCADE to drop them too"
         )
-    for each in views:
-        context.lake.views.drop(each)
+    for view in views:
+        context.lake.views.drop(view)
     for each in there:
         context.lake.drop_table(each)
     if is_there:

@@ -51,16 +51,19 @@ def explain(context: Context, cursor: Cursor) -> Result:
 
 def _query(context: Context, piece: Piece) -> Result:
     found = query.prepare(context, piece)
-    return listing(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in _references(found)])
+    return listing(
+        _COLUMNS,
+        [_row(".".join(reference.path), reference.source, reference.pushed) for reference in _references(found)],
+    )
 
 
 def _references(found: query.Query) -> Iterator[query.Reference]:
     """The references of a query; a view is replaced by the references of its query."""
-    for each in found.references:
-        if isinstance(each.source, query.ViewRows):
-            yield from _references(each.source.prepared())
+    for reference in found.references:
+        if isinstance(reference.source, query.ViewRows):
+            yield from _references(reference.source.prepared())
         else:
-            yield each
+            yield reference
 
 
 def _rows(context: Context, cursor: Cursor, word: str) -> Result:

@@ -73,7 +73,7 @@ def _ask(
 ) -> pa.RecordBatchReader:
     """The rows of DuckDB's answer. DuckDB itself reads the files of the references in `files`."""
     has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
-    streams = {n: each.source.stream() for n, each in enumerate(query.references) if n not in files}
+    streams = {n: reference.source.stream() for n, reference in enumerate(query.references) if n not in files}
     database = _reading(each.path for found in files.values() for each in found) if files else _database(os.getpid())
     connection = database.cursor()  # Cursors do not share registered rows or temporary views.
     try:
@@ -110,7 +110,9 @@ def _ask(
 
 def _files(query: Query) -> dict[int, tuple[LocalFile, ...]]:
     """The files that DuckDB may read itself, by the index of the reference."""
-    sources = [each.source.files() if isinstance(each.source, TableRows) else None for each in query.references]
+    sources = [
+        reference.source.files() if isinstance(reference.source, TableRows) else None for reference in query.references
+    ]
     return {number: files for number, files in enumerate(sources) if files}
 
 
@@ -234,8 +236,8 @@ def _name(place: int) -> str:
 
 def _replaced(query: Query) -> Any:
     """The query's tree with the registered rows in place of its tables."""
-    for place, each in enumerate(query.references):
-        each.node.meta["lakeformat"] = place
+    for place, reference in enumerate(query.references):
+        reference.node.meta["lakeformat"] = place
     tree = query.tree.copy()
     _title(tree)
     for node in list(tree.find_all(exp.Table)):
@@ -258,18 +260,18 @@ def _title(tree: Any) -> None:
         tree = tree.this
     if not isinstance(tree, exp.Select):
         return
-    for each in list(tree.expressions):
-        if not isinstance(each, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
-            name = each.sql(dialect="spark", normalize_functions="lower")
-            name = "col" if isinstance(each, exp.Explode) else name.replace("count(*)", "count(1)")
-            name = "current_date()" if isinstance(each, exp.CurrentDate) else name
-            name = f"({name})" if isinstance(each, exp.Binary) and not isinstance(each, exp.Func) else name
-            each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(name, quoted=True)))
+    for expression in list(tree.expressions):
+        if not isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
+            name = expression.sql(dialect="spark", normalize_functions="lower")
+            name = "col" if isinstance(expression, exp.Explode) else name.replace("count(*)", "count(1)")
+            name = "current_date()" if isinstance(expression, exp.CurrentDate) else name
+            name = f"({name})" if isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func) else name
+            expression.replace(exp.Alias(this=expression.copy(), alias=exp.to_identifier(name, quoted=True)))
 
 
 def _shorten_columns(tree: Any, query: Query) -> None:
     """`shop.orders.id` -> `orders.id`, the table's alias in this tree."""
-    known = {tuple(p.casefold() for p in each.path) for each in query.references if len(each.path) > 1}
+    known = {tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1}
     for column in list(tree.find_all(exp.Column)):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         for count in range(len(parts) - 1, 1, -1):

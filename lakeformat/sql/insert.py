@@ -119,11 +119,11 @@ def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
     if cursor.kind is TokenType.HINT:
         comments += cursor.tokens[cursor.at].comments
         cursor.at += 1
-    for each in comments:
-        if found := _DYNAMIC_HINT.fullmatch(each.strip().lstrip("+").strip()):
-            is_dynamic = found[1].lower() == "true"
-        elif each.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
-            cursor.refuse(f"the hint {each.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
+    for comment in comments:
+        if match := _DYNAMIC_HINT.fullmatch(comment.strip().lstrip("+").strip()):
+            is_dynamic = match[1].lower() == "true"
+        elif comment.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
+            cursor.refuse(f"the hint {comment.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
     return is_dynamic
 
 
@@ -185,7 +185,7 @@ def _columns(context: Context, asked: Insert, data: Any) -> Any:
     if asked.by_name:
         wanted = [resolve((name,), fields)[0][0] for name in given]
     else:
-        wanted = [each.name for each in fields if each.name not in static]
+        wanted = [field.name for field in fields if field.name not in static]
         if asked.columns is not None:
             wanted = [resolve((name,), fields)[0][0] for name in asked.columns]
         if len(wanted) != len(given):
@@ -195,7 +195,7 @@ def _columns(context: Context, asked: Insert, data: Any) -> Any:
     twice = [name for name in wanted if wanted.count(name) > 1 or name in static]
     if twice:
         raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
-    by_name = {each.name: each for each in fields}
+    by_name = {field.name: field for field in fields}
     if not isinstance(data, pa.Table):
         return on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
     return _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)

@@ -26,8 +26,10 @@ def of(tree: Any, references: Sequence[Referring], columns: Sequence[str]) -> di
             return {}
         scope = build_scope(qualified)
         return {
-            name: _origins(lineage(each.alias_or_name, qualified, schema={}, dialect="spark", scope=scope), references)
-            for name, each in zip(columns, selects, strict=True)
+            name: _origins(
+                lineage(select.alias_or_name, qualified, schema={}, dialect="spark", scope=scope), references
+            )
+            for name, select in zip(columns, selects, strict=True)
         }
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
         return {}

@@ -85,11 +85,11 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     untyped = _untyped(data)
     if untyped or paired or (evolve and reading.computed):
         clauses, evolve = _spelt_out(on.table, clauses, data, evolve), False
-    clauses = [_without(each, untyped) for each in clauses]
+    clauses = [_without(clause, untyped) for clause in clauses]
     if paired:
         equal = {} if matching is None else _equal(matching)
         data, matching = _paired(reading, matched_by, clauses, data, before)
-        clauses = [_of_pairs(each, reading.needs_alone, equal) for each in clauses]
+        clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:
@@ -131,28 +131,28 @@ def _matching(reading: Reading, piece: Piece) -> Expression | None:
         return None
     filled = parameters.filled(rows.qualified(node, _sides(reading)), reading.context.params)
     try:
-        found = sql_text.read(filled, piece.text, (TARGET, SOURCE))
+        expression = sql_text.read(filled, piece.text, (TARGET, SOURCE))
     except InvalidInput:
         return None
-    if wants_values(found):
+    if wants_values(expression):
         return None
-    for each in conjuncts(found):
-        if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
-            sides = [{path[0] if len(path) > 1 else "" for path in paths_of(side)} for side in each.arguments]
+    for conjunct in conjuncts(expression):
+        if isinstance(conjunct, Call) and conjunct.name in ("eq", "eq_null_safe"):
+            sides = [{path[0] if len(path) > 1 else "" for path in paths_of(side)} for side in conjunct.arguments]
             if all(sides) and (sides[0] != sides[1] or "" in sides[0]):
-                return found
+                return expression
     return None
 
 
 def _equal(matching: Expression) -> dict[str, Expression]:
     """The table's columns that equal a source column in matching rows -> that source column."""
-    found: dict[str, Expression] = {}
-    for each in conjuncts(matching):
-        if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
-            for here, there in (each.arguments, each.arguments[::-1]):
+    expressions: dict[str, Expression] = {}
+    for conjunct in conjuncts(matching):
+        if isinstance(conjunct, Call) and conjunct.name in ("eq", "eq_null_safe"):
+            for here, there in (conjunct.arguments, conjunct.arguments[::-1]):
                 if isinstance(here, Column) and isinstance(there, Column) and here.path[0] == TARGET != there.path[0]:
-                    found[here.path[-1]] = there
-    return found
+                    expressions[here.path[-1]] = there
+    return expressions
 
 
 def _untyped(data: Any) -> frozenset[str]:
@@ -169,13 +169,13 @@ def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) 
     """Expand `*` to the source's columns, without those that we added. With `evolve`, first add the columns that the table lacks."""
     fields = insert.fields(data.schema)
     named = tuple(each for each in fields if not each.name.startswith(_OWN))
-    stars = [each.values is None and each.act is not Act.DELETE for each in clauses]
+    stars = [clause.values is None and clause.act is not Act.DELETE for clause in clauses]
     if evolve and any(stars):
         insert.grow(table, named)
     target = table.schema.fields
     return [
-        replace(each, values=all_columns(each.act, target, named, evolve)) if star else each
-        for each, star in zip(clauses, stars, strict=True)
+        replace(clause, values=all_columns(clause.act, target, named, evolve)) if star else clause
+        for clause, star in zip(clauses, stars, strict=True)
     ]
 
 
@@ -210,17 +210,19 @@ def _paired(
     tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" {join} {_STAGED} AS "]
     tail += [quoted(reading.alias), " ON ", piece]
     computed: list[str | Piece] = []
-    for place, each in enumerate(reading.of_pairs):
-        computed += ["(", each, f") AS {_OF_PAIR}{place}, "]
+    for place, of_pair in enumerate(reading.of_pairs):
+        computed += ["(", of_pair, f") AS {_OF_PAIR}{place}, "]
     tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT ", *computed, "1 AS one", *tail]))
-    target = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
+    target = next(
+        reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
+    )
     names = rows.deciding(on.table, target.source.names)
     listed = "".join(f"{quoted(on.alias)}.{quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
     chosen = ["SELECT DISTINCT ", *computed, f"{listed}{quoted(reading.alias)}.{_ROW}"]
     found = query.rows(context, Piece.join(context.script, [*head, *chosen, *tail]))
     pairs: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
     unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
-    matched = [each for each in clauses if each.group is Group.MATCHED]
+    matched = [clause for clause in clauses if clause.group is Group.MATCHED]
     if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
         keys = [f"{_KEY}{i}" for i in range(len(names))]  # A plain DELETE allows several matches per row.
         rest = [name for name in pairs.column_names if name not in keys]
@@ -302,7 +304,7 @@ def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expr
         raise reading.context.script.invalid(
             at, f"INSERT of {len(values)} values into {len(columns)} columns: {', '.join(columns)}"
         )
-    return {name: _value(reading, each, name, Group.NOT_MATCHED) for name, each in zip(columns, values, strict=True)}
+    return {name: _value(reading, value, name, Group.NOT_MATCHED) for name, value in zip(columns, values, strict=True)}
 
 
 def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Expression:
@@ -319,9 +321,9 @@ def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
     renamed = rows.qualified(node, _sides(reading))
     if not any(True for _ in node.find_all(exp.Query)):
         with suppress(InvalidInput):
-            found = sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
-            if not wants_values(found):
-                return found
+            expression = sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
+            if not wants_values(expression):
+                return expression
     if group is Group.NOT_MATCHED or (group is Group.MATCHED and not _names_target(reading, node)):
         reading.computed.append(piece)
         return Column((SOURCE, f"{_COMPUTED}{len(reading.computed) - 1}"))
@@ -336,11 +338,13 @@ def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
 
 def _names_target(reading: Reading, node: Any) -> bool:
     """Whether an expression names the target: by its alias or, outside subqueries, by an unqualified column."""
-    known = {each.casefold() for each in reading.on.table.schema.names}
+    known = {name.casefold() for name in reading.on.table.schema.names}
     nested = {id(column) for each in node.find_all(exp.Query) for column in each.find_all(exp.Column)}
     for column in node.find_all(exp.Column):
         parts = tuple(part.name.casefold() for part in column.parts)
-        if any(len(parts) > len(each) and parts[: len(each)] == each for each in reading.on.qualifiers):
+        if any(
+            len(parts) > len(qualifier) and parts[: len(qualifier)] == qualifier for qualifier in reading.on.qualifiers
+        ):
             return True
         if len(parts) == 1 and parts[0] in known and id(column) not in nested:
             return True

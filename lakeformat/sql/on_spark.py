@@ -40,7 +40,7 @@ def frame(context: Context, query: Query) -> Any:
     """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's message if Spark cannot analyse it, and
     `UnsupportedFeature` if it reaches files, programs or Java methods."""
     _require_inside(query)
-    frames = {_name(place): each.source.frame(context.spark) for place, each in enumerate(query.references)}
+    frames = {_name(index): reference.source.frame(context.spark) for index, reference in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     try:
         found = context.spark.sql(spliced(query), args=values or None, **frames)
@@ -48,8 +48,8 @@ def frame(context: Context, query: Query) -> Any:
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
             said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
-            place = context.script.place(query.piece.origin(0))
-            raise InvalidInput(f"SQL at {place}: Spark says: {said}") from error
+            index = context.script.place(query.piece.origin(0))
+            raise InvalidInput(f"SQL at {index}: Spark says: {said}") from error
         raise
     return found
 
@@ -60,7 +60,8 @@ def spliced(query: Query) -> str:
     original = _original(query)
     double = _doubled if query.references else str
     edits = [
-        (each.start, each.end, "{" + _name(place) + "}" + _alias(each)) for place, each in enumerate(query.references)
+        (reference.start, reference.end, "{" + _name(index) + "}" + _alias(reference))
+        for index, reference in enumerate(query.references)
     ]
     edits += _shortened(query)
     for token in text.tokens(query.piece):
@@ -101,8 +102,8 @@ def _require_inside(query: Query) -> None:
         before = name
 
 
-def _name(place: int) -> str:
-    return f"_lakeformat_{place}"
+def _name(position: int) -> str:
+    return f"_lakeformat_{position}"
 
 
 def _doubled(part: str) -> str:
@@ -123,7 +124,7 @@ def _alias(reference: Any) -> str:
 
 def _shortened(query: Query) -> list[tuple[int, int, str]]:
     """`shop.orders.id` -> `orders.id`: drop the qualifiers of the table's name."""
-    known = {tuple(p.casefold() for p in each.path) for each in query.references if len(each.path) > 1}
+    known = {tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1}
     found = []
     for column in query.tree.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]

@@ -25,10 +25,10 @@ def named(script: Script, params: Any) -> dict[str, Any]:
     given = list(params) if isinstance(params, list | tuple) else []
     if script.question_marks != len(given):
         raise InvalidInput(f"the SQL has {script.question_marks} ?, and params has {len(given)} values for them")
-    found = dict(params) if isinstance(params, Mapping) else {}
-    if not all(isinstance(name, str) for name in found):
+    named = dict(params) if isinstance(params, Mapping) else {}
+    if not all(isinstance(name, str) for name in named):
         raise InvalidInput(f"params={params!r}: names must be text")
-    return found | {f"_{place}": value for place, value in enumerate(given)}
+    return named | {f"_{place}": value for place, value in enumerate(given)}
 
 
 def marked(root: Any) -> Any:
@@ -50,7 +50,7 @@ def used(root: Any) -> list[str]:
 
 def value(params: Mapping[str, Any], name: str) -> Any:
     if name not in params:
-        known = ", ".join(f":{each}" for each in params if not each.startswith("_")) or "none"
+        known = ", ".join(f":{param}" for param in params if not param.startswith("_")) or "none"
         raise NotFound(f"no parameter :{name}; params has {known}")
     return params[name]
 

@@ -117,7 +117,7 @@ def call(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"CALL {'.'.join(path[-2:])}; known are {', '.join(sorted(known))}", at)
     assert procedure is not None
     given: dict[str, Any] = {}
-    wanted = {each.replace("_", ""): each for each in procedure.parameters}
+    wanted = {parameter.replace("_", ""): parameter for parameter in procedure.parameters}
 
     def argument() -> None:
         here = cursor.offset
@@ -149,7 +149,7 @@ def _value(context: Context, piece: Piece) -> Any:
     """A constant, array(...) or map(...)."""
     node = parameters.marked(text.expression(piece))
     if isinstance(node, exp.Array):
-        return [_known(context, piece, each) for each in node.expressions]
+        return [_known(context, piece, expression) for expression in node.expressions]
     if isinstance(node, exp.VarMap | exp.Map):
         keys, values = node.args["keys"].expressions, node.args["values"].expressions
         return {_known(context, piece, k): _known(context, piece, v) for k, v in zip(keys, values, strict=True)}
@@ -200,7 +200,7 @@ def _specs(call: Call, table: Table, given: str) -> Expression:
 
 
 def _partitions(call: Call, table: Table, given: str) -> list[dict[str, Any]]:
-    fields, found = {each.name: each for each in table.schema.fields}, []
+    fields, found = {field.name: field for field in table.schema.fields}, []
     for spec in filter(None, (part.strip() for part in given.split(";"))):
         values = {}
         for pair in spec.split(","):
@@ -331,10 +331,10 @@ def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = 
         most = call.whole("max_deletes", at_once)
         if most < 0:
             raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is no number of snapshots")
-        keep_from = next((each.id + most for each in table.snapshots()), None)
+        keep_from = next((snapshot.id + most for snapshot in table.snapshots()), None)
     limit = None if older is None else _moment(older)
-    found = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
-    return _ok(expired_snapshots=len(found.snapshots), deleted_files=sum(len(wave) for wave in found.waves))
+    expiry = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
+    return _ok(expired_snapshots=len(expiry.snapshots), deleted_files=sum(len(wave) for wave in expiry.waves))
 
 
 def _expire_iceberg(call: Call) -> Result:
@@ -357,7 +357,7 @@ def _orphans(call: Call) -> Result:
     how = {"below": call.take("location")}
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
     how |= {} if older is None else {"older_than": _moment(older)}
-    found = [each for table in tables for each in table.remove_orphan_files(dry_run=dry, **how)]
+    found = [file for table in tables for file in table.remove_orphan_files(dry_run=dry, **how)]
     return listing({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
 
 
@@ -403,7 +403,7 @@ def _tag_from_timestamp(call: Call) -> Result:
     after = call.whole("timestamp", call.need("timestamp"))
     retain = _age(call, "time_retained", call.take("time_retained"))
     call.close()
-    later = [each for each in table.snapshots() if each.timestamp_ms > after]
+    later = [snapshot for snapshot in table.snapshots() if snapshot.timestamp_ms > after]
     if not later:
         raise call.context.script.invalid(call.offset, f"{call.name}: no snapshot is later than {after}")
     table.create_tag(name, later[0].id, retain)
@@ -527,12 +527,12 @@ def _add_files(call: Call) -> Result:
 
 
 def _folder(call: Call, source: str) -> str:
-    found = re.fullmatch(r"`?parquet`?\.`([^`]+)`", source, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"`?parquet`?\.`([^`]+)`", source, re.IGNORECASE)
+    if match is None:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}(source_table => {source!r}): known are files, as '`parquet`.`/folder`'"
         )
-    return found[1]
+    return match[1]
 
 
 def _snapshot(call: Call) -> Result:
@@ -686,8 +686,8 @@ def _rewrite_path(call: Call) -> Result:
 def _register(call: Call) -> Result:
     name, location = str(call.need("table")), str(call.need("metadata_file"))
     call.close()
-    found = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
-    made = found.current_snapshot()
+    table = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
+    made = table.current_snapshot()
     return listing(
         {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64()},
         [(made.id if made else None, made.total_rows if made else 0)],

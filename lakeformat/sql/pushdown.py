@@ -47,40 +47,40 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
     found = [Need() for _ in references]
     if any(True for _ in tree.find_all(*_WHOLE)) or any(j.args.get("method") for j in tree.find_all(exp.Join)):
         return found
-    spelt = [{name.lower(): name for name in each.source.names} for each in references]
-    if any(len(names) != len(each.source.names) for names, each in zip(spelt, references, strict=True)):
+    spelt = [{name.lower(): name for name in reference.source.names} for reference in references]
+    if any(len(names) != len(reference.source.names) for names, reference in zip(spelt, references, strict=True)):
         return found  # Columns whose names differ only in case.
     try:
         scopes, mentioned = _scopes(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
         return found
     conditions = _conditions(scopes)
-    for place, need in enumerate(found):
-        read = _read(scopes, _named(place))
+    for index, need in enumerate(found):
+        read = _read(scopes, _named(index))
         if read is None:
             continue
-        named = {spelt[place].get(name.lower()) for name in read | mentioned[_named(place)]}
+        named = {spelt[index].get(name.lower()) for name in read | mentioned[_named(index)]}
         if None not in named:  # Else the optimizer took another name for a column of the table.
-            need.columns = tuple(each for each in references[place].source.names if each in named)
-            need.columns = need.columns or references[place].source.names[:1]
-        need.conditions = [e for c in conditions.get(place, ()) if (e := _expression(c, params)) is not None]
+            need.columns = tuple(name for name in references[index].source.names if name in named)
+            need.columns = need.columns or references[index].source.names[:1]
+        need.conditions = [e for c in conditions.get(index, ()) if (e := _expression(c, params)) is not None]
     return found
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
-    """A copy of the tree with every column qualified by its table; the table of reference `place` is named `_lakeformat_<place>`.
+    """A copy of the tree with every column qualified by its table; the table of reference `index` is named `_lakeformat_<place>`.
     Raises sqlglot's errors for a query that sqlglot cannot analyse."""
     schema: dict[str, dict[str, str]] = {}
-    for place, each in enumerate(references):
-        each.node.meta["lakeformat"] = place
-        schema[_named(place)] = dict.fromkeys(each.source.names, "string")
+    for index, reference in enumerate(references):
+        reference.node.meta["lakeformat"] = index
+        schema[_named(index)] = dict.fromkeys(reference.source.names, "string")
     copied = tree.copy()
     for node in list(copied.find_all(exp.Table)):
-        place = node.meta.get("lakeformat")
-        if place is not None:
+        index = node.meta.get("lakeformat")
+        if index is not None:
             alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
             kept = {key: node.args[key] for key in ("joins", "laterals", "sample", "pivots") if node.args.get(key)}
-            node.replace(exp.Table(this=exp.to_identifier(_named(place)), alias=alias, **kept))
+            node.replace(exp.Table(this=exp.to_identifier(_named(index)), alias=alias, **kept))
     how = {"expand_alias_refs": False, "validate_qualify_columns": False, "quote_identifiers": False}
     # Do not expand aliases that are also columns: in WHERE, Spark means the column.
     return qualify(copied, schema=schema, dialect="spark", **how)
@@ -104,8 +104,8 @@ def shown(condition: Expression) -> str:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _named(place: int) -> str:
-    return f"_lakeformat_{place}"
+def _named(position: int) -> str:
+    return f"_lakeformat_{position}"
 
 
 def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], dict[str, set[str]]]:
@@ -115,11 +115,11 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], di
     loose = _aliases_used(qualified_)
     before = traverse_scope(qualified_)
     # Keep each column that the text names, used or not: if it were missing, the engine would take the name for an alias.
-    named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
+    named = {_named(index): _read(before, _named(index), "start") or set() for index in range(len(references))}
     if any(select.is_star for select in tree.find_all(exp.Select)):
         loose |= _named_outside(before) | _named_in_stars(tree)
-    for place, each in enumerate(references):
-        named[_named(place)] |= {name.lower() for name in each.source.names} & loose
+    for index, reference in enumerate(references):
+        named[_named(index)] |= {name.lower() for name in reference.source.names} & loose
     return traverse_scope(pushdown_projections(qualified_)), named
 
 
@@ -129,7 +129,7 @@ def _named_outside(scopes: list[Scope]) -> set[str]:
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
             if isinstance(source, Scope):
-                found |= {each.name.lower() for each in scope.source_columns(alias) if "start" in each.this.meta}
+                found |= {column.name.lower() for column in scope.source_columns(alias) if "start" in column.this.meta}
     return found
 
 
@@ -141,13 +141,17 @@ def _named_in_stars(tree: Any) -> set[str]:
         for key in ("except_", "replace", "rename")
         for each in star.args.get(key) or ()
     ]
-    columns = {column.name.lower() for each in parts for column in each.find_all(exp.Column)}
-    return columns | {each.alias_or_name.lower() for each in parts}
+    columns = {column.name.lower() for part in parts for column in part.find_all(exp.Column)}
+    return columns | {part.alias_or_name.lower() for part in parts}
 
 
 def _aliases_used(qualified: Any) -> set[str]:
     """Unqualified column names, each an alias of a select or a lambda's parameter. Raises `KeyError` for any other."""
-    aliases = {each.alias_or_name.lower() for select in qualified.find_all(exp.Select) for each in select.expressions}
+    aliases = {
+        expression.alias_or_name.lower()
+        for select in qualified.find_all(exp.Select)
+        for expression in select.expressions
+    }
     aliases |= {name.name.lower() for each in qualified.find_all(exp.Lambda) for name in each.expressions}
     loose = {each.name.lower() for each in qualified.find_all(exp.Column) if not each.table}
     if unknown := loose - aliases:
@@ -163,9 +167,11 @@ def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] |
         for alias, (_, source) in scope.selected_sources.items():
             if isinstance(source, exp.Table) and source.name == name:
                 columns = scope.source_columns(alias)
-                if any(isinstance(each.this, exp.Star) for each in columns) or scope.expression.is_star:
+                if any(isinstance(column.this, exp.Star) for column in columns) or scope.expression.is_star:
                     return None
-                found = (found or set()) | {each.name for each in columns if mark is None or mark in each.this.meta}
+                found = (found or set()) | {
+                    column.name for column in columns if mark is None or mark in column.this.meta
+                }
     return found
 
 
@@ -182,9 +188,9 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
         extended = _null_extended(select, sources)
         for condition, alias in _testing(select, incoming.get(id(scope), []), extended):
             source = sources.get(alias)
-            place = place_of(source)
-            if place is not None and source is not None and not source.args.get("sample"):
-                found.setdefault(place, []).append(condition)
+            position = place_of(source)
+            if position is not None and source is not None and not source.args.get("sample"):
+                found.setdefault(position, []).append(condition)
             elif isinstance(source, Scope) and uses[id(source)] == 1:
                 inner = _inside(condition, source.expression)
                 if inner is not None:
@@ -196,13 +202,13 @@ def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tupl
     """(condition, alias): conditions on a single source that all rows used by the select meet."""
     where = select.args.get("where")
     tests = [(each, None) for each in given]
-    tests += [(each, None) for each in _conjuncts(where.this)] if where else []
+    tests += [(conjunct, None) for conjunct in _conjuncts(where.this)] if where else []
     for join in select.args.get("joins") or ():
         on, side = join.args.get("on"), (join.side or "").upper()
         if on is None or (join.kind or "").upper() in ("SEMI", "ANTI") or side not in ("", "LEFT"):
             continue
         only = join.alias_or_name if side == "LEFT" else None
-        tests += [(each, only) for each in _conjuncts(on)]
+        tests += [(conjunct, only) for conjunct in _conjuncts(on)]
     for condition, only in tests:
         if isinstance(condition, _OPAQUE) or any(True for _ in condition.find_all(*_OPAQUE)):
             continue
@@ -238,9 +244,13 @@ def _inside(condition: Any, select: Any) -> Any:
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
         return None
-    if any(True for each in select.expressions for _ in each.find_all(exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)):
+    if any(
+        True
+        for expression in select.expressions
+        for _ in expression.find_all(exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
+    ):
         return None
-    given = {each.alias_or_name.lower(): each.unalias() for each in select.expressions}
+    given = {expression.alias_or_name.lower(): expression.unalias() for expression in select.expressions}
 
     def change(node: Any) -> Any:
         if isinstance(node, exp.Column):

@@ -182,7 +182,9 @@ class ViewRows:
             return self.query
         inner = ", ".join(f"{quoted(given)} AS {quoted(name)}" for given, name in self.columns if name in self.names)
         outer = ", ".join(map(quoted, self.names))
-        where = "".join(f" {'AND' if place else 'WHERE'} ({each})" for place, each in enumerate(self.conditions))
+        where = "".join(
+            f" {'AND' if place else 'WHERE'} ({condition})" for place, condition in enumerate(self.conditions)
+        )
         parts: list[str | Piece] = [
             f"SELECT {outer} FROM (SELECT {inner} FROM (",
             self.query,
@@ -219,7 +221,7 @@ def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | Non
     script = text.read(view.query)
     session = Session(view.namespace, context.session.settings, catalogs=context.session.catalogs)
     inside = Context(context.lake, session, script, {}, {}, context.spark, views=(*context.views, view.name))
-    columns = tuple(zip(view.query_columns, (each.name for each in view.fields), strict=True))
+    columns = tuple(zip(view.query_columns, (field.name for field in view.fields), strict=True))
     whole = Piece.of(script, 0, len(script.text))
     return ViewRows(view.name, inside, whole, columns, _is_named(whole, columns))
 
@@ -230,7 +232,7 @@ def _is_named(query: Piece, columns: Sequence[tuple[str, str]]) -> bool:
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     plain = isinstance(tree, exp.Select) and all(
-        isinstance(each, exp.Alias | exp.Column | exp.Star) for each in tree.expressions
+        isinstance(expression, exp.Alias | exp.Column | exp.Star) for expression in tree.expressions
     )
     return plain and len({given.casefold() for given, _ in columns}) == len(columns)
 
@@ -266,11 +268,11 @@ def _is_cte(node: Any) -> bool:
         with_ = here.args.get("with_")
         if with_ is None:
             continue
-        defined = [each.alias.casefold() for each in with_.expressions]
+        defined = [expression.alias.casefold() for expression in with_.expressions]
         if child is not with_:
             visible = defined
         else:
-            inside = next(i for i, each in enumerate(with_.expressions) if _holds(each, node))
+            inside = next(i for i, expression in enumerate(with_.expressions) if _holds(expression, node))
             visible = defined[: inside + bool(with_.args.get("recursive"))]
         if name in visible:
             return True
@@ -383,7 +385,7 @@ def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any)
     """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another."""
     token = next(t for t in tokens if t.start == node.this.meta["start"])
     where = f"SQL at {context.script.place(piece.origin(token.start))}"
-    given = [parameters.node_constant(each, context.params) for each in node.this.expressions]
+    given = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]
     if len(given) != 3 or any(each is parameters.UNKNOWN or each is None for each in given):
         raise InvalidInput(f"{where}: write {_INCREMENTAL}('db.t', 'from', 'to'), with snapshots or tags")
     table = names.table(context, tuple(str(given[0]).split(".")), where)
@@ -400,7 +402,7 @@ def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any)
 
 def _snapshot(table: Any, given: Any, where: str) -> int:
     tags = table.inspect.tags().to_pylist()
-    tagged = {each["tag_name"]: each["snapshot_id"] for each in tags if "tag_name" in each}
+    tagged = {tag["tag_name"]: tag["snapshot_id"] for tag in tags if "tag_name" in tag}
     if str(given) in tagged:
         return int(tagged[str(given)])
     if not str(given).isdecimal():

@@ -121,24 +121,24 @@ class Result:
     def _begin(self, reader: pa.RecordBatchReader) -> None:
         """Hold the rows if they are few, so that later changes of the tables do not affect them."""
         self._schema = reader.schema
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         size = 0
         for batch in reader:
-            found.append(batch)
+            batches.append(batch)
             size += batch.nbytes
             if size > _HELD_BYTES:
-                self._begun = pa.RecordBatchReader.from_batches(reader.schema, chain(found, reader))
+                self._begun = pa.RecordBatchReader.from_batches(reader.schema, chain(batches, reader))
                 return
-        self._held = pa.Table.from_batches(found, reader.schema)
+        self._held = pa.Table.from_batches(batches, reader.schema)
 
     def _first(self, count: int) -> pa.Table:
         if self._held is not None:
             return self._held.slice(0, count)
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         with self.to_batches() as reader:
-            while sum(map(len, found)) < count and (batch := next(reader, None)) is not None:
-                found.append(batch)
-            return pa.Table.from_batches(found, reader.schema).slice(0, count)
+            while sum(map(len, batches)) < count and (batch := next(reader, None)) is not None:
+                batches.append(batch)
+            return pa.Table.from_batches(batches, reader.schema).slice(0, count)
 
     def _text(self, rows: int) -> str:
         first = self._frame.limit(rows + 1).toArrow() if self._frame is not None else self._first(rows + 1)

@@ -45,17 +45,17 @@ def run(
     if spark is not None and not is_spark(spark):
         raise InvalidInput(f"sql(spark={spark!r}): give a SparkSession")
     if spark is None:
-        spark = next((each.sparkSession for each in (frames or {}).values() if is_spark(each)), None)
+        spark = next((frame.sparkSession for frame in (frames or {}).values() if is_spark(frame)), None)
     named = parameters.named(script, params)
     context = Context(lake, session, script, named, frames or {}, spark, id, properties)
     statements = list(text.statements(script))
-    writing = [each for each in statements if _is_write(each)]
+    writing = [statement for statement in statements if _is_write(statement)]
     if id is not None and len(writing) != 1:
         raise InvalidInput(f"sql(id=...) names one commit; the text has {len(writing)} statements that write rows")
     if not statements:
         raise InvalidInput(text.NO_STATEMENT)
-    for each in statements:
-        found = _statement(context, each)
+    for statement in statements:
+        found = _statement(context, statement)
     return found
 
 

@@ -129,7 +129,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
 
 def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[str]) -> dict[str, Piece]:
     """`a = 1, t.b = c + 1` -> the table's columns with their new values."""
-    found: dict[str, Piece] = {}
+    pieces: dict[str, Piece] = {}
     parts: dict[tuple[str, ...], Piece] = {}  # of columns
     while True:
         at = cursor.offset
@@ -141,20 +141,20 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
                 break
         spelt = resolve(path, on.table.schema.fields)[0]
         name = spelt[0]
-        if name in found or any(spelt[: len(p)] == p or p[: len(spelt)] == spelt for p in parts):
+        if name in pieces or any(spelt[: len(p)] == p or p[: len(spelt)] == spelt for p in parts):
             raise context.script.invalid(at, f"column {'.'.join(spelt)!r} is assigned twice")
         cursor.expect("=")
         value = cursor.until(",", *stops)
         if len(spelt) > 1:
             parts[spelt] = value
         else:
-            found[name] = value
+            pieces[name] = value
         if not cursor.take(","):
             break
     for name in dict.fromkeys(path[0] for path in parts):
         inner = {path[1:]: value for path, value in parts.items() if path[0] == name}
-        found[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, at)
-    return found
+        pieces[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, at)
+    return pieces
 
 
 def _rebuilt(
@@ -166,16 +166,16 @@ def _rebuilt(
             offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
         )
     pieces: list[str | Piece] = ["named_struct("]
-    for place, each in enumerate(type.fields):
-        inner = {p[1:]: value for p, value in parts.items() if p[0] == each.name}
-        name = each.name.replace("\\", "\\\\").replace("'", "\\'")
+    for place, field in enumerate(type.fields):
+        inner = {p[1:]: value for p, value in parts.items() if p[0] == field.name}
+        name = field.name.replace("\\", "\\\\").replace("'", "\\'")
         pieces.append(f"{', ' if place else ''}'{name}', ")
         if () in inner:
             pieces.append(inner[()])
         elif inner:
-            pieces.append(_rebuilt(context, on, (*path, each.name), each.type, inner, offset))
+            pieces.append(_rebuilt(context, on, (*path, field.name), field.type, inner, offset))
         else:
-            pieces.append(".".join(quoted(part) for part in (on.alias, *path, each.name)))
+            pieces.append(".".join(quoted(part) for part in (on.alias, *path, field.name)))
     return Piece.join(context.script, [*pieces, ")"])
 
 
@@ -251,11 +251,13 @@ def _evaluated(
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
-    for place, each in enumerate(values):
-        listed += ["(", each, f") AS {_VALUE}{place}, "]
+    for place, value in enumerate(values):
+        listed += ["(", value, f") AS {_VALUE}{place}, "]
     script = context.script
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
-    first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
+    first = next(
+        reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
+    )
     columns = first.source.names
     if not _are_scalar(on.table, columns):  # Nested values cannot be compared; the key identifies the row.
         columns = on.table.schema.primary_key or columns
@@ -276,8 +278,8 @@ def _evaluated(
 def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
     """The paths to the scalars of a column: itself, or the fields of its structs; None for an array or a map."""
     if isinstance(type, Row):
-        for each in type.fields:
-            yield from _scalars((*path, each.name), each.type)
+        for field in type.fields:
+            yield from _scalars((*path, field.name), field.type)
     else:
         yield path if isinstance(type, Scalar) else None
 

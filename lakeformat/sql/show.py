@@ -31,15 +31,15 @@ def describe(context: Context, cursor: Cursor) -> Result:
         cursor.refuse("DESCRIBE FUNCTION; known is DESCRIBE [EXTENDED] of a table, a database or a query")
     if cursor.take("QUERY") or cursor.word() in ("SELECT", "WITH", "VALUES"):
         fields = insert.fields(query.schema(context, cursor.rest()))
-        return listing(_DESCRIBED, [(each.name, shown_type(each), each.comment) for each in fields])
+        return listing(_DESCRIBED, [(field.name, shown_type(field), field.comment) for field in fields])
     cursor.take("TABLE")
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
-    found = _table_or_view(context, cursor)
-    fields = found.fields if isinstance(found, View) else found.schema.fields
-    rows = [(each.name, shown_type(each), each.comment) for each in fields]
+    relation = _table_or_view(context, cursor)
+    fields = relation.fields if isinstance(relation, View) else relation.schema.fields
+    rows = [(field.name, shown_type(field), field.comment) for field in fields]
     partition = None
-    if isinstance(found, Table) and cursor.peek("PARTITION", "("):
-        partition = _held(context, cursor, found)
+    if isinstance(relation, Table) and cursor.peek("PARTITION", "("):
+        partition = _held(context, cursor, relation)
         cursor.close()
     if not cursor.done:
         at = cursor.offset
@@ -47,15 +47,15 @@ def describe(context: Context, cursor: Cursor) -> Result:
         cursor.close()
         rows = [row for row in rows if row[0].casefold() == name.casefold()]
         if not rows:
-            there = ", ".join(each.name for each in fields)
-            raise NotFound(f"SQL at {context.script.place(at)}: {found.name} has no column {name!r}; it has {there}")
-    if isinstance(found, View):
-        rows += [(key, value, None) for key, value in views.described(found)] if extended else []
+            there = ", ".join(field.name for field in fields)
+            raise NotFound(f"SQL at {context.script.place(at)}: {relation.name} has no column {name!r}; it has {there}")
+    if isinstance(relation, View):
+        rows += [(key, value, None) for key, value in views.described(relation)] if extended else []
         return listing(_DESCRIBED, rows)
-    table, schema = found, found.schema
+    table, schema = relation, relation.schema
     if len(rows) == len(fields) and schema.partitioning:
         rows.append(("# Partitioning", "", None))
-        rows += [(f"Part {i}", transform_text(each), None) for i, each in enumerate(schema.partitioning.fields)]
+        rows += [(f"Part {i}", transform_text(field), None) for i, field in enumerate(schema.partitioning.fields)]
     if partition is not None:
         rows += [("# Partition Information", "", None), ("Partition Values", _named(table, partition), None)]
         if extended:
@@ -107,7 +107,7 @@ def shown_type(field: Field) -> str:
 def _shown(type: Type) -> str:
     match type:
         case Row(fields):
-            return f"struct<{','.join(f'{each.name}:{_shown(each.type)}' for each in fields)}>"
+            return f"struct<{','.join(f'{field.name}:{_shown(field.type)}' for field in fields)}>"
         case ListOf(element):
             return f"array<{_shown(element.type)}>"
         case MapOf(key, value):
@@ -186,7 +186,7 @@ def _extended(context: Context, cursor: Cursor) -> Result:
             f"Partition Values: [{_named(tables[0], held)}]\nRows: {held['row_count']}\nSize In Bytes: {held['size_bytes']}\n"
         ]
     else:
-        told = [_information(database, each) for each in tables]
+        told = [_information(database, table) for table in tables]
     cursor.close()
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_(), "information": _TEXT}
     return listing(columns, [(database, name, False, each) for name, each in zip(found, told, strict=True)])
@@ -202,10 +202,10 @@ def _information(database: str, table: Table) -> str:
         "Comment": schema.comment,
         "Primary Key": ", ".join(schema.primary_key),
         "Table Properties": _listed(dict(schema.properties)),
-        "Partitioning": ", ".join(transform_text(each) for each in schema.partitioning.fields),
+        "Partitioning": ", ".join(transform_text(field) for field in schema.partitioning.fields),
     }
     columns = [
-        f" |-- {each.name}: {shown_type(each)} (nullable = {str(each.nullable).lower()})" for each in schema.fields
+        f" |-- {field.name}: {shown_type(field)} (nullable = {str(field.nullable).lower()})" for field in schema.fields
     ]
     return "\n".join([*(f"{key}: {value}" for key, value in lines.items() if value), "Schema: root", *columns, ""])
 
@@ -255,7 +255,7 @@ def _held(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
 
 def _named(table: Table, partition: dict[str, Any]) -> str:
     """A partition as `a=1/b=2`."""
-    shown = {each.name: partition[each.name] for each in table.schema.partitioning.fields}
+    shown = {field.name: partition[field.name] for field in table.schema.partitioning.fields}
     return "/".join(f"{name}={'null' if value is None else value}" for name, value in shown.items())
 
 
@@ -274,10 +274,10 @@ def _properties(context: Context, cursor: Cursor) -> Result:
 def _create(context: Context, cursor: Cursor) -> Result:
     """SHOW CREATE TABLE: the statement that creates such a table."""
     cursor.expect("TABLE")
-    found = _table_or_view(context, cursor)
+    relation = _table_or_view(context, cursor)
     cursor.close()
     return listing(
-        {"createtab_stmt": _TEXT}, [(_view_statement(found) if isinstance(found, View) else statement(found),)]
+        {"createtab_stmt": _TEXT}, [(_view_statement(relation) if isinstance(relation, View) else statement(relation),)]
     )
 
 
@@ -292,16 +292,16 @@ def statement(table: Table) -> str:
     """The CREATE TABLE statement of a table's current declaration."""
     schema = table.schema
     lines = []
-    for each in schema.fields:
-        line = f"  {quoted(each.name)} {spark_type(each.type)}"
-        line += "" if each.nullable else " NOT NULL"
-        line += f" DEFAULT {_default(each.default, each.type)}" if each.default is not None else ""
-        lines.append(line + (f" COMMENT {_string(each.comment)}" if each.comment else ""))
+    for field in schema.fields:
+        line = f"  {quoted(field.name)} {spark_type(field.type)}"
+        line += "" if field.nullable else " NOT NULL"
+        line += f" DEFAULT {_default(field.default, field.type)}" if field.default is not None else ""
+        lines.append(line + (f" COMMENT {_string(field.comment)}" if field.comment else ""))
     parts = [f"CREATE TABLE {'.'.join(quoted(part) for part in table.name.split('.'))} (\n" + ",\n".join(lines) + ")"]
     parts.append(f"USING {table.format}")
     if schema.partitioning:
         parts.append(
-            f"PARTITIONED BY ({', '.join(transform_text(each, quote=True) for each in schema.partitioning.fields)})"
+            f"PARTITIONED BY ({', '.join(transform_text(field, quote=True) for field in schema.partitioning.fields)})"
         )
     if schema.comment:
         parts.append(f"COMMENT {_string(schema.comment)}")
@@ -320,7 +320,7 @@ def statement(table: Table) -> str:
 def _view_statement(view: View) -> str:
     """The CREATE VIEW statement of a view's current version."""
     columns = [
-        quoted(each.name) + (f" COMMENT {_string(each.comment)}" if each.comment else "") for each in view.fields
+        quoted(field.name) + (f" COMMENT {_string(field.comment)}" if field.comment else "") for field in view.fields
     ]
     parts = [f"CREATE VIEW {'.'.join(map(quoted, view.name.split('.')))} (\n  " + ",\n  ".join(columns) + ")"]
     if view.comment:
@@ -340,7 +340,7 @@ def _views(context: Context, cursor: Cursor) -> Result:
         path = path[1:] if path[0] in context.session.catalogs else path
         databases = [".".join(path)] if path else context.databases
     kept = [
-        (database, each.rpartition(".")[2]) for database in databases for each in context.lake.views.names(database)
+        (database, name.rpartition(".")[2]) for database in databases for name in context.lake.views.names(database)
     ]
     rows = [(*each, False) for each in kept] + [("", each.name, True) for each in context.session.temporary.values()]
     chosen = set(_pattern(cursor, [row[1] for row in rows]))

@@ -55,7 +55,7 @@ class TableRows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.scan.fields)
+        return tuple(field.name for field in self.scan.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
         """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
@@ -84,7 +84,7 @@ class TableRows:
         cache = cache_of(scan.view.reader) or Cache()
         found: list[LocalFile] = []
         for task in tasks:
-            files = [_identity(each) for each in paths[len(found) : len(found) + len(task.paths)]]
+            files = [_identity(path) for path in paths[len(found) : len(found) + len(task.paths)]]
             of_task = worker.plain_columns(scan.store, task, scan.fields, [cache.undamaged(each) for each in files])
             if of_task is None:
                 return None
@@ -106,7 +106,7 @@ class ChangedRows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.changes.fields)
+        return tuple(field.name for field in self.changes.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source:
         return self
@@ -210,10 +210,10 @@ def of_frame(name: str, given: Any) -> Source:
 def _identity(path: str) -> tuple[Any, ...]:
     """The file's path, inode, size and times: any write changes them."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:  # Opening the file reports the error.
         return (path,)
-    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _scanned(scan: Scan) -> TableRows:

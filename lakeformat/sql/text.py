@@ -75,12 +75,12 @@ class Piece:
     def join(cls, script: Script, parts: Sequence[str | Piece]) -> Piece:
         """Join pieces of the script with SQL text of our own between them."""
         text, places = "", []
-        for each in parts:
-            if isinstance(each, Piece):
-                places += [(len(text) + at, origin) for at, origin in each.places]
-                text += each.text
+        for part in parts:
+            if isinstance(part, Piece):
+                places += [(len(text) + at, origin) for at, origin in part.places]
+                text += part.text
             else:
-                text += each
+                text += part
         return cls(script, text, tuple(places) or ((0, 0),))
 
     def origin(self, offset: int) -> int:
@@ -129,9 +129,9 @@ def question_mark(text: str) -> int | None:
 def statements(script: Script) -> Iterator[Cursor]:
     """The statements, separated by `;`."""
     here: list[Token] = []
-    for each in script.tokens:
-        if each.token_type is not TokenType.SEMICOLON:
-            here.append(each)
+    for token in script.tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            here.append(token)
         elif here:
             yield Cursor(script, here)
             here = []

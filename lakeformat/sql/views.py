@@ -170,7 +170,7 @@ def _described(context: Context, name: str, at: int, rows: Piece, columns: list[
         replace(each, name=name, comment=comment or each.comment)
         for each, (name, comment) in zip(found, given, strict=True)
     )
-    if len({each.name.casefold() for each in fields}) < len(fields):
+    if len({field.name.casefold() for field in fields}) < len(fields):
         raise context.script.invalid(
             at, f"view {name} has two columns of one name; give it names: CREATE VIEW {name} (a, b) AS ..."
         )

@@ -51,8 +51,10 @@ def fence(to: str, nonce: str) -> bytes:
 def conversion(reader: Reader) -> Conversion | None:
     """The conversion that is running, or that is done except for files of the old format."""
     try:
-        found = json.loads(reader.read(MARK))
-        return Conversion(found["to"], found["path"], tuple(found["key"]), tuple(found["gone"]), found["stood"])
+        document = json.loads(reader.read(MARK))
+        return Conversion(
+            document["to"], document["path"], tuple(document["key"]), tuple(document["gone"]), document["stood"]
+        )
     except NoSuchFile:
         return None
     except (ValueError, KeyError, TypeError) as error:

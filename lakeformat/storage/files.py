@@ -726,7 +726,7 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
     except StoreError as error:
         said = " ".join(str(error.__cause__).split())  # XML with several lines.
-        status = int(found[1]) if (found := _STATUS.search(said)) else None
+        status = int(match[1]) if (match := _STATUS.search(said)) else None
         match error.__cause__:
             case AlreadyExistsError() | PreconditionError():
                 # S3 answers 409 also while another request for the name is running, which may fail.

@@ -111,10 +111,10 @@ class CreateHead:
         names = self.store.names(self.folder)
         candidates = [name for name in names if name.startswith(self.prefix)]  # Iceberg's manifests lie beside them.
         for name in sorted(candidates, key=len)[::-1]:
-            found = pattern.fullmatch(name)
-            if found and found[2] in endings:
-                highest = max(highest, int(found[1]))
-                endings.discard(found[2])
+            match = pattern.fullmatch(name)
+            if match and match[2] in endings:
+                highest = max(highest, int(match[1]))
+                endings.discard(match[2])
                 if not endings:
                     break
         return highest, len(names)
@@ -191,9 +191,9 @@ class FollowHead(CreateHead):
         return Outcome.PUBLISHED
 
     def number(self, path: str) -> int:
-        found = _NUMBER.match(path.rpartition("/")[2])
-        assert found is not None, path
-        return int(found[1])
+        match = _NUMBER.match(path.rpartition("/")[2])
+        assert match is not None, path
+        return int(match[1])
 
 
 class Pointer(int):
@@ -202,8 +202,8 @@ class Pointer(int):
     location: str
 
     def __new__(cls, location: str) -> Pointer:
-        found = _NUMBER.match(location.rpartition("/")[2])
-        self = super().__new__(cls, int(found[1]) + 1 if found else 1)
+        match = _NUMBER.match(location.rpartition("/")[2])
+        self = super().__new__(cls, int(match[1]) + 1 if match else 1)
         self.location = location
         return self
 

@@ -38,7 +38,7 @@ def _folders(client: Any, prefix: str | None, several: Several) -> list[str]:
     found: list[str] = []
     level: Sequence[str | None] = [prefix]
     for _ in range(_DEPTH):
-        inside = [each for folders in several(partial(_inside, client), level) for each in folders]
+        inside = [folder for folders in several(partial(_inside, client), level) for folder in folders]
         found += inside
         if not inside or len(found) >= _PARTS:
             break

@@ -20,9 +20,9 @@ def is_absolute(path: str) -> bool:
 
 def scheme_of(uri: str) -> str | None:
     """The scheme of a URI in lower case; None for a plain path, also for one with a colon in it (`dt=12:30/x`)."""
-    found = _SCHEME.match(uri)
-    if found and uri[found.end() : found.end() + 1] == "/":
-        return found.group()[:-1].lower()
+    match = _SCHEME.match(uri)
+    if match and uri[match.end() : match.end() + 1] == "/":
+        return match.group()[:-1].lower()
     return None
 
 

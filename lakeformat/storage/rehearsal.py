@@ -37,8 +37,8 @@ class Rehearsal(ForwardingReader):
 
     def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         below = [p for p in paths if self._is_below(p)]
-        found = dict(zip(below, self.store.read_many(below), strict=True))
-        return [found[p] if p in found else self.written.get(self.location(p)) for p in paths]
+        stored = dict(zip(below, self.store.read_many(below), strict=True))
+        return [stored[p] if p in stored else self.written.get(self.location(p)) for p in paths]
 
     def exists(self, path: str) -> bool:
         return self.location(path) in self.written or (self._is_below(path) and self.store.exists(path))

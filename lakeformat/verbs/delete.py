@@ -22,14 +22,16 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
         return rows.by_key(change, layout, condition, OperationKind.DELETE, RowKind.DELETE)
     scope, rest = split(condition, change.view.schema.partitioning.columns)
     if rest == ALWAYS and change.view.partitions.chooses_files(scope):
-        found = change.view.files(condition)
+        data_files = change.view.files(condition)
         return (
-            Overwrite(request=change.request, added=(), scope=scope, kind=OperationKind.DELETE) if len(found) else None
+            Overwrite(request=change.request, added=(), scope=scope, kind=OperationKind.DELETE)
+            if len(data_files)
+            else None
         )
-    found = change.view.files(condition)
-    beside = change.view.delete_layout(found, OperationKind.DELETE)
-    if beside is not None and not change.view.pruning.matching_wholly(found, condition).all():
-        marked = rows.mark(change, found, condition, beside)
+    data_files = change.view.files(condition)
+    beside = change.view.delete_layout(data_files, OperationKind.DELETE)
+    if beside is not None and not change.view.pruning.matching_wholly(data_files, condition).all():
+        marked = rows.mark(change, data_files, condition, beside)
         return rows.delta(change, OperationKind.DELETE, condition, marked, ()) if marked else None
     touched = rows.touch(change, condition)
     if not touched.paths:

@@ -214,10 +214,12 @@ def plan(
                 kind=OperationKind.MERGE,
             )
             return made if added else None
-        found = change.view.files(condition)
-        tasks = change.view.tasks(found, (*merge.deciding(TARGET), POSITION), alone=True)
+        data_files = change.view.files(condition)
+        tasks = change.view.tasks(data_files, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
-        touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
+        touched = data_files.filter(
+            pc.is_in(data_files.paths, value_set=pa.array(sorted(decided.touched), pa.string()))
+        )
         if isinstance(change.view, ByColumn) and change.view.writes_columns:
             names = sorted({name for each in merge.clauses if each.act is Act.UPDATE for name, _ in each.assignments})
             layouts = change.view.column_layouts(touched, names)
@@ -278,7 +280,7 @@ def _by_column(
 ) -> RowDelta:
     """Files with new values of the updated columns beside the rows' own files, and files of inserted rows; deleted rows
     are marked."""
-    deletes = any(each.act is Act.DELETE for each in merge.clauses)
+    deletes = any(clause.act is Act.DELETE for clause in merge.clauses)
     marking = change.view.delete_layout(touched, OperationKind.MERGE) if deletes else None
     if deletes and marking is None:
         raise UnsupportedFeature(
@@ -338,7 +340,7 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
 
 def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:
     """The columns that only the source has, if a clause takes all columns."""
-    if not any(each.values is None and each.act is not Act.DELETE for each in asked.clauses):
+    if not any(clause.values is None and clause.act is not Act.DELETE for clause in asked.clauses):
         return []
     known = {each.name.casefold() for each in target}
     return [evolution.AddColumn(each.name, each.type) for each in source if each.name.casefold() not in known]
@@ -347,13 +349,13 @@ def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field
 def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
     """The clauses bound to these columns. Raises `InvalidInput` and `NotFound`."""
     clauses = []
-    for each in asked.clauses:
+    for clause in asked.clauses:
         values: Values = {}
-        if each.act is not Act.DELETE:
-            given = each.values
-            values = all_columns(each.act, target, source, asked.evolve_schema) if given is None else given
+        if clause.act is not Act.DELETE:
+            given = clause.values
+            values = all_columns(clause.act, target, source, asked.evolve_schema) if given is None else given
         assignments = tuple((name, sql_text.value(value, (TARGET, SOURCE))) for name, value in values.items())
-        clauses.append(Clause(each.group, each.act, _parsed(each.condition), assignments))
+        clauses.append(Clause(clause.group, clause.act, _parsed(clause.condition), assignments))
     merge = prepare(target, source, _parsed(asked.on), tuple(clauses))
     outcomes.check(merge)
     return merge
@@ -364,8 +366,8 @@ def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
     sequence number of their last update."""
     unsaid = tuple((each.name, Literal(None)) for each in kept if each.id == LAST_UPDATED.id)
     clauses = (
-        replace(each, assignments=(*each.assignments, *unsaid)) if each.act is Act.UPDATE else each
-        for each in merge.clauses
+        replace(clause, assignments=(*clause.assignments, *unsaid)) if clause.act is Act.UPDATE else clause
+        for clause in merge.clauses
     )
     return replace(merge, target=(*merge.target, *kept), clauses=tuple(clauses))
 
@@ -373,7 +375,7 @@ def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
 def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
     """A condition that is true for every row of the table that the merge may change."""
     parts = [_within(key, spread, merge.target) for key, spread in zip(merge.keys, spreads, strict=True)]
-    parts += [each for each in conjuncts(merge.rest) if sides_of(each) == {TARGET}]
+    parts += [conjunct for conjunct in conjuncts(merge.rest) if sides_of(conjunct) == {TARGET}]
     alone = [each.condition for _, each in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
     flat = {(f"{TARGET}.{f.name}",): (f.name,) for f in merge.target}
     return bind(rename(or_(and_(*parts), *alone), flat), merge.target)
@@ -392,7 +394,7 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
             f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not take the "
             "place of the old one; upsert, or insert only (when_not_matched)"
         )
-    if layout.keyed.merge.ignore_delete and any(each.act is Act.DELETE for each in merge.clauses):
+    if layout.keyed.merge.ignore_delete and any(clause.act is Act.DELETE for clause in merge.clauses):
         raise UnsupportedFeature(
             f"{where}: a merge_into that deletes, on a table with 'ignore-delete', where no row can go: not supported; leave the "
             "clause out"
@@ -437,9 +439,9 @@ def _one_of(column: Column, spread: Spread) -> Expression:
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     if spread.every:
-        members = [waist.literal(each, kind) for each in values.to_pylist()]
-        if all(isinstance(each, Literal) for each in members):
-            return is_in(column, [each.value for each in members if isinstance(each, Literal)])
+        members = [waist.literal(value, kind) for value in values.to_pylist()]
+        if all(isinstance(member, Literal) for member in members):
+            return is_in(column, [member.value for member in members if isinstance(member, Literal)])
     ends = pc.min_max(values)
     low, high = (waist.literal(ends[end].as_py(), kind) for end in ("min", "max"))
     return and_(ge(column, low), le(column, high))

@@ -53,7 +53,7 @@ def mark(
     layout: DeleteTask,
 ) -> tuple[WrittenFile, ...]:
     """Delete files for the rows of `files` for which `condition` is true."""
-    targets = {each.path: each for each in layout.targets}
+    targets = {target.path: target for target in layout.targets}
     tasks = [
         MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))
         for task in change.view.tasks(files, change.view.schema.fields, condition)
@@ -63,12 +63,14 @@ def mark(
 
 def touch(change: Change, condition: Expression, whole_files: bool = True) -> Touched:
     """The files with a row for which `condition` is true. Files that may have one are read to find out."""
-    found = change.view.files(condition)
-    whole = change.view.pruning.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
-    rest = found.filter(pa.array(~whole))
+    data_files = change.view.files(condition)
+    whole = (
+        change.view.pruning.matching_wholly(data_files, condition) if whole_files else np.zeros(len(data_files), bool)
+    )
+    rest = data_files.filter(pa.array(~whole))
     tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
     hits = np.array([count > 0 for count in change.engine.count(change.files, tasks)], bool)
-    return Touched(found.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
+    return Touched(data_files.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
 
 
 def rewrite(

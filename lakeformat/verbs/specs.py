@@ -14,7 +14,7 @@ from lakeformat.model.schema import Schema, spelled
 def declared(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
     """Partition specs as one condition on partition columns."""
     names = schema.partitioning.columns
-    columns = tuple(each for each in schema.fields if each.name in names)
+    columns = tuple(field for field in schema.fields if field.name in names)
     specs = [
         {spelled(columns, column): value for column, value in spec.items()} for spec in arguments.specs(partitions)
     ]
@@ -41,7 +41,7 @@ def whole(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]]) ->
     if not specs:
         raise InvalidInput(f"{name}: no partition is named; name one, e.g. [{{'dt': '2023-05-01'}}]")
     declared(name, schema, specs)  # Raises for a spec that names no partition.
-    columns, names = {each.name: each for each in schema.fields}, schema.partitioning.columns
+    columns, names = {field.name: field for field in schema.fields}, schema.partitioning.columns
     found = []
     for spec in specs:
         given = {spelled(schema.fields, column): value for column, value in spec.items()}

@@ -58,12 +58,12 @@ def update(
         return rows.by_key(change, layout, condition, OperationKind.UPDATE, RowKind.UPDATE_AFTER, made)
     if isinstance(change.view, ByColumn) and change.view.writes_columns:
         return _by_column(change, change.view, assignments, condition)
-    found = change.view.files(condition)
-    beside = change.view.delete_layout(found, OperationKind.UPDATE)
+    data_files = change.view.files(condition)
+    beside = change.view.delete_layout(data_files, OperationKind.UPDATE)
     if beside is not None:
-        marked = rows.mark(change, found, condition, beside)
+        marked = rows.mark(change, data_files, condition, beside)
         hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
-        changing = found.filter(pc.is_in(found.paths, value_set=hit))
+        changing = data_files.filter(pc.is_in(data_files.paths, value_set=hit))
         try:
             changed = rows.rewrite(change, changing, None, tuple(assignments.items()), ALWAYS, condition)
         except BaseException:

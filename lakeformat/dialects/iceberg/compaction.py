@@ -65,15 +65,15 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
     """All files of each partition, to be sorted; all files together if some are in partitions of earlier specs."""
     fields, write = rewriting(base)
     write = replace(write, sort_by=sort_by, sort_order_id=metadata.order_id(base, sort_by))
-    found = scan.files(reader, base, scope)
-    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
-    left, right = scan.attached(base, entries, found.deletes)
+    data_files = scan.files(reader, base, scope)
+    entries = manifest.in_scope(data_files.entries, base, scope, unknown=False)
+    left, right = scan.attached(base, entries, data_files.deletes)
     is_old = bool((np.asarray(entries["_spec"]) != base.spec.id).any())
     groups = [np.arange(len(entries))] if is_old else list(_groups(entries, base))
     result = []
     for part in groups:
         own = np.unique(right[np.isin(left, part)])
-        files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
+        files = Files(entries.take(pa.array(part)), data_files.deletes.take(pa.array(own)))
         result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write, spreads=True))
     return result
 

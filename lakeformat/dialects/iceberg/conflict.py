@@ -196,31 +196,31 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     """The live entries of the files that a Rewrite removes; raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base, operation.scope)
     wanted = pa.array(operation.removed, pa.string())
-    found = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
-    if len(found) < len(wanted):
+    table = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
+    if len(table) < len(wanted):
         gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=entries["file_path"].combine_chunks())))
         raise Conflict(
             f"{reader.root}: {operation.kind} read {len(wanted)} files, of which {len(gone)} are no longer in the table at "
             f"version {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
-    return found
+    return table
 
 
 def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
     """The live entries in the scope of an Overwrite. Raises `UnsupportedFeature` if a partition spec cannot decide."""
-    found = manifest.live_entries(reader, base, scope)
-    if not manifest.decides(base, found, scope):
+    table = manifest.live_entries(reader, base, scope)
+    if not manifest.decides(base, table, scope):
         raise UnsupportedFeature(
             f"{reader.root}: the table has files under an earlier partition spec, which cannot decide whether they lie "
             "in what is overwritten: not supported yet; compact the table first"
         )
-    return found
+    return table
 
 
 def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
     """The delete files in the scope of an Overwrite, whose data files are removed."""
-    found = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
-    return manifest.in_scope(found, base, scope, unknown=False)
+    table = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
+    return manifest.in_scope(table, base, scope, unknown=False)
 
 
 def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
@@ -231,13 +231,13 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
     }
     entries = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
     names = [path if offset is None else f"{path}#{offset}" for path, offset in wanted]
-    found = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
-    if len(found) < len(names) and operation.kind != OperationKind.DELETE:
+    table = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
+    if len(table) < len(names) and operation.kind != OperationKind.DELETE:
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(found)} are no "
+            f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(table)} are no "
             f"longer in the table at version {base.version}; somebody replaced them. Nothing was changed: run it again"
         )
-    return found
+    return table
 
 
 def starting_sequence(base: State, operation: Rewrite) -> int | None:
@@ -292,8 +292,8 @@ def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> Non
     read_at = operation.read_at
     if read_at is None:
         if isinstance(operation, Rewrite):
-            found = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
-            if len(found) and len(scan.attached(base, removed(reader, base, operation), found)[0]):
+            table = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
+            if len(table) and len(scan.attached(base, removed(reader, base, operation), table)[0]):
                 raise _broken(reader, operation, Check.DELETES_FOR_REMOVED, None)
         return
     if not checks:
@@ -345,8 +345,8 @@ def _broken(
 
 def _operation(snapshot: Mapping[str, Any]) -> str | None:
     """The operation that a snapshot records; some writers of version 1 record none."""
-    found: str | None = (snapshot.get("summary") or {}).get("operation")
-    return found
+    text: str | None = (snapshot.get("summary") or {}).get("operation")
+    return text
 
 
 def _since(

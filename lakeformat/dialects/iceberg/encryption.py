@@ -66,16 +66,16 @@ class MasterKeys:
                     "damaged; of a KMS that wraps keys in a way of its own give a function"
                 ) from None
         try:
-            found = self.given(wrapped, id)
+            data = self.given(wrapped, id)
         except LakeError:
             raise
         except Exception as error:  # Its own; what it says may hold more than should be shown.
             raise MissingKey(f"{where}: no key for the master key {id!r}: {type(error).__name__}") from error
-        if not isinstance(found, bytes) or len(found) not in gcm_stream.KEY_SIZES:
+        if not isinstance(data, bytes) or len(data) not in gcm_stream.KEY_SIZES:
             raise InvalidInput(
                 f"{where}: the function given as encryption_keys did not return 16, 24 or 32 bytes for {id!r}"
             )
-        return found
+        return data
 
 
 class Keyring:
@@ -93,7 +93,9 @@ class Keyring:
         if self._lists is None:
             snapshots = self._document.get("snapshots") or () if "encryption-keys" in self._document else ()
             self._lists = {
-                each["manifest-list"]: each["key-id"] for each in snapshots if each.get("key-id") is not None
+                snapshot["manifest-list"]: snapshot["key-id"]
+                for snapshot in snapshots
+                if snapshot.get("key-id") is not None
             }
         if not self._lists and not self._manifests:
             return {}

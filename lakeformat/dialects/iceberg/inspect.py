@@ -267,12 +267,12 @@ def schemas(reader: Reader, base: State) -> pa.Table:
 
 def sort_orders(reader: Reader, base: State) -> pa.Table:
     """One row per sort order, by id: its fields as SQL, and whether it is the current one."""
-    known = {each.id: each for s in base.document["schemas"] for each in types.parse_fields(s)}
-    known |= {each.id: each for each in base.schema.fields}
+    known = {field.id: field for s in base.document["schemas"] for field in types.parse_fields(s)}
+    known |= {field.id: field for field in base.schema.fields}
     rows = []
     for id in sorted(each["order-id"] for each in base.document["sort-orders"]):
-        found = metadata.sort_order(base.document, id, tuple(known.values()))
-        shown = [str(each) for each in found.fields] if found.unknown is None else None
+        order = metadata.sort_order(base.document, id, tuple(known.values()))
+        shown = [str(field) for field in order.fields] if order.unknown is None else None
         rows.append([id, shown, id == base.schema.sort_order.id])
     kinds = [("order_id", pa.int64()), ("sort_by", pa.list_(pa.string())), ("is_current", pa.bool_())]
     return _table(rows, pa.schema(kinds))
@@ -320,19 +320,21 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
 def _all_metas(reader: Reader, base: State) -> pa.Table:
     """The manifests of all snapshots, each once."""
     snapshots = metadata.snapshots(base).values()
-    lists = [each["manifest-list"] for each in snapshots if "manifest-list" in each]
-    embedded = [manifest.metas_of(reader, each) for each in snapshots if "manifest-list" not in each]  # In version 1.
-    found = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(reader, lists)])
-    _, first = np.unique(np.asarray(found["manifest_path"], object).astype(str), return_index=True)
-    return found.take(pa.array(np.sort(first)))
+    lists = [snapshot["manifest-list"] for snapshot in snapshots if "manifest-list" in snapshot]
+    embedded = [
+        manifest.metas_of(reader, snapshot) for snapshot in snapshots if "manifest-list" not in snapshot
+    ]  # In version 1.
+    table = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(reader, lists)])
+    _, first = np.unique(np.asarray(table["manifest_path"], object).astype(str), return_index=True)
+    return table.take(pa.array(np.sort(first)))
 
 
 def _all_live(reader: Reader, base: State, content: manifest.ManifestContent | None = None) -> pa.Table:
     metas = _all_metas(reader, base)
     if content is not None:
         metas = metas.filter(pc.equal(metas["content"], int(content)))
-    found = manifest.read_all(reader, base, metas)
-    return found.filter(pc.not_equal(found["status"], int(manifest.Status.DELETED)))
+    table = manifest.read_all(reader, base, metas)
+    return table.filter(pc.not_equal(table["status"], int(manifest.Status.DELETED)))
 
 
 def _file_columns(entries: pa.Table, base: State) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, properties = base.schema, base.schema.properties
-    if lost := [each.name for each in schema.partitioning.fields if each.source not in schema.names]:
+    if lost := [field.name for field in schema.partitioning.fields if field.source not in schema.names]:
         raise UnsupportedFeature(
             f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column that is no "
             f"more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) makes it one that is"
@@ -172,32 +172,32 @@ def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
     return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=properties))), properties
 
 
-def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
-    """How the rows of the data files `found` that `verb` ("delete", "update", "merge") deletes become delete files;
+def delete_layout(reader: Reader, base: State, data_files: Files, verb: OperationKind) -> DeleteTask | None:
+    """How the rows of the data files `data_files` that `verb` ("delete", "update", "merge") deletes become delete files;
     None for `write.<verb>.mode=copy-on-write`."""
     given = base.schema.properties
     if options.mode(given, verb) == "copy-on-write":
         return None
     metadata.require_writable(base, f"table {base.document['location']}")
-    return beside(reader, base, found)
+    return beside(reader, base, data_files)
 
 
-def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How deleted rows of the data files `found` become delete files, which include their earlier position deletes."""
-    earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
+def beside(reader: Reader, base: State, data_files: Files) -> DeleteTask:
+    """How deleted rows of the data files `data_files` become delete files, which include their earlier position deletes."""
+    earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(data_files)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
-    if _is_per_file(base) and len(found.deletes):
-        by_place = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
+    if _is_per_file(base) and len(data_files.deletes):
+        by_place = data_files.deletes.filter(pc.equal(data_files.deletes["content"], int(FileContent.POSITION_DELETES)))
         own = by_place.filter(scan.referenced(by_place).is_valid())
-        alone = scan.delete_files(reader, base, Files(found.entries, own))
-        earlier = scan.delete_files(reader, base, Files(found.entries, by_place)) if _has_vectors(base) else alone
-    return _delete_task(base, found, earlier, alone)
+        alone = scan.delete_files(reader, base, Files(data_files.entries, own))
+        earlier = scan.delete_files(reader, base, Files(data_files.entries, by_place)) if _has_vectors(base) else alone
+    return _delete_task(base, data_files, earlier, alone)
 
 
-def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How the position deletes `found.deletes` of the data files `found` are rewritten."""
-    earlier = scan.delete_files(reader, base, found)
-    return _delete_task(base, found, earlier, earlier)
+def rewritten_deletes(reader: Reader, base: State, data_files: Files) -> DeleteTask:
+    """How the position deletes `found.deletes` of the data files `data_files` are rewritten."""
+    earlier = scan.delete_files(reader, base, data_files)
+    return _delete_task(base, data_files, earlier, earlier)
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
@@ -207,10 +207,10 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
     schema = base.schema
     data = replace(layout(base), sort_by=(), sort_order_id=0)  # The writer knows where its own rows are.
     fields = tuple(schema.field(name) for name in key)
-    for each in fields:
-        if not isinstance(each.type, Scalar) or each.type.kind in (Kind.FLOAT, Kind.DOUBLE):
+    for field in fields:
+        if not isinstance(field.type, Scalar) or field.type.kind in (Kind.FLOAT, Kind.DOUBLE):
             raise InvalidInput(
-                f"{reader.root}: key {each.name!r} is {each.type}; it must be a plain value that is exact"
+                f"{reader.root}: key {field.name!r} is {field.type}; it must be a plain value that is exact"
             )
     missing = [name for name in schema.partitioning.sources if name not in key]
     if missing or not key:
@@ -250,20 +250,20 @@ def _is_per_file(base: State) -> bool:
 
 def _delete_task(
     base: State,
-    found: Files,
+    data_files: Files,
     earlier: Sequence[tuple[DeleteFile, ...]],
     replaced: Sequence[tuple[DeleteFile, ...]],
 ) -> DeleteTask:
     properties = base.schema.properties
-    specs = found.entries["_spec"].to_pylist()
+    specs = data_files.entries["_spec"].to_pylist()
     file_format = options.delete_format(properties)
     compression, level = options.compression(properties, file_format, deletes=True)
     return DeleteTask(
         targets=tuple(
             Target(path, partition, spec_id, _folders(base, base.specs[spec_id])(partition, None), before, gone)
             for path, partition, spec_id, before, gone in zip(
-                found.paths.to_pylist(),
-                manifest.partition_of_each(found.entries, base),
+                data_files.paths.to_pylist(),
+                manifest.partition_of_each(data_files.entries, base),
                 specs,
                 earlier,
                 replaced,

@@ -273,7 +273,7 @@ def counted(reader: Reader, metas: pa.Table) -> pa.Table:
 def _counts(entries: pa.Table) -> dict[str, int]:
     """The files and rows per status, as in a manifest list."""
     status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
-    of = {each.name.lower(): status == each for each in Status}
+    of = {Statu.name.lower(): status == Statu for Statu in Status}
     return {f"{name}_files_count": int(chosen.sum()) for name, chosen in of.items()} | {
         f"{name}_rows_count": int(rows[chosen].sum()) for name, chosen in of.items()
     }
@@ -284,12 +284,12 @@ def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
     has more or fewer entries than its list says."""
     tables = [_empty(base)]
     raw = read_raw(reader, metas["manifest_path"].to_pylist())
-    for place, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
+    for index, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
         counts = [meta[f"{what}_files_count"] for what in ("added", "existing", "deleted")]
         if None not in counts and sum(counts) != len(table):
             raise CorruptTable(f"{meta['manifest_path']} holds {len(table)} entries, its list says {sum(counts)}")
         with parsing.of(meta["manifest_path"]):
-            tables.append(_inherited(table, base, meta, place))
+            tables.append(_inherited(table, base, meta, index))
     return pa.concat_tables(tables)
 
 
@@ -376,10 +376,10 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
         part = entries.take(pa.array(rows))
         counts = part["record_count"].combine_chunks()
         bounds: dict[str, expression.Bounds] = {}
-        for place, id in enumerate(spec.field_ids):
+        for index, id in enumerate(spec.field_ids):
             values = part[f"p{id}"].combine_chunks()
             nulls = pc.if_else(values.is_null(), counts, pa.scalar(0, pa.int64()))
-            bounds = _bounds_of(base, spec, place, values, values, nulls, counts) | bounds
+            bounds = _bounds_of(base, spec, index, values, values, nulls, counts) | bounds
         keep[rows] = np.asarray(expression.may_match(_transformed(predicate, base, spec), bounds, len(rows)))
     return rows_where(entries, pa.array(keep))
 
@@ -447,7 +447,7 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
     ids = np.asarray(entries["_spec"])
     for spec_id in np.unique(ids):
         spec = base.specs[int(spec_id)]
-        if columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(base, spec, place)}:
+        if columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}:
             rows = np.flatnonzero(ids == spec_id)
             keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), base, spec)))
     return rows_where(entries, pa.array(keep))
@@ -456,11 +456,11 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """The condition on rows that selects exactly the rows of these partitions. Raises `UnsupportedFeature` for
     transforms that no condition on rows can express."""
-    return or_(*(and_(*(_rows_of(schema, place, v) for place, v in enumerate(p))) for p in sorted(partitions, key=str)))
+    return or_(*(and_(*(_rows_of(schema, index, v) for index, v in enumerate(p))) for p in sorted(partitions, key=str)))
 
 
-def _rows_of(schema: Schema, place: int, value: Any) -> Expression:
-    each, kind = schema.partitioning.fields[place], transform_type(schema, place)
+def _rows_of(schema: Schema, index: int, value: Any) -> Expression:
+    each, kind = schema.partitioning.fields[index], transform_type(schema, index)
     source = schema.field(each.source).type
     match each.transform.kind:
         case TransformKind.IDENTITY:
@@ -490,7 +490,7 @@ def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
         return True
     for spec_id in np.unique(np.asarray(entries["_spec"])):
         spec = base.specs[int(spec_id)]
-        if not columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(base, spec, place)}:
+        if not columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}:
             return False
     return True
 
@@ -571,8 +571,8 @@ def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], .
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
     """Partitions, as the waist has them, as columns of entries."""
     return {
-        f"p{id}": waist.column([row[place] for row in rows], kind)
-        for place, (id, kind) in enumerate(zip(spec.field_ids, spec.types, strict=True))
+        f"p{id}": waist.column([row[index] for row in rows], kind)
+        for index, (id, kind) in enumerate(zip(spec.field_ids, spec.types, strict=True))
     }
 
 
@@ -586,7 +586,7 @@ def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expressio
     fields = schema.partitioning.fields
     if not fields:
         return ALWAYS
-    kinds = [transform_type(schema, place) for place in range(len(fields))]
+    kinds = [transform_type(schema, index) for index in range(len(fields))]
     rows = [[waist.literal(v, k) for v, k in zip(p, kinds, strict=True)] for p in set(partitions)]
     names = schema.partitioning.names
     if all(isinstance(value, Literal) for row in rows for value in row):
@@ -594,9 +594,9 @@ def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expressio
     return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
 
 
-def transform_type(schema: Schema, place: int) -> Type:
+def transform_type(schema: Schema, index: int) -> Type:
     """The type of a partition field's values."""
-    each = schema.partitioning.fields[place]
+    each = schema.partitioning.fields[index]
     match each.transform.kind:
         case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
             return scalar(Kind.INT)
@@ -792,7 +792,7 @@ def _partition_types(base: State) -> dict[int, Type]:
     return {id: kind for spec in base.specs.values() for id, kind in zip(spec.field_ids, spec.types, strict=True)}
 
 
-def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int) -> pa.Table:
+def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], index: int) -> pa.Table:
     spec_id, first = meta["partition_spec_id"], meta["sequence_number"]
     if spec_id not in base.specs:
         raise CorruptTable(f"{meta['manifest_path']}: partition spec {spec_id} is not in the table's metadata")
@@ -810,7 +810,7 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int
         name, target = f"p{id}", to_arrow(kind)
         arrays.append(_partition_values(table, name, target))
         names.append(name)
-    arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, place)]
+    arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, index)]
     return pa.table(arrays, names=[*names, "_spec", "_manifest"])
 
 
@@ -833,10 +833,10 @@ def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
     return pc.if_else(wants, starts, table["first_row_id"])
 
 
-def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
+def _names_of(base: State, spec: Spec, index: int) -> tuple[str, ...]:
     """The names by which a scope may refer to a partition field: its column's name for an identity transform, and its
     own name if that is the same field in the current spec and no other column's name."""
-    each = spec.partitioning.fields[place]
+    each = spec.partitioning.fields[index]
     own = (each.name,) if each.id in base.spec.field_ids and each.name not in base.schema.names else ()
     return (*own, each.source) if each.transform.kind is TransformKind.IDENTITY else own
 
@@ -844,7 +844,7 @@ def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
 def _bounds_of(
     base: State,
     spec: Spec,
-    place: int,
+    index: int,
     low: pa.Array,
     high: pa.Array,
     nulls: pa.Array,
@@ -852,12 +852,12 @@ def _bounds_of(
     nans: pa.Array | None = None,
 ) -> dict[str, expression.Bounds]:
     """What the bounds `low` and `high` of a partition field imply: for the field itself and for its source column."""
-    each = spec.partitioning.fields[place]
-    found = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, place)}
-    source = next((f for f in base.schema.fields if f.id == spec.source_ids[place]), None)
+    each = spec.partitioning.fields[index]
+    bounds = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, index)}
+    source = next((f for f in base.schema.fields if f.id == spec.source_ids[index]), None)
     if each.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
-        found[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)
-    return found
+        bounds[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)
+    return bounds
 
 
 def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
@@ -894,8 +894,8 @@ def _equals(condition: Expression, name: str) -> list[Any] | None:
 
 def _scope_columns(entries: pa.Table, base: State, spec: Spec) -> pa.Table:
     columns = {}
-    for place, id in enumerate(spec.field_ids):
-        for name in _names_of(base, spec, place):
+    for index, id in enumerate(spec.field_ids):
+        for name in _names_of(base, spec, index):
             columns[name] = entries[f"p{id}"]
     return pa.table(columns)
 

@@ -750,9 +750,9 @@ def _of_others(base: State) -> set[int]:
 def _named(entries: Any) -> tuple[Named, ...]:
     """The columns of a name mapping; entries without an id are to be ignored."""
     return tuple(
-        Named(each["field-id"], tuple(each["names"]), _named(each.get("fields") or ()))
-        for each in entries
-        if each.get("field-id") is not None
+        Named(entry["field-id"], tuple(entry["names"]), _named(entry.get("fields") or ()))
+        for entry in entries
+        if entry.get("field-id") is not None
     )
 
 
@@ -951,10 +951,10 @@ def check_names(names: list[str], where: str) -> None:
 
 def parse_transform(text: str) -> Transform:
     """`bucket[16]` and the like. Raises `UnsupportedFeature` for an unknown transform."""
-    found = _TRANSFORM.fullmatch(text)
-    if not found or found["kind"] not in list(TransformKind):
+    match = _TRANSFORM.fullmatch(text)
+    if not match or match["kind"] not in list(TransformKind):
         raise UnsupportedFeature(f"partition transform {text!r}: not known to lakeformat")
-    return Transform(TransformKind(found["kind"]), int(found["number"]) if found["number"] else None)
+    return Transform(TransformKind(match["kind"]), int(match["number"]) if match["number"] else None)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -991,12 +991,12 @@ def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...
 
 def check_key(schema: Schema, where: str) -> None:
     """Raise `InvalidInput` for a key with missing columns, or columns that cannot identify rows."""
-    for place, name in enumerate(schema.primary_key):
+    for index, name in enumerate(schema.primary_key):
         if name not in schema.names:
             raise InvalidInput(
                 f"{where}: primary_key names {name!r}, which is no column; there are {', '.join(schema.names)}"
             )
-        if name in schema.primary_key[:place]:
+        if name in schema.primary_key[:index]:
             raise InvalidInput(f"{where}: primary_key names {name!r} twice")
         kind = schema.field(name).type
         if not isinstance(kind, Scalar) or not is_plain(kind) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):

@@ -123,7 +123,7 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
 def _first(published: Published, stamp: Stamp) -> dict[str, Any]:
     """The document of a table without a snapshot."""
     by = published.schema.partitioning
-    fields = tuple(replace(each, id=_FIRST_PARTITION_ID + place) for place, each in enumerate(by.fields))
+    fields = tuple(replace(field, id=_FIRST_PARTITION_ID + place) for place, field in enumerate(by.fields))
     schema = Schema(
         fields=tuple(map(_typed, published.schema.fields)),
         partitioning=replace(by, fields=fields),
@@ -158,7 +158,7 @@ def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any
     if document["format-version"] >= 3:
         document.setdefault("next-row-id", 0)
     known = {s["schema-id"] for s in document["schemas"]}
-    emitted = [_emitted(each) for each in published.schemas if each.id not in known]
+    emitted = [_emitted(schema) for schema in published.schemas if schema.id not in known]
     document["schemas"] = [*document["schemas"], *emitted]
     document["current-schema-id"] = published.schema.id
     document["last-column-id"] = max(published.schema.last_field_id, document.get("last-column-id", 0))
@@ -168,7 +168,7 @@ def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any
 
 
 def _emitted(schema: Schema) -> dict[str, Any]:
-    fields = tuple(_typed(each) for each in schema.fields)
+    fields = tuple(_typed(field) for field in schema.fields)
     return metadata.emit_schema(fields, schema.id, [])
 
 
@@ -212,18 +212,18 @@ def _metrics(start: State, files: PublishedFiles) -> Mapping[str, pa.Array]:
     count = len(files.table)
     names = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
     parts: dict[str, list[tuple[int, pa.Array]]] = {name: [] for name in names}
-    for each in start.schema.fields:
-        bounds = files.bounds.get(each.id)
-        if bounds is None or not isinstance(each.type, Scalar):
+    for field in start.schema.fields:
+        bounds = files.bounds.get(field.id)
+        if bounds is None or not isinstance(field.type, Scalar):
             continue
-        kind = to_arrow(each.type)
-        parts["value_counts"].append((each.id, bounds.row_count.cast(pa.int64())))
-        parts["null_value_counts"].append((each.id, bounds.null_count.cast(pa.int64())))
+        kind = to_arrow(field.type)
+        parts["value_counts"].append((field.id, bounds.row_count.cast(pa.int64())))
+        parts["null_value_counts"].append((field.id, bounds.null_count.cast(pa.int64())))
         for name, values in (("lower_bounds", bounds.minimum), ("upper_bounds", bounds.maximum)):
             values = values.cast(kind)
             if pa.types.is_floating(kind):  # NaN bounds nothing.
                 values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
-            parts[name].append((each.id, single_value.encode(values, each.type)))
+            parts[name].append((field.id, single_value.encode(values, field.type)))
     return {name: manifest.mapped(columns, count, ENTRY.field(name).type) for name, columns in parts.items()}
 
 

@@ -197,8 +197,8 @@ def stats_modes(
 
 
 def _mode(key: str, text: str) -> tuple[StatsMode, int]:
-    if found := _MODE.fullmatch(text.strip().lower()):
-        return StatsMode(found[1] or StatsMode.TRUNCATE), int(found[2] or 0)
+    if match := _MODE.fullmatch(text.strip().lower()):
+        return StatsMode(match[1] or StatsMode.TRUNCATE), int(match[2] or 0)
     raise InvalidInput(f"property {key!r} is {text!r}; it must be none, counts, full or truncate(length)")
 
 

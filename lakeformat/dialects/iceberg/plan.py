@@ -237,11 +237,11 @@ def _add_spec(document: dict[str, Any], partitioning: Partitioning, fields: tupl
     source = {f.name: f.id for f in fields}
     known = {(f["source-id"], f["transform"]): f["field-id"] for s in document["partition-specs"] for f in s["fields"]}
     made: list[dict[str, Any]] = []
-    for each in partitioning.fields:
-        key = (source[each.source], str(each.transform))
+    for field in partitioning.fields:
+        key = (source[field.source], str(field.transform))
         if key not in known:
             document["last-partition-id"] = known[key] = document["last-partition-id"] + 1
-        made.append({"source-id": key[0], "field-id": known[key], "name": each.name, "transform": key[1]})
+        made.append({"source-id": key[0], "field-id": known[key], "name": field.name, "transform": key[1]})
     same = [s["spec-id"] for s in document["partition-specs"] if s["fields"] == made]
     if not same:
         same = [max(s["spec-id"] for s in document["partition-specs"]) + 1]

@@ -58,11 +58,11 @@ def scan(
     predicate: Expression = ALWAYS,
 ) -> list[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
-    found = files(reader, base, predicate)
-    residual = _residual(base, found, predicate)
+    data_files = files(reader, base, predicate)
+    residual = _residual(base, data_files, predicate)
     fields = project(base, columns)
     return tasks(
-        reader, base, found, with_columns(conditions.columns_of(residual), fields, base.schema.fields), residual
+        reader, base, data_files, with_columns(conditions.columns_of(residual), fields, base.schema.fields), residual
     )
 
 
@@ -103,36 +103,38 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, if metadata alone has it exactly; else None. A deletion vector
     has a cardinality; other delete files may list a row twice, or a missing one."""
-    found = files(reader, base, predicate)
-    if _residual(base, found, predicate) != ALWAYS and not bool(matching_wholly(reader, base, found, predicate).all()):
+    data_files = files(reader, base, predicate)
+    if _residual(base, data_files, predicate) != ALWAYS and not bool(
+        matching_wholly(reader, base, data_files, predicate).all()
+    ):
         return None
-    _, by = attached(base, found.entries, found.deletes)
-    if not is_vector(found.deletes)[by].all():
+    _, by = attached(base, data_files.entries, data_files.deletes)
+    if not is_vector(data_files.deletes)[by].all():
         return None
-    return found.row_count - int(np.asarray(found.deletes["record_count"])[by].sum())
+    return data_files.row_count - int(np.asarray(data_files.deletes["record_count"])[by].sum())
 
 
-def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
+def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: Expression) -> np.ndarray:
     """For each file, whether its partition and bounds prove that every row satisfies `predicate`."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    if rest == ALWAYS and manifest.decides(base, found.entries, scope):
-        inside = manifest.in_scope(found.entries, base, scope)["file_path"].combine_chunks()
-        return np.asarray(pc.is_in(found.paths, value_set=inside))
-    bounds = _bounds(base, found.entries, conditions.columns_of(predicate))
-    return np.asarray(expression.must_match(predicate, bounds, len(found)))
+    if rest == ALWAYS and manifest.decides(base, data_files.entries, scope):
+        inside = manifest.in_scope(data_files.entries, base, scope)["file_path"].combine_chunks()
+        return np.asarray(pc.is_in(data_files.paths, value_set=inside))
+    bounds = _bounds(base, data_files.entries, conditions.columns_of(predicate))
+    return np.asarray(expression.must_match(predicate, bounds, len(data_files)))
 
 
 def tasks(
     reader: Reader,
     base: State,
-    found: Files,
+    data_files: Files,
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> list[ReadTask]:
     """Files -> tasks of about `read.split.target-size`. With `alone`, one task per file, in order, with the file's
     partition under its own spec."""
-    formats = pc.utf8_lower(found.entries["file_format"]).to_pylist()
+    formats = pc.utf8_lower(data_files.entries["file_format"]).to_pylist()
     for format in set(formats):
         if format not in options.FORMATS:
             raise UnsupportedFeature(
@@ -141,21 +143,21 @@ def tasks(
     given = base.schema.properties
     target = options.integer(given, "read.split.target-size")
     opening = options.integer(given, "read.split.open-file-cost")
-    sizes = np.asarray(found.entries["file_size_in_bytes"])
+    sizes = np.asarray(data_files.entries["file_size_in_bytes"])
     weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
-    paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
-    deletes = delete_files(reader, base, found)
+    paths, row_counts = data_files.paths.to_pylist(), data_files.entries["record_count"].to_pylist()
+    deletes = delete_files(reader, base, data_files)
     mapping = metadata.name_mapping(base)
-    absent = manifest.identities(found.entries, base)
-    keys = _keys(found.entries)
+    absent = manifest.identities(data_files.entries, base)
+    keys = _keys(data_files.entries)
     lineage: tuple[tuple[int | None, int], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
-        numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
+        numbers = (data_files.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
         lineage = tuple(zip(*numbers, strict=True))
-    partitions = manifest.partition_of_each(found.entries, base) if alone else []
+    partitions = manifest.partition_of_each(data_files.entries, base) if alone else []
     result = []
     start, before = 0, 0
-    while start < len(found):
+    while start < len(data_files):
         end = start + 1
         if not alone:
             end = max(bisect_right(weights, before + target, start), end)
@@ -252,14 +254,14 @@ def referenced(deletes: pa.Table) -> pa.Array:
     return pc.coalesce(referenced_path, pc.if_else(pc.fill_null(whole, False), low, pa.scalar(None, pa.string())))
 
 
-def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[DeleteFile, ...], ...]:
+def delete_files(reader: Reader, base: State, data_files: Files) -> tuple[tuple[DeleteFile, ...], ...]:
     """For each data file the delete files that apply to it, as the waist has them."""
-    left, right = attached(base, found.entries, found.deletes)
+    left, right = attached(base, data_files.entries, data_files.deletes)
     if not len(left):
-        return ((),) * len(found)
+        return ((),) * len(data_files)
     chosen, codes = np.unique(right, return_inverse=True)
-    made = all_delete_files(reader, base, found.deletes.take(pa.array(chosen)))
-    starts = np.searchsorted(left, np.arange(len(found) + 1)).tolist()
+    made = all_delete_files(reader, base, data_files.deletes.take(pa.array(chosen)))
+    starts = np.searchsorted(left, np.arange(len(data_files) + 1)).tolist()
     places = codes.tolist()
     return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
 
@@ -430,39 +432,39 @@ def _path_to(base: State, id: int) -> tuple[Field, ...] | None:
 
 
 def _path_in(fields: tuple[Field, ...], id: int) -> tuple[Field, ...] | None:
-    for each in fields:
-        if each.id == id:
-            return (each,)
-        if isinstance(each.type, Row) and (rest := _path_in(each.type.fields, id)) is not None:
-            return (each, *rest)
+    for field in fields:
+        if field.id == id:
+            return (field,)
+        if isinstance(field.type, Row) and (rest := _path_in(field.type.fields, id)) is not None:
+            return (field, *rest)
     return None
 
 
 def _compared(base: State, id: int, path: str) -> Field:
     """The column of a field id, with only the fields that lead to it."""
-    found = _path_to(base, id)
-    if found is None:
+    fields = _path_to(base, id)
+    if fields is None:
         raise UnsupportedFeature(
             f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not supported; "
             "let the engine that wrote them rewrite the data files"
         )
-    made = replace(found[-1], nullable=True, comment=None)
-    for each in reversed(found[:-1]):
+    made = replace(fields[-1], nullable=True, comment=None)
+    for each in reversed(fields[:-1]):
         made = replace(each, type=Row((made,)), nullable=True, comment=None)
     return replace(made, name=f"_compared_{id}")
 
 
-def _residual(base: State, found: Files, predicate: Expression) -> Expression:
+def _residual(base: State, data_files: Files, predicate: Expression) -> Expression:
     """The condition that remains to be tested on rows once whole partitions are selected."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    return rest if manifest.decides(base, found.entries, scope) else predicate
+    return rest if manifest.decides(base, data_files.entries, scope) else predicate
 
 
 def bounds(
-    reader: Reader, base: State, found: Files, names: Iterable[str]
+    reader: Reader, base: State, data_files: Files, names: Iterable[str]
 ) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
     """(indices of files, bounds of the columns `names` in their manifest entries)."""
-    yield np.arange(len(found)), _bounds(base, found.entries, names)
+    yield np.arange(len(data_files)), _bounds(base, data_files.entries, names)
 
 
 def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, expression.Bounds]:

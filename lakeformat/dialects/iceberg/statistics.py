@@ -71,13 +71,13 @@ def of_columns(base: State, request: Request, sketches: Mapping[int, theta.Sketc
     data, _ = puffin.emit(blobs, {"created-by": "lakeformat"})
     notes = [
         {
-            "type": each.type,
-            "snapshot-id": each.snapshot_id,
-            "sequence-number": each.sequence_number,
-            "fields": list(each.fields),
-            "properties": dict(each.properties),
+            "type": blob.type,
+            "snapshot-id": blob.snapshot_id,
+            "sequence-number": blob.sequence_number,
+            "fields": list(blob.fields),
+            "properties": dict(blob.properties),
         }
-        for each in blobs
+        for blob in blobs
     ]
     details = {"file-footer-size-in-bytes": puffin.footer_size(data), "blob-metadata": notes}
     return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="table", data=data, details=details)
@@ -93,7 +93,7 @@ def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistic
         raise InvalidInput(f"{reader.root}: the table has no partitions, so it has no partition statistics")
     entries = manifest.read_all(reader, base, manifest.metas_of(reader, snapshot))
     table = _figures(entries, base)
-    ids = [(each.metadata or {})[b"PARQUET:field_id"].decode() for each in fields]
+    ids = [(field.metadata or {})[b"PARQUET:field_id"].decode() for field in fields]
     values = [table.column(f"p{id}").combine_chunks() for id in ids]
     partition = pa.StructArray.from_arrays(values, fields=fields)
     version = metadata.format_version(base)
@@ -167,12 +167,12 @@ def registered(base: State) -> pa.Table:
 
 def _partition_fields(base: State) -> list[pa.Field]:
     """The fields of all specs as one struct, by id; each with its newest name (Partitioning.partitionType)."""
-    found: dict[int, pa.Field] = {}
+    fields: dict[int, pa.Field] = {}
     for spec in sorted(base.specs.values(), key=lambda each: each.id, reverse=True):
-        for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
-            if each.transform.kind is not TransformKind.VOID:
-                found.setdefault(each.id, _with_id(pa.field(each.name, to_arrow(kind)), each.id))
-    return [found[id] for id in sorted(found)]
+        for field, kind in zip(spec.partitioning.fields, spec.types, strict=True):
+            if field.transform.kind is not TransformKind.VOID:
+                fields.setdefault(field.id, _with_id(pa.field(field.name, to_arrow(kind)), field.id))
+    return [fields[id] for id in sorted(fields)]
 
 
 def _figures(entries: pa.Table, base: State) -> pa.Table:

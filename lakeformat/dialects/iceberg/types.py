@@ -42,12 +42,12 @@ def parse_type(value: Any) -> Type:
     if isinstance(value, str):
         if value in _NAMES:
             return _NAMES[value]
-        if found := _DECIMAL.fullmatch(value):
-            return scalar(Kind.DECIMAL, int(found[1]), int(found[2]))
-        if found := _FIXED.fullmatch(value):
-            return scalar(Kind.FIXED, int(found[1]))
-        if found := _GEO.fullmatch(value):
-            return Geo(Kind(found[1]), text=value)
+        if match := _DECIMAL.fullmatch(value):
+            return scalar(Kind.DECIMAL, int(match[1]), int(match[2]))
+        if match := _FIXED.fullmatch(value):
+            return scalar(Kind.FIXED, int(match[1]))
+        if match := _GEO.fullmatch(value):
+            return Geo(Kind(match[1]), text=value)
         raise UnsupportedFeature(
             f"type {value}: lakeformat neither reads nor writes it in Iceberg tables; use an engine that does"
         )

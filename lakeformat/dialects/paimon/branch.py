@@ -33,7 +33,7 @@ def names(reader: Reader) -> list[str]:
     prefix = f"{BRANCH_FOLDER}/branch-"
     folders = metadata.branches(reader)
     first = min(metadata.schema_ids(reader) if folders else (), default=0)
-    there = [each for each in folders if reader.exists(f"{each}{metadata.schema_path(first)}")]
+    there = [folder for folder in folders if reader.exists(f"{folder}{metadata.schema_path(first)}")]
     return sorted(folder[len(prefix) : -1] for folder in there)
 
 
@@ -198,7 +198,7 @@ def _on(reader: Reader, name: str) -> Reader:
 
 
 def _columns(schema: Schema) -> list[tuple[int, str, Type]]:
-    return [(each.id, each.name, each.type) for each in schema.fields]
+    return [(field.id, field.name, field.type) for field in schema.fields]
 
 
 def _partitions(reader: Reader, base: State) -> set[tuple[Any, ...]]:

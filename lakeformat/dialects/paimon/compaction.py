@@ -89,22 +89,22 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
             f"{reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
             "compact() without sort_by"
         )
-    found = scan.files(reader, base, scope)
+    data_files = scan.files(reader, base, scope)
     fields, write = rewriting(base)
     write = replace(write, sort_by=sort_by)
     result = []
-    for part in _buckets(found, base, ordered=False):
-        files = found.take(part)
+    for part in _buckets(data_files, base, ordered=False):
+        files = data_files.take(part)
         tasks = scan.tasks(reader, base, files, fields)
         result.append(RewriteTask(tuple(tasks), write, spreads=True))
     return result
 
 
-def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: int) -> list[RewriteTask]:
+def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, least: int) -> list[RewriteTask]:
     """With data evolution: adjacent row ranges of a partition become one file, and so do the files of one range, up to
     the target size (DataEvolutionCompactCoordinator). Deleted rows are kept: a file has all rows of its range, and the
     commit moves their deletion vectors."""
-    entries, beside = found.entries, found.beside
+    entries, beside = data_files.entries, data_files.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
     place = beside.places(entries)
@@ -112,7 +112,7 @@ def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: in
     np.add.at(files, place[place >= 0], 1)
     result = []
     partitions = scan.partitions_of(base, entries)
-    for rows in _buckets(found, base, ordered=False):
+    for rows in _buckets(data_files, base, ordered=False):
         rows = rows[np.argsort(first[rows], kind="stable")]
         joins = np.zeros(len(rows), bool)
         joins[1:] = first[rows][1:] == (first + counts)[rows][:-1]
@@ -120,7 +120,7 @@ def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: in
             chosen = rows[part]
             if files[chosen].sum() < least:
                 continue
-            tasks = scan.tasks(reader, base, found.take(chosen), base.schema.fields, alone=True)
+            tasks = scan.tasks(reader, base, data_files.take(chosen), base.schema.fields, alone=True)
             write = of_range(base, int(first[chosen[0]]), partitions[int(chosen[0])])
             result.append(RewriteTask(tuple(replace(task, deletes=()) for task in tasks), write))
     return result
@@ -337,10 +337,10 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
     return bind(found, schema.fields)
 
 
-def _holds(reader: Reader, base: State, found: Files, condition: Expression) -> np.ndarray:
+def _holds(reader: Reader, base: State, data_files: Files, condition: Expression) -> np.ndarray:
     """For each file, whether it may have a row for which `condition` is true, by its bounds; False without bounds."""
-    result = np.zeros(len(found), bool)
-    for rows, bounds in scan.bounds(reader, base, found, columns_of(condition)):
+    result = np.zeros(len(data_files), bool)
+    for rows, bounds in scan.bounds(reader, base, data_files, columns_of(condition)):
         if all(name in bounds for name in columns_of(condition)):
             known = np.logical_and.reduce([np.asarray(each.minimum.is_valid()) for each in bounds.values()])
             result[rows] = known & np.asarray(expression.may_match(condition, bounds, len(rows)))
@@ -467,13 +467,13 @@ def _before(
     return tuple(next(read) if there else None for there in some.tolist())
 
 
-def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
+def _buckets(data_files: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
     """The rows of the files of each partition and bucket; in sequence order if rows have one."""
-    if len(found) == 0:
+    if len(data_files) == 0:
         return
-    codes, _ = manifest.partitions(found.entries, base.schema)
-    buckets = np.asarray(found.entries["_BUCKET"])
-    first = np.asarray(found.entries["_MIN_SEQUENCE_NUMBER"]) if ordered else np.zeros(len(found), np.int64)
+    codes, _ = manifest.partitions(data_files.entries, base.schema)
+    buckets = np.asarray(data_files.entries["_BUCKET"])
+    first = np.asarray(data_files.entries["_MIN_SEQUENCE_NUMBER"]) if ordered else np.zeros(len(data_files), np.int64)
     order = np.lexsort((first, buckets, codes))
     change = np.flatnonzero((np.diff(codes[order]) != 0) | (np.diff(buckets[order]) != 0)) + 1
     yield from np.split(order, change)

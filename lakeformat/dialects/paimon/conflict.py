@@ -224,8 +224,8 @@ def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray
     paths = manifest.index_paths(index)
     files = {entry: reader.read(paths[entry]) for entry in set(vectors["entry"].to_pylist())}
     return {
-        each["of"]: vector_file.take(files[each["entry"]], each["offset"], each["length"], reader.root)
-        for each in vectors.to_pylist()
+        vector["of"]: vector_file.take(files[vector["entry"]], vector["offset"], vector["length"], reader.root)
+        for vector in vectors.to_pylist()
     }
 
 

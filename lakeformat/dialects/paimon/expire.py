@@ -539,8 +539,8 @@ def _metadata_waves(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, .
         return f"{STATISTICS_FOLDER if name.startswith('stat') else INDEX_FOLDER}/{name}"
 
     paths = sorted(map(path, names))
-    lists = {each for each in paths if "/manifest-list-" in each}
-    return tuple(each for each in paths if each not in lists), tuple(sorted(lists))
+    lists = {path for path in paths if "/manifest-list-" in path}
+    return tuple(path for path in paths if path not in lists), tuple(sorted(lists))
 
 
 def _branch_documents(reader: Reader) -> list[dict[str, Any]]:

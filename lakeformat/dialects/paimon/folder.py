@@ -77,9 +77,9 @@ class FolderView(PaimonView):
         text = {k: v for k, v in schema.properties.items() if k.startswith(_TEXT_OPTIONS)}
         return [
             ReadTask(
-                paths=tuple(each.path for each in files),
+                paths=tuple(file.path for file in files),
                 row_counts=(),
-                sizes_bytes=tuple(each.size_bytes for each in files),
+                sizes_bytes=tuple(file.size_bytes for file in files),
                 file_format=given,
                 fields=fields,
                 file_fields=tuple(f for f in schema.fields if f not in keys),
@@ -162,14 +162,14 @@ class FolderView(PaimonView):
         schema, found = self.schema, self._found()
         small = options.of(schema).small_file_bytes if small_file_bytes is None else small_file_bytes
         table = manifest.partition_table(list(found), schema)
-        sizes = [[each.size_bytes for each in files] for files in found.values()]
+        sizes = [[file.size_bytes for file in files] for files in found.values()]
         figures = {
-            "file_count": [len(each) for each in sizes],
+            "file_count": [len(size) for size in sizes],
             "small_file_count": [sum(size < small for size in each) for each in sizes],
             "row_count": [None] * len(sizes),
             "deleted_row_count": [0] * len(sizes),
-            "size_bytes": [sum(each) for each in sizes],
-            "last_modified_ms": [max(each.modified_ms for each in files) for files in found.values()],
+            "size_bytes": [sum(size) for size in sizes],
+            "last_modified_ms": [max(file.modified_ms for file in files) for files in found.values()],
         }
         for name, values in figures.items():
             table = table.append_column(name, pa.array(values, pa.int64()))

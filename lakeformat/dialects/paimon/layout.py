@@ -90,7 +90,7 @@ def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]
         )
     place = directory(base.schema)
     # Not below `data-file.path-directory`.
-    paths = ["/".join([*place.partition(each), "_SUCCESS"]) for each in partitions]
+    paths = ["/".join([*place.partition(partition), "_SUCCESS"]) for partition in partitions]
     found: dict[str, bytes] = {}
     for path, before in zip(paths, reader.read_many(paths), strict=True):
         first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
@@ -379,8 +379,8 @@ def _of_bitmap(schema: Schema, name: str) -> tuple[float, ...]:
 
 
 def _mode(text: str) -> tuple[StatsMode, int]:
-    if found := _MODE.fullmatch(text.strip().lower()):
-        return StatsMode(found[1] or StatsMode.TRUNCATE), int(found[2] or 0)
+    if match := _MODE.fullmatch(text.strip().lower()):
+        return StatsMode(match[1] or StatsMode.TRUNCATE), int(match[2] or 0)
     raise InvalidInput(f"stats mode {text!r}: it must be none, counts, full or truncate(length)")
 
 

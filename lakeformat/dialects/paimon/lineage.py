@@ -86,7 +86,7 @@ def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any
         return True
     files = [manifest.fold(manifest.read_all(reader, metas))[0] for metas in (left, found)]
     keys = [("_FILE_NAME", "ascending"), ("_LEVEL", "ascending")]
-    names = [each.select(["_FILE_NAME", "_LEVEL"]).sort_by(keys) for each in files]
+    names = [file.select(["_FILE_NAME", "_LEVEL"]).sort_by(keys) for file in files]
     return names[0].equals(names[1])
 
 

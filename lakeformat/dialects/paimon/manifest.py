@@ -147,7 +147,7 @@ def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
     """A manifest of any Paimon version, in Avro or ORC -> its entries, as rows of `ENTRY` or of `PLANNED`."""
     with parsing.of(where):
         # A batch at a time, so that no two copies of all entries are in memory.
-        return pa.concat_tables([_entries(each, where, schema) for each in _batches(data, schema)])
+        return pa.concat_tables([_entries(batch, where, schema) for batch in _batches(data, schema)])
 
 
 def _entries(batch: pa.RecordBatch, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
@@ -215,8 +215,8 @@ def vectors(entries: pa.Table) -> pa.Table:
     held = pc.list_flatten(ranges)
     columns = [pc.struct_field(held, name) for name in ("f0", "f1", "f2", "_CARDINALITY")]
     entry = own.take(pc.list_parent_indices(ranges))
-    found = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
-    return found.filter(found["of"].is_valid())
+    table = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
+    return table.filter(table["of"].is_valid())
 
 
 def index_paths(entries: pa.Table) -> list[str]:
@@ -803,7 +803,7 @@ def _batches(data: bytes, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
 
 def _placed_columns(head: avro.Head) -> list[str]:
     """The columns to keep for `_PLACED`; with unknown fields too, since these are refused."""
-    known = [each for each in head.record.columns() if each.removeprefix("_FILE.") not in _NOT_PLANNED]
+    known = [column for column in head.record.columns() if column.removeprefix("_FILE.") not in _NOT_PLANNED]
     return [*known, f"_FILE.{_STATS_AT}"]
 
 

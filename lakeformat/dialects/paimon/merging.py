@@ -15,11 +15,11 @@ from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys,
 
 def kind_column(schema: Schema, where: str) -> str | None:
     """`rowkind.field`: the column of row kinds. Raises `InvalidInput`."""
-    found = options.of(schema).rowkind_field
-    if len(found) > 1:
-        raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; only one column can hold the row kind")
-    _require_columns(schema, found, "rowkind.field", where)
-    return found[0] if found else None
+    columns = options.of(schema).rowkind_field
+    if len(columns) > 1:
+        raise InvalidInput(f"{where}: rowkind.field names {', '.join(columns)}; only one column can hold the row kind")
+    _require_columns(schema, columns, "rowkind.field", where)
+    return columns[0] if columns else None
 
 
 def merging(schema: Schema, where: str) -> MergeSpec:
@@ -48,7 +48,9 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     for clashes, with_what in (
         (ignore and remove, "ignore-delete"),
         (
-            remove and any(each.ignore_retract for each in aggregations) and engine is MergeEngine.AGGREGATION,
+            remove
+            and any(aggregation.ignore_retract for aggregation in aggregations)
+            and engine is MergeEngine.AGGREGATION,
             "ignore-retract",
         ),
         (remove and groups, "a sequence-group"),

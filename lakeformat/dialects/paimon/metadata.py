@@ -105,9 +105,9 @@ NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
 def head(store: Store, newest: Newest | None = None) -> Head:
-    found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's catalog entry.
-    if found:
-        return found.place.head(store)
+    entry = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's catalog entry.
+    if entry:
+        return entry.place.head(store)
     key = f"{store.root}/{store.inner}" if isinstance(store, Swapped) else store.root
     return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-", newest=newest, key=key)
 
@@ -274,10 +274,10 @@ def read_schemas(reader: Reader, ids: Sequence[int]) -> list[Schema | None]:
 
 def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
     where = f"{reader.root}/{schema_path(schema_id)}"
-    found = parse_schema(data, where)
-    if found.id != schema_id:
-        raise CorruptFile(f"{where}: says that it is schema {found.id}")
-    return found
+    schema = parse_schema(data, where)
+    if schema.id != schema_id:
+        raise CorruptFile(f"{where}: says that it is schema {schema.id}")
+    return schema
 
 
 @lru_cache(maxsize=64)

@@ -73,8 +73,10 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
     metadata.require_writable(schema, reader.root)
     ids = metadata.snapshot_ids(reader)
     wanted = [] if known is None else [id for id in ids if known.id <= id < base.version]
-    documents = {each["id"]: each for each in metadata.read_snapshots(reader, wanted)} | {base.version: document}
-    tags = {name: each["id"] for name, each in metadata.tags(reader).items()}
+    documents = {snapshot["id"]: snapshot for snapshot in metadata.read_snapshots(reader, wanted)} | {
+        base.version: document
+    }
+    tags = {name: tag["id"] for name, tag in metadata.tags(reader).items()}
     since = _since(known, documents, base.version)
     between = None if since is None else _between(documents, since, base.version)
     if between is None:
@@ -146,11 +148,11 @@ def unshown(reader: Reader, base: State) -> list[RewriteTask]:
         )
     if base.schema.primary_key:
         return compaction.compaction(reader, base, True)
-    found = scan.files(reader, base)
+    data_files = scan.files(reader, base)
     fields, write = layout.rewriting(base, reader)
     write = replace(write, file_format="parquet")
-    tasks = scan.tasks(reader, base, found, fields, alone=True)
-    return [RewriteTask((each,), write) for each in tasks if any(each.deletes) or each.file_format != "parquet"]
+    tasks = scan.tasks(reader, base, data_files, fields, alone=True)
+    return [RewriteTask((task,), write) for task in tasks if any(task.deletes) or task.file_format != "parquet"]
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -192,11 +194,11 @@ def _files(reader: Reader, base: State, entries: pa.Table) -> tuple[PublishedFil
             f"{reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
             "anew (compact(full=True))"
         )
-    found = scan.Files(entries, base.schema)
-    ids = {each.name: each.id for each in base.schema.fields}
+    files = scan.Files(entries, base.schema)
+    ids = {field.name: field.id for field in base.schema.fields}
     groups = []
-    for rows, bounds in scan.bounds(reader, base, found, ids) if len(entries) else ():
-        some = found.take(rows)
+    for rows, bounds in scan.bounds(reader, base, files, ids) if len(entries) else ():
+        some = files.take(rows)
         columns = {
             "path": _locations(reader, some.paths),
             "row_count": some.entries["_ROW_COUNT"],

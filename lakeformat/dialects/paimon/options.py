@@ -56,10 +56,10 @@ def integer(key: str, text: str) -> int:
 
 def size(key: str, text: str) -> int:
     """A memory size such as `128 mb`, in bytes."""
-    found = _SIZE.fullmatch(text)
-    if not found or found[2].lower() not in _SIZE_UNITS:
+    match = _SIZE.fullmatch(text)
+    if not match or match[2].lower() not in _SIZE_UNITS:
         raise InvalidInput(f"option {key!r} is {text!r}; it must be a size such as '128 mb'")
-    return int(found[1]) * _SIZE_UNITS[found[2].lower()]
+    return int(match[1]) * _SIZE_UNITS[match[2].lower()]
 
 
 def positive(key: str, text: str) -> int:
@@ -83,10 +83,10 @@ def share(key: str, text: str) -> float:
 
 def duration(key: str, text: str) -> int:
     """A duration such as `1 h`, in milliseconds."""
-    found = _SIZE.fullmatch(text)
-    if not found or found[2].lower() not in _TIME_UNITS:
+    match = _SIZE.fullmatch(text)
+    if not match or match[2].lower() not in _TIME_UNITS:
         raise InvalidInput(f"option {key!r} is {text!r}; it must be a duration such as '1 h'")
-    return int(found[1]) * _TIME_UNITS[found[2].lower()]
+    return int(match[1]) * _TIME_UNITS[match[2].lower()]
 
 
 def boolean(key: str, text: str) -> bool:
@@ -706,7 +706,7 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
 
 def _column_of(key: str, columns: Iterable[str]) -> str | None:
     """The column in an option `fields.<column>.<what>`."""
-    about = [each for each in columns if key.startswith(f"fields.{each}.")]
+    about = [column for column in columns if key.startswith(f"fields.{column}.")]
     return max(about, key=len, default=None)
 
 

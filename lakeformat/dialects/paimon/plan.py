@@ -187,7 +187,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 
 def _renamed(before: Schema, after: Schema) -> list[tuple[str, str]]:
     """The renamed columns: (old name, new name)."""
-    names = {each.id: each.name for each in after.fields}
+    names = {field.id: field.name for field in after.fields}
     return [(f.name, names[f.id]) for f in before.fields if f.id in names and names[f.id] != f.name]
 
 
@@ -366,9 +366,9 @@ def _publish(
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
     cache, emitted = cache_of(reader), list[bytes]()
-    for place, (list_name, metas) in enumerate(zip(names, lists, strict=True)):
+    for index, (list_name, metas) in enumerate(zip(names, lists, strict=True)):
         path = f"{metadata.MANIFEST_FOLDER}/{list_name}"
-        files[path], records = manifest.emit_records(metas, schema, begun if place == 0 else None)
+        files[path], records = manifest.emit_records(metas, schema, begun if index == 0 else None)
         emitted.append(files[path])
         remember(reader, path, metas)
         if cache is not None and records is not None:
@@ -693,10 +693,10 @@ def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
         vectors = manifest.vectors(entries)
         rows = pc.multiply(pc.fill_null(vectors["cardinality"], 0), sign)
         parts.append(pa.table({"_PARTITION": entries["_PARTITION"].take(vectors["entry"]), "rows": rows}))
-    found = (
+    table = (
         pa.concat_tables(parts).group_by("_PARTITION").aggregate([("rows", "sum")]).rename_columns({"rows_sum": "rows"})
     )
-    return found.filter(pc.not_equal(found["rows"], 0))
+    return table.filter(pc.not_equal(table["rows"], 0))
 
 
 _NO_MARKS = pa.table({"_PARTITION": pa.nulls(0, pa.binary()), "rows": pa.nulls(0, pa.int64())})
@@ -854,7 +854,7 @@ def _placed(
     full = [p for p, vectors in staged.items() if target_bytes is not None and vectors[0].file_bytes >= target_bytes]
     stays = list(staged) if not moving and len(staged) == 1 else full
     stays = [path for path in stays if all(times[each.of] == 1 for each in staged[path])]
-    rest = [*moving, *(each for path, vectors in staged.items() if path not in stays for each in vectors)]
+    rest = [*moving, *(vector for path, vectors in staged.items() if path not in stays for vector in vectors)]
     made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
     vectors, frames, size_bytes = [], [], 0
     united = _united(rest, _frames(reader, rest), reader.root)
@@ -902,13 +902,13 @@ def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[st
 
 def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
     """The bytes of each vector; each file is read once."""
-    paths = list(dict.fromkeys(each.path for each in vectors))
+    paths = list(dict.fromkeys(vector.path for vector in vectors))
     content = dict(zip(paths, reader.read_many(paths), strict=True))
-    for each in vectors:
-        data = content[each.path]
+    for vector in vectors:
+        data = content[vector.path]
         if data is None:
-            raise CorruptTable(f"{reader.root}: {each.path}, which holds deletion vectors, is missing")
-        yield vector_file.take(data, each.offset, each.length, f"{reader.root}/{each.path}")
+            raise CorruptTable(f"{reader.root}: {vector.path}, which holds deletion vectors, is missing")
+        yield vector_file.take(data, vector.offset, vector.length, f"{reader.root}/{vector.path}")
 
 
 def _require_known_indexes(reader: Reader, entries: pa.Table) -> None:

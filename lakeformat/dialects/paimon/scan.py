@@ -98,12 +98,12 @@ class Sections:
     is_whole: np.ndarray
 
     @classmethod
-    def of(cls, found: Files, schema: Schema) -> Sections:
+    def of(cls, data_files: Files, schema: Schema) -> Sections:
         marked = options.of(schema).has_vectors
-        entries = found.entries
+        entries = data_files.entries
         count = len(entries)
         if count == 0:
-            return cls(found, np.zeros(0, np.int64), np.zeros(0, bool))
+            return cls(data_files, np.zeros(0, np.int64), np.zeros(0, bool))
         levels, place = np.asarray(entries["_LEVEL"]), bucket_codes(entries)
         low, high = key_ranks(entries, schema)
         step = 2 * count + 1  # Above all ranks.
@@ -118,7 +118,7 @@ class Sections:
         alone = np.diff(np.append(starts, count)) == 1
         plain = np.logical_and.reduceat(((levels > 0) & (retracts == 0))[order], starts)
         rows = pa.array(order)
-        sorted_files = Files(entries.take(rows), found.schema)
+        sorted_files = Files(entries.take(rows), data_files.schema)
         return cls(sorted_files, starts, plain & (alone | marked))
 
     def __len__(self) -> int:
@@ -147,10 +147,10 @@ def scan(
     residual = _residual(base.schema, predicate)
     fields = with_columns(conditions.columns_of(residual), project(base, columns), base.schema.fields)
     is_keyed = bool(base.schema.primary_key)
-    found = files(reader, base, predicate, to_plan=not is_keyed)
+    data_files = files(reader, base, predicate, to_plan=not is_keyed)
     if not is_keyed:
-        return tasks(reader, base, found, fields, residual)
-    sections = Sections.of(found.filter(_visible(found.entries, base)), base.schema)
+        return tasks(reader, base, data_files, fields, residual)
+    sections = Sections.of(data_files.filter(_visible(data_files.entries, base)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     if not by_bucket:
         return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
@@ -218,16 +218,16 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
     return found.row_count - int(deleted_rows(reader, base, found).sum())
 
 
-def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
+def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: Expression) -> np.ndarray:
     """For each file, whether bounds prove that every row satisfies `predicate`."""
-    known = _must_match(reader, base, found.entries, predicate)
-    return known & ~found.beside.replaces(reader, base, found.entries, conditions.columns_of(predicate))
+    known = _must_match(reader, base, data_files.entries, predicate)
+    return known & ~data_files.beside.replaces(reader, base, data_files.entries, conditions.columns_of(predicate))
 
 
 def tasks(
     reader: Reader,
     base: State,
-    found: Files,
+    data_files: Files,
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
@@ -237,24 +237,24 @@ def tasks(
     and bucket."""
     table_options = options.of(base.schema)
     target = 0 if alone else table_options.source_split_target_size
-    deletes = delete_files(reader, base, found)
+    deletes = delete_files(reader, base, data_files)
     places = (
-        list(zip(partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
+        list(zip(partitions_of(base, data_files.entries), data_files.entries["_BUCKET"].to_pylist(), strict=True))
         if alone
         else []
     )
-    beside = _tasks_beside(reader, base, found, fields)
-    lineage = _lineage(found) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
-    row_counts, sizes = (np.asarray(found.entries[name]) for name in ("_ROW_COUNT", "_FILE_SIZE"))
-    folder_of, folders = _folders(found.entries, base.schema)
-    names, elsewhere = found.entries["_FILE_NAME"], found.entries["_EXTERNAL_PATH"]
+    beside = _tasks_beside(reader, base, data_files, fields)
+    lineage = _lineage(data_files) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
+    row_counts, sizes = (np.asarray(data_files.entries[name]) for name in ("_ROW_COUNT", "_FILE_SIZE"))
+    folder_of, folders = _folders(data_files.entries, base.schema)
+    names, elsewhere = data_files.entries["_FILE_NAME"], data_files.entries["_EXTERNAL_PATH"]
     has_external = elsewhere.null_count < len(elsewhere)
     kinds, cuts = [], []
-    for schema_id, format, columns, rows in _kinds(found, deletes):
+    for schema_id, format, columns, rows in _kinds(data_files, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         kinds.append((format, file_fields, rows, _rows(names, rows)))
         cuts.append(_cuts(sizes[rows], target, table_options.source_split_open_file_cost))
-    firsts = np.cumsum([0, *(len(each) - 1 for each in cuts)])
+    firsts = np.cumsum([0, *(len(cut) - 1 for cut in cuts)])
     if alone:
         order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(rows for _, _, rows, _ in kinds)]), kind="stable")
 
@@ -306,10 +306,10 @@ def _cuts(sizes: np.ndarray, target: int, opening: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[DeleteFile, ...]]:
-    """By the row of a file in `found`, its deletion vector; only files with deleted rows."""
+def delete_files(reader: Reader, base: State, data_files: Files) -> dict[int, tuple[DeleteFile, ...]]:
+    """By the row of a file in `data_files`, its deletion vector; only files with deleted rows."""
     index = manifest.read_index(reader, base.document)
-    at, vectors = _vectors(found.entries, index)
+    at, vectors = _vectors(data_files.entries, index)
     if not len(at):
         return {}
     beside = options.of(base.schema).index_file_in_data_file_dir
@@ -317,7 +317,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
     result: dict[int, tuple[DeleteFile, ...]] = {}
     for row, path, entry, offset, length, cardinality in zip(
         at.tolist(),
-        found.paths.take(pa.array(at)).to_pylist(),
+        data_files.paths.take(pa.array(at)).to_pylist(),
         *(vectors[name].to_pylist() for name in ("entry", "offset", "length", "cardinality")),
         strict=True,
     ):
@@ -335,15 +335,15 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
     return result
 
 
-def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
+def deleted_rows(reader: Reader, base: State, data_files: Files) -> np.ndarray:
     """The number of rows of each file that its deletion vector deletes. Vectors without a recorded cardinality are
     read."""
-    at, vectors = _vectors(found.entries, manifest.read_index(reader, base.document))
-    result = np.zeros(len(found), np.int64)
+    at, vectors = _vectors(data_files.entries, manifest.read_index(reader, base.document))
+    result = np.zeros(len(data_files), np.int64)
     result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
     silent = at[np.asarray(vectors["cardinality"].is_null())]
     if len(silent):
-        vectors_of_file = delete_files(reader, base, found.take(silent))
+        vectors_of_file = delete_files(reader, base, data_files.take(silent))
         for row, (vector,) in zip(silent.tolist(), vectors_of_file.values(), strict=True):
             data = reader.read(vector.path)
             frame = vector_file.take(
@@ -353,17 +353,19 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
     return result
 
 
-def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
+def with_places(reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
     """Tasks that read the rows of key-value files unmerged, each with its position; `fields` as in `merges`."""
     alone = options.of(base.schema).sequence_snapshot_ordering
-    return _numbered(base, found, _of_key_values(tasks(reader, base, found, (*fields, FILE, POSITION), alone=alone)))
+    return _numbered(
+        base, data_files, _of_key_values(tasks(reader, base, data_files, (*fields, FILE, POSITION), alone=alone))
+    )
 
 
 def standing(
-    reader: Reader, base: State, found: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+    reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """For each of these key-value files, in order, the task that reads its rows unmerged; `fields` as in `merges`."""
-    return _numbered(base, found, _of_key_values(tasks(reader, base, found, fields, predicate, alone=True)))
+    return _numbered(base, data_files, _of_key_values(tasks(reader, base, data_files, fields, predicate, alone=True)))
 
 
 def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
@@ -371,11 +373,11 @@ def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
 
 
-def _numbered(base: State, found: Files, made: list[ReadTask]) -> list[ReadTask]:
-    """The tasks, one for each of `found`, with the `SEQUENCE` of `_snapshot_ids`."""
+def _numbered(base: State, data_files: Files, made: list[ReadTask]) -> list[ReadTask]:
+    """The tasks, one for each of `data_files`, with the `SEQUENCE` of `_snapshot_ids`."""
     if not options.of(base.schema).sequence_snapshot_ordering:
         return made
-    return [_with_number(task, id) for task, id in zip(made, _snapshot_ids(base, found.entries), strict=True)]
+    return [_with_number(task, id) for task, id in zip(made, _snapshot_ids(base, data_files.entries), strict=True)]
 
 
 def _with_number(task: ReadTask, number: int | None) -> ReadTask:
@@ -396,21 +398,21 @@ def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
     return stamped
 
 
-def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
-    """How deleted rows of the data files `found` become deletion vectors; None for copy-on-write."""
+def delete_layout(reader: Reader, base: State, data_files: Files, verb: OperationKind) -> DeleteTask | None:
+    """How deleted rows of the data files `data_files` become deletion vectors; None for copy-on-write."""
     schema = base.schema
     if schema.primary_key or not options.of(schema).has_vectors:
         return None
     metadata.require_writable(schema, reader.root)
-    return marking(reader, base, found)
+    return marking(reader, base, data_files)
 
 
-def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How deleted rows of the data files `found` become deletion vectors."""
+def marking(reader: Reader, base: State, data_files: Files) -> DeleteTask:
+    """How deleted rows of the data files `data_files` become deletion vectors."""
     schema = base.schema
-    codes, values = manifest.partitions(found.entries, schema)
-    partitions, before = manifest.partition_values(values, schema), delete_files(reader, base, found)
-    rows = zip(found.paths.to_pylist(), codes.tolist(), found.entries["_BUCKET"].to_pylist(), strict=True)
+    codes, values = manifest.partitions(data_files.entries, schema)
+    partitions, before = manifest.partition_values(values, schema), delete_files(reader, base, data_files)
+    rows = zip(data_files.paths.to_pylist(), codes.tolist(), data_files.entries["_BUCKET"].to_pylist(), strict=True)
     targets = [
         Target(path, partitions[code], None, metadata.INDEX_FOLDER, before.get(i, ()), before.get(i, ()), bucket)
         for i, (path, code, bucket) in enumerate(rows)
@@ -906,14 +908,14 @@ def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expre
 
 
 def bounds(
-    reader: Reader, base: State, found: Files, names: Iterable[str]
+    reader: Reader, base: State, data_files: Files, names: Iterable[str]
 ) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
     """(indices of files, the bounds of the columns `names` in their manifest entries)."""
-    newer = found.beside.replaces(reader, base, found.entries, wanted := frozenset(names))
+    newer = data_files.beside.replaces(reader, base, data_files.entries, wanted := frozenset(names))
     if not newer.any():
-        return _bounds(reader, base, found.entries, wanted)
+        return _bounds(reader, base, data_files.entries, wanted)
     kept = np.flatnonzero(~newer)
-    known = _bounds(reader, base, found.entries.take(pa.array(kept)), wanted)
+    known = _bounds(reader, base, data_files.entries.take(pa.array(kept)), wanted)
     return chain(((kept[rows], each) for rows, each in known), [(np.flatnonzero(newer), {})])
 
 
@@ -976,8 +978,8 @@ def _key_bounds(
     row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
     nothing = pa.array(np.zeros(len(rows), np.int64))
     return {
-        wanted[f.id].name: expression.Bounds(low[place], high[place], nothing, row_count)
-        for place, f in enumerate(kinds)
+        wanted[f.id].name: expression.Bounds(low[index], high[index], nothing, row_count)
+        for index, f in enumerate(kinds)
         if f.id in wanted and f.type == wanted[f.id].type
     }
 
@@ -993,15 +995,15 @@ def _rows(column: Any, rows: np.ndarray) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
-def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, list[str] | None, np.ndarray]]:
+def _kinds(data_files: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, list[str] | None, np.ndarray]]:
     """(schema id, file format, names of the columns (None: all of the schema's), rows) for the files that can share a task."""
-    if len(found) == 0:
+    if len(data_files) == 0:
         return
-    lost = np.zeros(len(found), bool)
+    lost = np.zeros(len(data_files), bool)
     lost[list(deletes)] = True
-    formats = file_formats(found.entries).dictionary_encode(null_encoding="encode")
+    formats = file_formats(data_files.entries).dictionary_encode(null_encoding="encode")
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
-    for schema_id, columns, of_columns in tracking.column_kinds(found.entries):
+    for schema_id, columns, of_columns in tracking.column_kinds(data_files.entries):
         own = codes[of_columns]
         for code in sorted(tracking.distinct(own).tolist(), key=lambda code: str(names[code])):
             _require_format(names[code])
@@ -1011,25 +1013,25 @@ def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str,
                     yield schema_id, names[code], columns, part
 
 
-def _lineage(found: Files) -> list[tuple[int | None, int]]:
+def _lineage(data_files: Files) -> list[tuple[int | None, int]]:
     """The first row id of each file, and the snapshot that last changed its rows, unless its columns have them."""
     # `np.asarray` of a column shares its memory, and before numpy 2.5 `.at` writes to it although it is read-only.
-    newest = np.asarray(found.entries["_MAX_SEQUENCE_NUMBER"]).copy()
-    place = found.beside.places(found.entries)
-    np.maximum.at(newest, place[place >= 0], np.asarray(found.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
-    return list(zip(found.entries["_FIRST_ROW_ID"].to_pylist(), newest.tolist(), strict=True))
+    newest = np.asarray(data_files.entries["_MAX_SEQUENCE_NUMBER"]).copy()
+    place = data_files.beside.places(data_files.entries)
+    np.maximum.at(newest, place[place >= 0], np.asarray(data_files.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
+    return list(zip(data_files.entries["_FIRST_ROW_ID"].to_pylist(), newest.tolist(), strict=True))
 
 
 def _tasks_beside(
-    reader: Reader, base: State, found: Files, fields: tuple[Field, ...]
+    reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]
 ) -> dict[int, tuple[ReadTask, ...]]:
-    """By the row of a file in `found`, the tasks that read those of `fields` that newer files have, each from the
+    """By the row of a file in `data_files`, the tasks that read those of `fields` that newer files have, each from the
     newest."""
-    place = found.beside.places(found.entries)
+    place = data_files.beside.places(data_files.entries)
     if not len(place):
         return {}
     at = np.flatnonzero(place >= 0)
-    entries = found.beside.entries.take(pa.array(at))
+    entries = data_files.beside.entries.take(pa.array(at))
     names, formats = paths(entries, base.schema).to_pylist(), file_formats(entries).to_pylist()
     counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
     held: dict[int, tuple[Field, ...]] = {}
@@ -1041,7 +1043,7 @@ def _tasks_beside(
     for row, of in enumerate(place[at].tolist()):  # For each file the newest first.
         taken = given.setdefault(of, set())
         own = {each.id for each in held[row]} - taken
-        wanted = tuple(each for each in fields if each.id in own)
+        wanted = tuple(field for field in fields if field.id in own)
         if not wanted:
             continue
         _require_format(formats[row])

@@ -185,7 +185,7 @@ def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 def key_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     """Columns as they are at the beginning of key-value files."""
     return tuple(
-        Field(each.id + _KEY_BASE, f"_KEY_{each.name}", each.type, nullable=False, default=None) for each in fields
+        Field(field.id + _KEY_BASE, f"_KEY_{field.name}", field.type, nullable=False, default=None) for field in fields
     )
 
 

@@ -65,10 +65,10 @@ class File:
         far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(position of the first row, rows) with the columns `fields`; only columns and fields are pruned."""
-        names = [each.name for each in fields]
+        names = [field.name for field in fields]
         position = 0
         for found in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
-            columns = [_mapped(casts.flat(found.column(each.name)), each.type) for each in fields]
+            columns = [_mapped(casts.flat(found.column(field.name)), field.type) for field in fields]
             whole = pa.RecordBatch.from_arrays(columns, names) if columns else found
             for start in range(0, whole.num_rows, batch_rows):
                 batch = whole.slice(start, batch_rows)
@@ -109,7 +109,7 @@ class Output:
 
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
         """(statistics by field id, no offsets); the sink stays open."""
-        return {each.id: statistics.merge(part[each.id] for part in self._stats) for each in self._fields}, ()
+        return {field.id: statistics.merge(part[field.id] for part in self._stats) for field in self._fields}, ()
 
     def _empty(self) -> pa.Table:
         return pa.table({each["name"]: pa.nulls(0) for each in self._schema["fields"]})
@@ -117,22 +117,22 @@ class Output:
 
 def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
     """The names to read for `fields`, and the paths of fields inside rows."""
-    for each in fields:
-        if isinstance(each.type, Row):
-            yield from _paths(each.type.fields, f"{above}{each.name}.")
+    for field in fields:
+        if isinstance(field.type, Row):
+            yield from _paths(field.type.fields, f"{above}{field.name}.")
         else:
-            yield above + each.name
+            yield above + field.name
 
 
 def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     """`table` with legal Avro names, at any depth."""
-    if all(avro_schema.legal(each.name) == each.name for each in walk(fields)):
+    if all(avro_schema.legal(field.name) == field.name for field in walk(fields)):
         return table
     columns = [
-        casts.rebuilt(casts.flat(column), each.type, lambda leaf, _: leaf, avro_schema.legal)
-        for column, each in zip(table.columns, fields, strict=True)
+        casts.rebuilt(casts.flat(column), field.type, lambda leaf, _: leaf, avro_schema.legal)
+        for column, field in zip(table.columns, fields, strict=True)
     ]
-    return pa.Table.from_arrays(columns, [avro_schema.legal(each.name) for each in fields])
+    return pa.Table.from_arrays(columns, [avro_schema.legal(field.name) for field in fields])
 
 
 def _mapped(array: pa.Array, type: Type) -> pa.Array:
@@ -186,7 +186,7 @@ def _type(type: Type, name: str, nullable: bool) -> Any:
             avro_type = {
                 "type": "record",
                 "name": name.rpartition(".")[2],
-                "fields": [_field(each, name) for each in parts],
+                "fields": [_field(part, name) for part in parts],
             }
             if "." in name:
                 avro_type["namespace"] = name.rpartition(".")[0]

@@ -63,9 +63,9 @@ class File:
         far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
-        if any(isinstance(each.type, Scalar) and each.type.kind in _INSTANTS for each in walk(fields)):
+        if any(isinstance(field.type, Scalar) and field.type.kind in _INSTANTS for field in walk(fields)):
             self._refuse_far_timestamps()
-        names = [each.name for each in fields]
+        names = [field.name for field in fields]
         if not names:
             yield from _empty_columns(self._file.nrows, batch_rows)
             return
@@ -76,7 +76,7 @@ class File:
             batch = self._file.read_stripe(stripe, columns=columns).select(names)
             utc_offset = partial(self._utc_offset, stripe)
             batch = pa.RecordBatch.from_arrays(
-                [_mended(batch.column(i), each.type, utc_offset) for i, each in enumerate(fields)], names=names
+                [_mended(batch.column(i), field.type, utc_offset) for i, field in enumerate(fields)], names=names
             )
             for start in range(0, batch.num_rows, batch_rows):
                 yield position + start, batch.slice(start, batch_rows)
@@ -109,15 +109,15 @@ class Output:
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         with_ids = task.options.get(FIELD_IDS) == "true"
-        for each in walk(task.fields):
-            if each.type == Scalar(Kind.VARIANT):
-                raise UnsupportedFeature(f"column {each.name}: a variant is not written to ORC; use Parquet")
-            if not with_ids and isinstance(each.type, Scalar) and each.type.kind in _BYTES_LIMITED:
+        for field in walk(task.fields):
+            if field.type == Scalar(Kind.VARIANT):
+                raise UnsupportedFeature(f"column {field.name}: a variant is not written to ORC; use Parquet")
+            if not with_ids and isinstance(field.type, Scalar) and field.type.kind in _BYTES_LIMITED:
                 raise UnsupportedFeature(
-                    f"column {each.name}: Paimon's ORC has no {each.type}; declare it BYTES or use Parquet"
+                    f"column {field.name}: Paimon's ORC has no {field.type}; declare it BYTES or use Parquet"
                 )
         self._fields = task.fields
-        self._schema = pa.schema([_file_field(each, with_ids) for each in task.fields])
+        self._schema = pa.schema([_file_field(field, with_ids) for field in task.fields])
         self._stats: list[dict[int, ColumnStats]] = []
         try:
             self._writer = po.ORCWriter(
@@ -135,7 +135,9 @@ class Output:
 
     def add(self, table: pa.Table) -> None:
         self._stats.append(statistics.of_rows(table, self._fields))
-        columns = [_storable(casts.flat(table.column(i)), each.type, each.name) for i, each in enumerate(self._fields)]
+        columns = [
+            _storable(casts.flat(table.column(i)), field.type, field.name) for i, field in enumerate(self._fields)
+        ]
         self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         self._rows += table.num_rows
         self._in_stripe = self._in_stripe + table.nbytes if self._sink.tell() == self._seen else 0
@@ -155,7 +157,7 @@ class Output:
         if not self._rows:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
-        return {each.id: statistics.merge(part[each.id] for part in self._stats) for each in self._fields}, ()
+        return {field.id: statistics.merge(part[field.id] for part in self._stats) for field in self._fields}, ()
 
 
 def _timestamp_bounds(source: Any) -> Iterator[int]:
@@ -308,22 +310,22 @@ def _utf8(array: pa.Array) -> pa.Array:
 
 
 def _has_mended(type: Type) -> bool:
-    return any(isinstance(each.type, Scalar) and each.type.kind in _MENDED for each in walk((Field(-1, "", type),)))
+    return any(isinstance(field.type, Scalar) and field.type.kind in _MENDED for field in walk((Field(-1, "", type),)))
 
 
-def _own_field(held: pa.Field) -> Field:
+def _own_field(arrow_field: pa.Field) -> Field:
     """A column by the attributes in its file (Iceberg specification, Appendix A, ORC)."""
-    attributes = held.metadata or {}
-    type = _attributed_type(held.type, attributes)
-    return Field(int(attributes.get(_ID, NO_ID)), held.name, type, attributes.get(_REQUIRED) != b"true")
+    attributes = arrow_field.metadata or {}
+    type = _attributed_type(arrow_field.type, attributes)
+    return Field(int(attributes.get(_ID, NO_ID)), arrow_field.name, type, attributes.get(_REQUIRED) != b"true")
 
 
-def _attributed_type(held: pa.DataType, attributes: Mapping[bytes, bytes]) -> Type:
-    if pa.types.is_timestamp(held) and attributes.get(_UNIT) == b"NANOS":
-        return scalar(Kind.TIMESTAMP if held.tz is None else Kind.TIMESTAMP_TZ, 9)
+def _attributed_type(arrow_type: pa.DataType, attributes: Mapping[bytes, bytes]) -> Type:
+    if pa.types.is_timestamp(arrow_type) and attributes.get(_UNIT) == b"NANOS":
+        return scalar(Kind.TIMESTAMP if arrow_type.tz is None else Kind.TIMESTAMP_TZ, 9)
     if attributes.get(_LONG) == b"TIME":
         return scalar(Kind.TIME_MICROS)
-    return _own_type(held)
+    return _own_type(arrow_type)
 
 
 def _marks(type: Type) -> dict[bytes, str]:
@@ -340,16 +342,16 @@ def _marks(type: Type) -> dict[bytes, str]:
     return {}
 
 
-def _own_type(held: pa.DataType) -> Type:
-    if pa.types.is_struct(held):
-        return Row(tuple(_own_field(held.field(i)) for i in range(held.num_fields)))
-    if pa.types.is_list(held):
-        return ListOf(_own_field(held.value_field))
-    if pa.types.is_map(held):
-        return MapOf(_own_field(held.key_field), _own_field(held.item_field))
-    if pa.types.is_timestamp(held):  # Arrow reads all of them as nanoseconds.
-        return scalar(Kind.TIMESTAMP if held.tz is None else Kind.TIMESTAMP_TZ, 6)
-    return from_arrow(held)
+def _own_type(arrow_type: pa.DataType) -> Type:
+    if pa.types.is_struct(arrow_type):
+        return Row(tuple(_own_field(arrow_type.field(i)) for i in range(arrow_type.num_fields)))
+    if pa.types.is_list(arrow_type):
+        return ListOf(_own_field(arrow_type.value_field))
+    if pa.types.is_map(arrow_type):
+        return MapOf(_own_field(arrow_type.key_field), _own_field(arrow_type.item_field))
+    if pa.types.is_timestamp(arrow_type):  # Arrow reads all of them as nanoseconds.
+        return scalar(Kind.TIMESTAMP if arrow_type.tz is None else Kind.TIMESTAMP_TZ, 6)
+    return from_arrow(arrow_type)
 
 
 def _file_field(field: Field, with_ids: bool, name: str | None = None) -> pa.Field:
@@ -369,7 +371,7 @@ def _file_type(type: Type, with_ids: bool = False) -> pa.DataType:
         case Scalar(Kind.UUID | Kind.FIXED):
             return pa.binary()
         case Row(parts):
-            return pa.struct([_file_field(each, with_ids) for each in parts])
+            return pa.struct([_file_field(part, with_ids) for part in parts])
         case ListOf(element):
             return pa.list_(_file_field(element, with_ids, "element"))
         case MapOf(key, value) if with_ids:

@@ -128,7 +128,7 @@ class File:
         """The leaf columns of nulls without a type."""
         schema = self._file.metadata.schema
         leaves = [schema.column(i) for i in range(len(schema))]
-        return tuple(each.path for each in leaves if each.logical_type.type in ("UNKNOWN", "NULL"))
+        return tuple(leaf.path for leaf in leaves if leaf.logical_type.type in ("UNKNOWN", "NULL"))
 
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
         """The footer's statistics of `fields`, all of the file's, by field id."""
@@ -146,11 +146,11 @@ class File:
             return []
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        chunks = [[each.column(i) for i in range(each.num_columns)] for each in groups]
+        chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
         codec = {"NONE": "UNCOMPRESSED"}.get(_codec(task.compression).upper(), _codec(task.compression).upper())
         found = [
-            place
-            for place, some in enumerate(chunks)
+            index
+            for index, some in enumerate(chunks)
             if all(each.compression == codec for each in some)
             and sum(each.total_compressed_size for each in some) >= least_bytes
         ]
@@ -171,7 +171,7 @@ class File:
         row_group = self._footer.row_groups[group]
         if parquet_footer.moved(row_group, [0] * len(spans)) is None:
             return None
-        held = {each.name: each for each in task.fields}
+        held = {field.name: field for field in task.fields}
         extra = statistics.beside_footer(rows, tuple(held[name] for name in rows.column_names), _writes_int96(task))
         return Stored(self._source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size)
 
@@ -190,12 +190,14 @@ class File:
 
     def is_plain(self, columns: Mapping[str, Field]) -> bool:
         """Whether every reader reads these columns as they are: common types in their plain form."""
-        held = self._file.schema_arrow
-        if len({name.casefold() for name in held.names}) < len(held.names):
+        arrow_schema = self._file.schema_arrow
+        if len({name.casefold() for name in arrow_schema.names}) < len(arrow_schema.names):
             return False
         return all(
-            held.field(name).type == to_arrow(each.type) and isinstance(each.type, Scalar) and _is_common(each.type)
-            for name, each in columns.items()
+            arrow_schema.field(name).type == to_arrow(column.type)
+            and isinstance(column.type, Scalar)
+            and _is_common(column.type)
+            for name, column in columns.items()
         )
 
     def check_pages(self, columns: Sequence[str]) -> None:
@@ -220,20 +222,20 @@ class File:
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
         """Those of these top-level columns without NaN, as far as the footer says."""
         schema = self._file.metadata.schema
-        held = self._file.schema_arrow
-        widths = [_width(each.type) for each in held]
+        arrow_schema = self._file.schema_arrow
+        widths = [_width(each.type) for each in arrow_schema]
         # By index: the field `b` of a column `a` has the path of a column `a.b`.
-        places = dict(zip(held.names, accumulate((0, *widths)), strict=False))
+        places = dict(zip(arrow_schema.names, accumulate((0, *widths)), strict=False))
         wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
         if not wanted:
             return frozenset(columns)
         chosen = [places[name] for name in wanted]
         try:
-            counts = [parquet_footer.nan_counts(each, chosen) for each in self._footer.row_groups]
+            counts = [parquet_footer.nan_counts(row_group, chosen) for row_group in self._footer.row_groups]
         except (IndexError, KeyError, AssertionError) as error:
             raise CorruptFile("its footer is damaged") from error
         return frozenset(columns) - {
-            name for place, name in enumerate(wanted) if any(each[place] != 0 for each in counts)
+            name for index, name in enumerate(wanted) if any(count[index] != 0 for count in counts)
         }
 
     def batches(
@@ -282,7 +284,7 @@ class File:
         if not self._is_encrypted:  # The metadata of an encrypted file carries a decryptor of its own.
             how["metadata"] = self._file.metadata
         file = pq.ParquetFile(self._source, **how) if are_wide else self._file
-        digits = max((_digits(each.type) for each in walk(fields)), default=-1)
+        digits = max((_digits(field.type) for field in walk(fields)), default=-1)
         if digits < 0 or not _has_int96(self._file.metadata.schema):
             yield from file.iter_batches(**options)
             return
@@ -292,9 +294,9 @@ class File:
             return
         # Arrow does not detect overflows of nanoseconds: microseconds show where they would be.
         for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
-            found = [(nanos.column(each.name), wide.column(each.name), each) for each in fields]
+            found = [(nanos.column(field.name), wide.column(field.name), field) for field in fields]
             reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
-            yield pa.RecordBatch.from_arrays(reaching, names=[each.name for each in fields])
+            yield pa.RecordBatch.from_arrays(reaching, names=[field.name for field in fields])
 
     def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
         """(consecutive row groups that are read together, rows of a batch), both by the sizes in the footer."""
@@ -303,7 +305,7 @@ class File:
         for group in groups:
             metadata = self._file.metadata.row_group(group)
             chunks = [metadata.column(leaf) for leaf in leaves]
-            own = sum(each.total_compressed_size for each in chunks)
+            own = sum(chunk.total_compressed_size for chunk in chunks)
             if run and (run[-1] != group - 1 or stored + own > _AHEAD_BYTES):
                 yield run, rows
                 run, stored, rows = [], 0, batch_rows
@@ -311,8 +313,8 @@ class File:
             stored += own
             # Encodings of repeated values make chunks smaller than their decoded values.
             size = sum(
-                max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, 0))
-                for each in chunks
+                max(chunk.total_uncompressed_size, chunk.num_values * _WIDTHS.get(chunk.physical_type, 0))
+                for chunk in chunks
             )
             rows = max(1, min(rows, BATCH_BYTES * max(1, metadata.num_rows) // max(1, size)))
         if run:
@@ -392,10 +394,10 @@ class Output:
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
-            fields = [field.with_type(each.type) for field, each in zip(self._schema, columns, strict=True)]
+            fields = [field.with_type(column.type) for field, column in zip(self._schema, columns, strict=True)]
             table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         for place, parts in self._shredded.items():
-            chunks = [variant_shredding.shred(each, parts) for each in table.column(place).chunks]
+            chunks = [variant_shredding.shred(chunk, parts) for chunk in table.column(place).chunks]
             table = table.set_column(
                 place, self._schema.field(place), pa.chunked_array(chunks, self._schema.types[place])
             )
@@ -436,8 +438,8 @@ class Output:
         variant = parquet_footer.VARIANT if self._task.options.get(VARIANTS) == "annotated" else b""
         marks = [
             mark
-            for each, held in zip(self._fields, self._schema, strict=True)
-            for mark in _marks(each.type, held.type, variant)
+            for field, arrow_field in zip(self._fields, self._schema, strict=True)
+            for mark in _marks(field.type, arrow_field.type, variant)
         ]
         if any(marks):
             end = parquet_footer.annotated(end, marks)
@@ -452,15 +454,15 @@ class Output:
     def _shred(self, first: pa.Table) -> None:
         """Choose the shredded columns of variants by the first rows."""
         given = variant_shredding.options(self._task.options[SHREDDING])
-        for place, field in enumerate(self._fields):
+        for index, field in enumerate(self._fields):
             if field.type == scalar(Kind.VARIANT):
-                parts = given.parts(field.name, first.column(place))
+                parts = given.parts(field.name, first.column(index))
                 if parts != pa.null():
-                    self._shredded[place] = parts
+                    self._shredded[index] = parts
                     type = variant_shredding.stored(parts)
                     if self._task.options.get(VARIANTS) != "annotated":
                         type = variant_shredding.numbered(type)
-                    self._schema = self._schema.set(place, self._schema.field(place).with_type(type))
+                    self._schema = self._schema.set(index, self._schema.field(index).with_type(type))
 
     def _refuse_before_1970(self, table: pa.Table) -> None:
         """Raise for INT96 before 1970: Arrow before version 23 writes them with a negative time of day, which only
@@ -502,24 +504,24 @@ class Output:
 
 
 def _shreds(task: WriteTask) -> bool:
-    return SHREDDING in task.options and any(each.type == scalar(Kind.VARIANT) for each in task.fields)
+    return SHREDDING in task.options and any(field.type == scalar(Kind.VARIANT) for field in task.fields)
 
 
 def _ordered(fields: tuple[Field, ...], schema: pa.Schema) -> bool | list[str]:
     """The leaves with bounds in a footer, if not all have them."""
-    if not any(isinstance(each.type, Geo) for each in fields):
+    if not any(isinstance(field.type, Geo) for field in fields):
         return True
     return [
         leaf
-        for each, held in zip(fields, schema, strict=True)
-        if not isinstance(each.type, Geo)
-        for leaf in _dotted(held)
+        for field, arrow_field in zip(fields, schema, strict=True)
+        if not isinstance(field.type, Geo)
+        for leaf in _dotted(arrow_field)
     ]
 
 
-def _dotted(held: pa.Field, above: str = "") -> list[str]:
-    name = f"{above}{held.name}"
-    match held.type:
+def _dotted(arrow_field: pa.Field, above: str = "") -> list[str]:
+    name = f"{above}{arrow_field.name}"
+    match arrow_field.type:
         case pa.StructType() as parts:
             return [leaf for part in parts for leaf in _dotted(part, f"{name}.")]
         case pa.MapType() as pairs:
@@ -568,37 +570,42 @@ class _Ended:
         pass
 
 
-def _marks(type: Type, held: Any, variant: bytes) -> list[bytes]:
-    """For each schema element of a type stored as `held`, in order, the logical type that Arrow does not write;
+def _marks(type: Type, arrow_type: Any, variant: bytes) -> list[bytes]:
+    """For each schema element of a type stored as `arrow_type`, in order, the logical type that Arrow does not write;
     `variant` is that of a variant."""
     match type:
         case Geo():
             return [parquet_footer.geo(type.text)]
         case Scalar(Kind.VARIANT):
-            return [variant, *[b""] * (_elements(held) - 1)]
+            return [variant, *[b""] * (_elements(arrow_type) - 1)]
         case Row(parts):
             return [
                 b"",
                 *(
                     mark
-                    for part, each in zip(parts, held, strict=True)
+                    for part, each in zip(parts, arrow_type, strict=True)
                     for mark in _marks(part.type, each.type, variant)
                 ),
             ]
         case ListOf(element):
-            return [b"", b"", *_marks(element.type, held.value_type, variant)]
+            return [b"", b"", *_marks(element.type, arrow_type.value_type, variant)]
         case MapOf(key, value):
-            return [b"", b"", *_marks(key.type, held.key_type, variant), *_marks(value.type, held.item_type, variant)]
+            return [
+                b"",
+                b"",
+                *_marks(key.type, arrow_type.key_type, variant),
+                *_marks(value.type, arrow_type.item_type, variant),
+            ]
         case MultisetOf(element):
-            return [b"", b"", *_marks(element.type, held.key_type, variant), b""]
+            return [b"", b"", *_marks(element.type, arrow_type.key_type, variant), b""]
     return [b""]
 
 
-def _elements(held: Any) -> int:
+def _elements(arrow_type: Any) -> int:
     """The number of schema elements of a type of structs and lists."""
-    if isinstance(held, pa.StructType):
-        return 1 + sum(_elements(each.type) for each in held)
-    return 2 + _elements(held.value_type) if isinstance(held, pa.ListType) else 1
+    if isinstance(arrow_type, pa.StructType):
+        return 1 + sum(_elements(each.type) for each in arrow_type)
+    return 2 + _elements(arrow_type.value_type) if isinstance(arrow_type, pa.ListType) else 1
 
 
 def _writes_int96(task: WriteTask) -> bool:
@@ -608,17 +615,17 @@ def _writes_int96(task: WriteTask) -> bool:
 @lru_cache(maxsize=64)
 def _is_fine(fields: tuple[Field, ...]) -> bool:
     """Whether some timestamps have more than 6 digits."""
-    return any(_digits(each.type) > 6 for each in walk(fields))
+    return any(_digits(field.type) > 6 for field in walk(fields))
 
 
 @lru_cache(maxsize=64)
 def _holds(fields: tuple[Field, ...], kind: Kind) -> bool:
-    return any(each.type == scalar(kind) for each in walk(fields))
+    return any(field.type == scalar(kind) for field in walk(fields))
 
 
 @lru_cache(maxsize=64)
 def _file_schema(fields: tuple[Field, ...]) -> pa.Schema:
-    return pa.schema([_file_field(each, each.name) for each in fields])
+    return pa.schema([_file_field(field, field.name) for field in fields])
 
 
 @lru_cache(maxsize=64)
@@ -641,7 +648,9 @@ def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:
         if _has_int96(schema):
             return False
         there = {each.name: each.type for each in held}
-        return all(_zones(there[each.name]) == _zones(_file_type(each.type)) for each in fields if each.name in there)
+        return all(
+            _zones(there[field.name]) == _zones(_file_type(field.type)) for field in fields if field.name in there
+        )
 
 
 def _zones(type: pa.DataType) -> list[str | None]:
@@ -650,29 +659,29 @@ def _zones(type: pa.DataType) -> list[str | None]:
     return [zone for i in range(type.num_fields) for zone in _zones(type.field(i).type)]
 
 
-def present(fields: tuple[Field, ...], held: Sequence[pa.Field]) -> tuple[Field, ...]:
-    """Those of `fields`, with their parts, that a file with the columns `held` has, matched by name."""
-    by_name = {each.name: each for each in held}
+def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tuple[Field, ...]:
+    """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
+    by_name = {each.name: each for each in arrow_fields}
     return tuple(
-        Field(each.id, each.name, _present_type(each.type, by_name[each.name].type), each.nullable)
-        for each in fields
-        if each.name in by_name
+        Field(field.id, field.name, _present_type(field.type, by_name[field.name].type), field.nullable)
+        for field in fields
+        if field.name in by_name
     )
 
 
-def _present_type(type: Type, held: pa.DataType) -> Type:
+def _present_type(type: Type, arrow_type: pa.DataType) -> Type:
     match type:
-        case Row(parts) if pa.types.is_struct(held):
-            return Row(present(parts, list(held)))
-        case ListOf(element) if pa.types.is_list(held):
-            return ListOf(_retyped(element, _present_type(element.type, held.value_type)))
-        case MapOf(key, value) if pa.types.is_map(held):
+        case Row(parts) if pa.types.is_struct(arrow_type):
+            return Row(present(parts, list(arrow_type)))
+        case ListOf(element) if pa.types.is_list(arrow_type):
+            return ListOf(_retyped(element, _present_type(element.type, arrow_type.value_type)))
+        case MapOf(key, value) if pa.types.is_map(arrow_type):
             return MapOf(
-                _retyped(key, _present_type(key.type, held.key_type)),
-                _retyped(value, _present_type(value.type, held.item_type)),
+                _retyped(key, _present_type(key.type, arrow_type.key_type)),
+                _retyped(value, _present_type(value.type, arrow_type.item_type)),
             )
-        case MultisetOf(element) if pa.types.is_map(held):
-            return MultisetOf(_retyped(element, _present_type(element.type, held.key_type)))
+        case MultisetOf(element) if pa.types.is_map(arrow_type):
+            return MultisetOf(_retyped(element, _present_type(element.type, arrow_type.key_type)))
         case _:
             return type
 
@@ -681,49 +690,54 @@ def _retyped(field: Field, type: Type) -> Field:
     return Field(field.id, field.name, type, field.nullable)
 
 
-def _own_field(held: pa.Field) -> Field:
+def _own_field(arrow_field: pa.Field) -> Field:
     try:
-        return Field(int((held.metadata or {}).get(_ID, NO_ID)), held.name, _own_type(held.type), held.nullable)
+        return Field(
+            int((arrow_field.metadata or {}).get(_ID, NO_ID)),
+            arrow_field.name,
+            _own_type(arrow_field.type),
+            arrow_field.nullable,
+        )
     except UnsupportedFeature:
-        return Field(NO_ID, held.name, Scalar(Kind.VARIANT), held.nullable)
+        return Field(NO_ID, arrow_field.name, Scalar(Kind.VARIANT), arrow_field.nullable)
 
 
-def _own_type(held: pa.DataType) -> Type:
-    if pa.types.is_struct(held):
-        return Row(tuple(_own_field(each) for each in held))
-    if pa.types.is_list(held):
-        return ListOf(_own_field(held.value_field))
-    if pa.types.is_map(held):
-        return MapOf(_own_field(held.key_field), _own_field(held.item_field))
-    return from_arrow(held)
+def _own_type(arrow_type: pa.DataType) -> Type:
+    if pa.types.is_struct(arrow_type):
+        return Row(tuple(_own_field(each) for each in arrow_type))
+    if pa.types.is_list(arrow_type):
+        return ListOf(_own_field(arrow_type.value_field))
+    if pa.types.is_map(arrow_type):
+        return MapOf(_own_field(arrow_type.key_field), _own_field(arrow_type.item_field))
+    return from_arrow(arrow_type)
 
 
-def _leaves_below(held: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
+def _leaves_below(arrow_schema: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
     """The indexes of the leaf columns below `fields`."""
-    wanted = {each.name: each for each in fields}
+    wanted = {field.name: field for field in fields}
     leaves: list[int] = []
     place = 0
-    for each in held:
+    for each in arrow_schema:
         if each.name in wanted:
             _leaves(each.type, wanted[each.name].type, place, leaves)
         place += _width(each.type)
     return leaves
 
 
-def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> None:
-    if pa.types.is_struct(held) and isinstance(type, Row):
+def _leaves(arrow_type: pa.DataType, type: Type, index: int, leaves: list[int]) -> None:
+    if pa.types.is_struct(arrow_type) and isinstance(type, Row):
         wanted = {part.name: part for part in type.fields}
-        for each in held:
+        for each in arrow_type:
             if each.name in wanted:
-                _leaves(each.type, wanted[each.name].type, place, leaves)
-            place += _width(each.type)
-    elif pa.types.is_list(held) and isinstance(type, ListOf):
-        _leaves(held.value_type, type.element.type, place, leaves)
-    elif pa.types.is_map(held) and isinstance(type, MapOf):
-        _leaves(held.key_type, type.key.type, place, leaves)
-        _leaves(held.item_type, type.value.type, place + _width(held.key_type), leaves)
+                _leaves(each.type, wanted[each.name].type, index, leaves)
+            index += _width(each.type)
+    elif pa.types.is_list(arrow_type) and isinstance(type, ListOf):
+        _leaves(arrow_type.value_type, type.element.type, index, leaves)
+    elif pa.types.is_map(arrow_type) and isinstance(type, MapOf):
+        _leaves(arrow_type.key_type, type.key.type, index, leaves)
+        _leaves(arrow_type.item_type, type.value.type, index + _width(arrow_type.key_type), leaves)
     else:
-        leaves.extend(range(place, place + _width(held)))
+        leaves.extend(range(index, index + _width(arrow_type)))
 
 
 def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[int] | None:
@@ -733,13 +747,13 @@ def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[i
     return [_width(each.type) for each in metadata.schema.to_arrow_schema()]
 
 
-def _width(held: pa.DataType) -> int:
-    if pa.types.is_struct(held):
-        return sum(_width(each.type) for each in held)
-    if pa.types.is_list(held):
-        return _width(held.value_type)
-    if pa.types.is_map(held):
-        return _width(held.key_type) + _width(held.item_type)
+def _width(arrow_type: pa.DataType) -> int:
+    if pa.types.is_struct(arrow_type):
+        return sum(_width(each.type) for each in arrow_type)
+    if pa.types.is_list(arrow_type):
+        return _width(arrow_type.value_type)
+    if pa.types.is_map(arrow_type):
+        return _width(arrow_type.key_type) + _width(arrow_type.item_type)
     return 1
 
 
@@ -785,7 +799,7 @@ def _file_type(type: Type) -> pa.DataType:
         case Scalar(Kind.UUID):
             return pa.uuid()
         case Row(parts):
-            return pa.struct([_file_field(each, each.name) for each in parts])
+            return pa.struct([_file_field(part, part.name) for part in parts])
         case ListOf(element):
             return pa.list_(_file_field(element, "element"))
         case MapOf(key, value):
@@ -829,9 +843,9 @@ def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]
     some = first
     if step > 1:
         some = pa.concat_tables([first.slice(start, rows) for start in range(0, first.num_rows, step)])
-    for place, each in enumerate(schema):
+    for index, each in enumerate(schema):
         if not pa.types.is_nested(each.type):
-            sample = some.column(place)
+            sample = some.column(index)
             sample = sample.drop_null() if sample.null_count else sample
             distinct = pc.count_distinct(sample).as_py()
             value_bytes = sample.nbytes / max(1, len(sample))

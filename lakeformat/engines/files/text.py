@@ -74,7 +74,7 @@ class Csv:
             self._parse,
             pyarrow.csv.ConvertOptions(
                 column_types={each.name: to_arrow(each.type) for each in self._named},
-                include_columns=[each.name for each in fields] or names[:1],
+                include_columns=[field.name for field in fields] or names[:1],
                 null_values=[self._null],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
@@ -157,8 +157,8 @@ def _sliced(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     position = 0
     for whole in found:
-        columns = [whole.column(each.name).cast(to_arrow(each.type)) for each in fields]
-        whole = pa.RecordBatch.from_arrays(columns, [each.name for each in fields]) if columns else whole
+        columns = [whole.column(field.name).cast(to_arrow(field.type)) for field in fields]
+        whole = pa.RecordBatch.from_arrays(columns, [field.name for field in fields]) if columns else whole
         for start in range(0, whole.num_rows, batch_rows):
             yield position + start, whole.slice(start, batch_rows)
         position += whole.num_rows

@@ -127,15 +127,15 @@ def _check_type(found: pa.DataType, field: Field, name: str) -> None:
     raise InvalidInput(f"column {name}: {found} does not fit {field.type}; {_way_out(found, field.type)}")
 
 
-def _fits(found: pa.DataType, type: Scalar) -> bool:
-    if to_arrow(type) == found:
+def _fits(arrow_type: pa.DataType, type: Scalar) -> bool:
+    if to_arrow(type) == arrow_type:
         return True
     if type.kind is Kind.VARIANT:
-        return variant.has_form(found)
+        return variant.has_form(arrow_type)
     try:
-        have = from_arrow(found)
+        have = from_arrow(arrow_type)
     except UnsupportedFeature:
-        return type.kind is Kind.BIGINT and pa.types.is_uint64(found)
+        return type.kind is Kind.BIGINT and pa.types.is_uint64(arrow_type)
     if not isinstance(have, Scalar):
         return False
     for family in (_NUMBERS, _TEXTS, _BLOBS, _TIMES):
@@ -144,8 +144,8 @@ def _fits(found: pa.DataType, type: Scalar) -> bool:
     return have.kind is type.kind or (have.kind is Kind.DATE and type.kind is Kind.TIMESTAMP)
 
 
-def _way_out(found: pa.DataType, type: Type) -> str:
-    if pa.types.is_timestamp(found) and isinstance(type, Scalar):
+def _way_out(arrow_type: pa.DataType, type: Type) -> str:
+    if pa.types.is_timestamp(arrow_type) and isinstance(type, Scalar):
         if type.kind is Kind.TIMESTAMP:
             return "the data is an instant, the column has no time zone: convert it to the wall clock you mean first"
         if type.kind is Kind.TIMESTAMP_TZ:

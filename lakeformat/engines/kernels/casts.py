@@ -82,12 +82,12 @@ def project(
         case ((Row() | Scalar(Kind.VARIANT)), Scalar(Kind.VARIANT)):
             return variant.plain(array, name)
         case Row(parts), Row(wanted):
-            by_id = {part.id: (part, place) for place, part in enumerate(parts)}
+            by_id = {part.id: (part, index) for index, part in enumerate(parts)}
             columns = []
             for each in wanted:
                 if each.id in by_id:
-                    part, place = by_id[each.id]
-                    child = _child(array, part, place)
+                    part, index = by_id[each.id]
+                    child = _child(array, part, index)
                     columns.append(project(child, part.type, each.type, f"{name}.{each.name}", constants))
                 else:
                     columns.append(initial(each, len(array), constants))
@@ -253,10 +253,10 @@ def _is_list_view(type: pa.DataType) -> bool:
     return pa.types.is_list_view(type) or pa.types.is_large_list_view(type)
 
 
-def _child(array: pa.Array, part: Field, place: int) -> pa.Array:
+def _child(array: pa.Array, part: Field, number: int) -> pa.Array:
     """A struct's field by its name in the file, or by its index if the file has no names."""
     index = array.type.get_field_index(part.name)
-    return pc.struct_field(array, [index if index >= 0 else place])
+    return pc.struct_field(array, [index if index >= 0 else number])
 
 
 def _span(array: Any) -> tuple[int, int]:
@@ -460,11 +460,11 @@ def _two_digits(numbers: pa.Array) -> pa.Array:
 
 def _matched(texts: pa.Array, pattern: str, target: Scalar) -> dict[str, pa.Array]:
     """The named parts of texts that match, empty where a text lacks one."""
-    found = pc.extract_regex(texts, pattern)
-    odd = pc.and_(found.is_null(), texts.is_valid())
+    values = pc.extract_regex(texts, pattern)
+    odd = pc.and_(values.is_null(), texts.is_valid())
     if pc.any(odd, min_count=0).as_py():
         raise pa.ArrowInvalid(f"not a {target}: {texts.filter(odd)[0].as_py()!r}")
-    return {part.name: pc.struct_field(found, [place]) for place, part in enumerate(found.type)}
+    return {part.name: pc.struct_field(values, [index]) for index, part in enumerate(values.type)}
 
 
 def _counts(texts: pa.Array) -> pa.Array:

@@ -17,12 +17,12 @@ _BYTES = 8  # Of each column.
 
 def interleaved(columns: Sequence[pa.Array]) -> pa.Array:
     """For each row bytes that order rows along the z-order: the highest bit of each column, then the next of each, ..."""
-    return _in_turn([_ordered(each) for each in columns])
+    return _in_turn([_ordered(column) for column in columns])
 
 
 def hilbert(columns: Sequence[pa.Array]) -> pa.Array:
     """For each row bytes that order rows along a Hilbert curve through all columns, of 64 bits each."""
-    axes = [_ordered(each) for each in columns]
+    axes = [_ordered(column) for column in columns]
     bits = [np.uint64(1 << axis_index) for axis_index in range(8 * _BYTES - 1, 0, -1)]
     # Turn and mirror the cubes of this size, so that the curve enters each where it left the one before.
     for bit in bits:
@@ -42,7 +42,7 @@ def hilbert(columns: Sequence[pa.Array]) -> pa.Array:
 
 def _in_turn(numbers: Sequence[np.ndarray]) -> pa.Array:
     count = len(numbers[0])
-    bits = [np.unpackbits(each.astype(">u8").view(np.uint8).reshape(count, _BYTES), axis=1) for each in numbers]
+    bits = [np.unpackbits(number.astype(">u8").view(np.uint8).reshape(count, _BYTES), axis=1) for number in numbers]
     mixed = np.packbits(np.stack(bits, axis=2).reshape(count, 8 * _BYTES * len(numbers)), axis=1)
     return pa.Array.from_buffers(pa.binary(_BYTES * len(numbers)), count, [None, pa.py_buffer(mixed)])
 

@@ -26,10 +26,10 @@ def equal(left: Any, right: Any) -> np.ndarray:
         inner = equal(*(_items(each.take(pa.array(places))) for each in (left, right)))
         np.logical_and.at(same, np.repeat(places, one[places]), inner)
         return same
-    found = pc.equal(left, right)
+    mask = pc.equal(left, right)
     if pa.types.is_floating(kind):
-        found = pc.or_kleene(found, pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
-    return same & (np.asarray(pc.fill_null(found, False)) | ~both)
+        mask = pc.or_kleene(mask, pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
+    return same & (np.asarray(pc.fill_null(mask, False)) | ~both)
 
 
 def _lengths(column: Any) -> np.ndarray:

@@ -76,7 +76,7 @@ class KeySet:
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in self._values) + sum(each.nbytes for each in self._levels)
+        return sum(value.nbytes for value in self._values) + sum(level.nbytes for level in self._levels)
 
     def contains(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """For each row whether its key is in the set."""
@@ -142,8 +142,8 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
     """The index of each value in `values`, null being one of them; -1 if it is missing."""
     if len(values) == 0:
         return np.full(len(column), -1)
-    found = pc.index_in(column, value_set=values)
-    return np.asarray(found.fill_null(-1)).astype(np.int64)
+    result = pc.index_in(column, value_set=values)
+    return np.asarray(result.fill_null(-1)).astype(np.int64)
 
 
 def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:

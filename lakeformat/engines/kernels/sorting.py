@@ -117,11 +117,11 @@ def _split(path: Path, by: _By, edges: pa.Table) -> list[Path | None]:
     with ExitStack() as stack:
         sinks: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
         for batch in _read(path):
-            order, found = _ranges(_keys(batch, by), by, edges)
+            order, values = _ranges(_keys(batch, by), by, edges)
             ordered = batch.take(pa.array(order))
-            starts = np.concatenate(([0], np.flatnonzero(np.diff(found)) + 1, [len(found)]))
+            starts = np.concatenate(([0], np.flatnonzero(np.diff(values)) + 1, [len(values)]))
             for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-                number = int(found[start])
+                number = int(values[start])
                 if number not in sinks:
                     parts[number] = part = path.with_name(f"{path.name}-{number}")
                     file = stack.enter_context(pa.OSFile(str(part), "wb"))

@@ -337,17 +337,17 @@ def _merge_map_by_time(values: pa.ChunkedArray, events: Events, how: Aggregation
         np.asarray(inside.is_valid()),
         _times_of(pc.struct_field(inside, how.time)),
     )
-    held = np.zeros(0, np.int64)
-    done = [held]
+    kept = np.zeros(0, np.int64)
+    done = [kept]
     for i, places in enumerate(_rounds(events, counts)):
-        goes_on = np.isin(elements.keys[held], events.keys[places])
-        done.append(held[~goes_on])
-        held, given = held[goes_on], _within(elements.places, places)
+        goes_on = np.isin(elements.keys[kept], events.keys[places])
+        done.append(kept[~goes_on])
+        kept, given = kept[goes_on], _within(elements.places, places)
         turned = np.zeros(len(events.starts), bool)
         turned[events.keys[places[events.older[places]]]] = True
-        back, ahead = turned[elements.keys[held]], turned[elements.keys[given]] | (i == 0)
-        held = entries.merged(np.append(held[~back], given[ahead]), np.append(held[back], given[~ahead]))
-    chosen = np.concatenate([*done, held])
+        back, ahead = turned[elements.keys[kept]], turned[elements.keys[given]] | (i == 0)
+        kept = entries.merged(np.append(kept[~back], given[ahead]), np.append(kept[back], given[~ahead]))
+    chosen = np.concatenate([*done, kept])
     elements = elements.at(chosen[np.lexsort((chosen, elements.keys[chosen]))])
     return _nulled(_maps(elements, len(events.starts), values.type), ~events.any(counts))
 
@@ -492,22 +492,22 @@ def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggreg
     alike = _nested_codes(elements.values, how) if how.nested_key else _codes(elements.values, how)
     codes = alike if how.nested_key else np.arange(len(alike))
     sequence, keys, limit = _sequence(elements.values, how), elements.keys, how.limit or 0
-    held = np.zeros(0, np.int64)
-    done = [held]  # Of keys that have no further row: those of a round are among those of the one before.
+    kept = np.zeros(0, np.int64)
+    done = [kept]  # Of keys that have no further row: those of a round are among those of the one before.
     for places in _rounds(events, events.older | ((events.adds | events.retracts) & valid)):
-        goes_on = np.isin(keys[held], events.keys[places])
-        done.append(held[~goes_on])
-        held = held[goes_on]
+        goes_on = np.isin(keys[kept], events.keys[places])
+        done.append(kept[~goes_on])
+        kept = kept[goes_on]
         given = _within(elements.places, places)
         is_taken = events.retracts[elements.places[given]]
-        held = held[~_among(held, given[is_taken], keys, alike)]
+        kept = kept[~_among(kept, given[is_taken], keys, alike)]
         turned = np.zeros(len(events.starts), bool)
         turned[events.keys[places[events.older[places]]]] = True
-        back, ahead = turned[keys[held]], turned[keys[given]]
-        base = np.append(held[~back], given[ahead])
-        more = np.append(held[back], given[~ahead & ~is_taken])
-        held = _joined(base, more, keys, codes, sequence, limit)
-    found = np.concatenate([*done, held])
+        back, ahead = turned[keys[kept]], turned[keys[given]]
+        base = np.append(kept[~back], given[ahead])
+        more = np.append(kept[back], given[~ahead & ~is_taken])
+        kept = _joined(base, more, keys, codes, sequence, limit)
+    found = np.concatenate([*done, kept])
     return found[np.argsort(keys[found], kind="stable")]
 
 
@@ -553,11 +553,11 @@ def _final_order(elements: _Elements, events: Events) -> np.ndarray:
 def _united(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
     """The union of sketches or roaring bitmaps: 32-bit ones in their portable form, 64-bit ones in Java's."""
     places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
-    held = values.take(pa.array(places)).to_pylist()
+    kept = values.take(pa.array(places)).to_pylist()
     edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
     united: list[bytes | None] = [None] * len(events.starts)
     for start, stop in zip(edges.tolist(), [*edges[1:].tolist(), len(keys)], strict=False):
-        united[int(keys[start])] = held[start] if stop == start + 1 else _union(held[start:stop], how)
+        united[int(keys[start])] = kept[start] if stop == start + 1 else _union(kept[start:stop], how)
     return pa.array(united, values.type)
 
 
@@ -566,10 +566,10 @@ def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
         return sketches.union(how.function, bitmaps, f"column {how.column!r}")
     try:
         if how.function == "rbm64":
-            wide = BitMap64.union(*(roaring64.deserialize(each) for each in bitmaps))
+            wide = BitMap64.union(*(roaring64.deserialize(bitmap) for bitmap in bitmaps))
             wide.run_optimize()
             return roaring64.serialize(wide)
-        united = BitMap.union(*(BitMap.deserialize(each) for each in bitmaps))
+        united = BitMap.union(*(BitMap.deserialize(bitmap) for bitmap in bitmaps))
         united.run_optimize()
         return bytes(united.serialize())
     except ValueError as error:
@@ -629,7 +629,7 @@ def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarra
 
 def _codes(values: pa.Array, how: Aggregation) -> np.ndarray:
     """Numbers that are equal where values are."""
-    return ranks.ranks([pa.chunked_array([each]) for each in _scalars(values, how)])
+    return ranks.ranks([pa.chunked_array([scalar]) for scalar in _scalars(values, how)])
 
 
 def _scalars(values: Any, how: Aggregation) -> list[pa.Array]:

@@ -57,7 +57,7 @@ def _rises(store: Store, task: ReadTask) -> bool:
     fields = tuple(find_field(part.fields, name) for name in task.merge.key)
     last: list[pa.Array] = []
     for batch in worker.read(store, replace(part, fields=fields)):
-        keys = [casts.flat(batch.column(each.name)) for each in fields]
+        keys = [casts.flat(batch.column(field.name)) for field in fields]
         if last:
             keys = [pa.concat_arrays([before, column]) for before, column in zip(last, keys, strict=True)]
         if not rows.rise(keys):
@@ -76,13 +76,13 @@ def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -
             pa.Table.from_batches([] if one is None else list(worker.read(store, one)), schema)
             for one in (each, earlier)
         )
-        if older and (found := _under(store, older, new, before, each.merge)).num_rows:
+        if older and (table := _under(store, older, new, before, each.merge)).num_rows:
             if each.merge.engine is MergeEngine.FIRST_ROW:  # Existing rows, which stay where they are.
                 key = tuple(find_field(older[0].fields, name) for name in each.merge.key)
-                new = new.filter(pa.array(~_key_set(key, found).contains(_key_columns(key, new))))
+                new = new.filter(pa.array(~_key_set(key, table).contains(_key_columns(key, new))))
             else:
-                before = pa.concat_tables([before, found])
-                new = merge.merge(pa.concat_tables([found, new]), each.merge)
+                before = pa.concat_tables([before, table])
+                new = merge.merge(pa.concat_tables([table, new]), each.merge)
         if task.changelog is not None:
             changelog += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
         yield from _kept(task, new.to_batches(worker.BATCH_ROWS))

@@ -67,7 +67,7 @@ def merge_in_batches(
     for pieces in _windows(keys, batch_rows):
         some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
         own = np.concatenate([keys[start:stop] for start, stop in pieces])
-        some = pa.Table.from_arrays([each.combine_chunks() for each in some.columns], schema=some.schema)
+        some = pa.Table.from_arrays([column.combine_chunks() for column in some.columns], schema=some.schema)
         chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
         if not with_retracts:
             chosen = chosen[~retracts(some)[chosen]]
@@ -90,7 +90,7 @@ def _windows(keys: np.ndarray, most: int) -> Iterator[list[tuple[int, int]]]:
         np.concatenate(([start], start + np.searchsorted(keys[start:stop], edges), [stop]))
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
     ]
-    for pieces in zip(*(pairwise(each.tolist()) for each in cuts), strict=True):
+    for pieces in zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True):
         if held := [(start, stop) for start, stop in pieces if start < stop]:
             yield held
 
@@ -229,7 +229,7 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     groups = [_Group.of(group, rows, several) for group in spec.groups if held.issuperset(group.sequence)]
     removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
     in_order = [group.in_order(several, removed) for group in groups]
-    rules = {each.column: each for each in spec.aggregations}
+    rules = {aggregation.column: aggregation for aggregation in spec.aggregations}
 
     def reduce(name: str) -> Result:
         column = rows.column(name)
@@ -262,7 +262,7 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     deletes = several.kinds == RowKind.DELETE
     removed = several.last(deletes if spec.remove_on_delete else np.zeros_like(deletes))
     living = several.after(np.ones_like(deletes), removed)
-    rules = {each.column: each for each in spec.aggregations}
+    rules = {aggregation.column: aggregation for aggregation in spec.aggregations}
     rules |= {name: Aggregation(name, "last_value") for name in spec.sequence}
 
     def reduce(name: str) -> Result:

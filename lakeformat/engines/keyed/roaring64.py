@@ -158,7 +158,7 @@ def _portable(containers: list[tuple[int, _Container]]) -> bytes:
         head += b"".join(struct.pack("<HH", low, each.count - 1) for low, each in own)
         payloads = [each.payload for _, each in own]
         if len(own) >= _NO_OFFSETS_BELOW:
-            sizes = np.cumsum([0, *(len(each) for each in payloads)])[:-1]
+            sizes = np.cumsum([0, *(len(payload) for payload in payloads)])[:-1]
             head += (len(head) + 4 * len(own) + sizes).astype("<u4").tobytes()
         parts += [head, *payloads]
     return b"".join(parts)

@@ -100,15 +100,15 @@ class ArrowSource:
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         choices, _ = decided.choices
         if deleted_only:
-            choices = {path: _of(each, merge, Act.DELETE) for path, each in choices.items()}
+            choices = {path: _of(choice, merge, Act.DELETE) for path, choice in choices.items()}
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
-            found = {each.path: np.flatnonzero(choices[each.path].clauses != outcomes.NONE) for each in targets}
+            found = {target.path: np.flatnonzero(choices[target.path].clauses != outcomes.NONE) for target in targets}
             found = {path: positions for path, positions in found.items() if len(positions)}
             return marks.at(self._store, found, replace(layout, targets=targets))
 
         alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
-        written = self._run(work, [(each,) for each in layout.targets] if alone else [layout.targets])
+        written = self._run(work, [(target,) for target in layout.targets] if alone else [layout.targets])
         return [file for files in written for file in files]
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
@@ -138,7 +138,7 @@ class ArrowSource:
 
 def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
     """What is done with the rows of a file by clauses that do this; all others stay."""
-    own = [place for place, each in enumerate(merge.clauses) if each.act is act]
+    own = [place for place, clause in enumerate(merge.clauses) if clause.act is act]
     return replace(choice, clauses=np.where(np.isin(choice.clauses, own), choice.clauses, outcomes.NONE))
 
 
@@ -178,9 +178,9 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
     is `room`."""
     merge = index.merge
     clauses = np.full(task.row_count, outcomes.NONE, np.int8)
-    updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
+    updates = [p for p, clause in enumerate(merge.clauses) if (clause.act, clause.group) == (Act.UPDATE, Group.MATCHED)]
     keeps = room is not None and all(
-        each.group is not Group.NOT_MATCHED_BY_SOURCE or each.act is not Act.UPDATE for each in merge.clauses
+        clause.group is not Group.NOT_MATCHED_BY_SOURCE or clause.act is not Act.UPDATE for clause in merge.clauses
     )
     updated, source, kept = [], [], []
     gone = None
@@ -230,7 +230,7 @@ def changed(
 ) -> Iterator[pa.RecordBatch | Copied]:
     """The rows of one file after the merge, for files of `into`: all remaining rows, or (unless `whole`) the updated
     ones. `table` has the source columns whose values are assigned."""
-    updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
+    updates = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.UPDATE]
     if not whole and not np.isin(choice.clauses, updates).any():
         return
     right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
@@ -259,14 +259,14 @@ def write_columns(
     choice = _of(choice, merge, Act.UPDATE)
     if (choice.clauses == outcomes.NONE).all():
         return []
-    names = {each.name for each in into.fields}
+    names = {field.name for field in into.fields}
     narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
     return worker.write(store, changed(store, narrow, table, task, choice, True, into), into)
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
     """`table` in plain types that have a logical type: columns of nulls as in `hints`, or else as text."""
-    wanted = {each.name.casefold(): to_arrow(each.type) for each in hints}
+    wanted = {hint.name.casefold(): to_arrow(hint.type) for hint in hints}
     columns: list[pa.Array | pa.ChunkedArray] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_null(column.type):

@@ -170,33 +170,33 @@ def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
 def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     """The compared columns, with the table's current types."""
     with_ids = formats.opened(store, file.path, file.file_format, key=file.key)
-    held = {each.id: each for each in with_ids.fields(None)}
-    there = {each.id for each in walk(tuple(held.values()))}
+    in_file = {field.id: field for field in with_ids.fields(None)}
+    there = {field.id for field in walk(tuple(in_file.values()))}
     lost = [part.name for part in walk(file.fields) if part.id not in there]
     if lost:
         raise CorruptFile(f"{file.path}: equality deletes by column {lost[0]!r}, which the file does not hold")
-    needed = tuple(held[each.id] for each in file.fields)
+    needed = tuple(in_file[field.id] for field in file.fields)
     read = tuple(dict.fromkeys(needed))
     columns: list[list[pa.Array]] = [[] for _ in file.fields]
     for _, batch in with_ids.batches(read, None, _BATCH_ROWS):
-        for each, have, into in zip(file.fields, needed, columns, strict=True):
-            found = casts.project(batch.column(have.name), have.type, each.type, each.name)
-            into.append(casts.innermost(found))
-    schema = [casts.innermost(casts.nulls(0, to_arrow(each.type))) for each in file.fields]
+        for field, have, into in zip(file.fields, needed, columns, strict=True):
+            array = casts.project(batch.column(have.name), have.type, field.type, field.name)
+            into.append(casts.innermost(array))
+    schema = [casts.innermost(casts.nulls(0, to_arrow(field.type))) for field in file.fields]
     return pa.table(
         [pa.chunked_array([*into, empty]) for into, empty in zip(columns, schema, strict=True)],
-        names=[each.name for each in file.fields],
+        names=[field.name for field in file.fields],
     )
 
 
 def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> pa.Table:
     """The columns of these field ids, in this order."""
     opened = formats.opened(store, file.path, file.file_format, key=file.key)
-    held = {each.id: each for each in opened.fields(None)}
-    if not wanted.keys() <= held.keys():
-        raise CorruptFile(f"{file.path}: no position delete file; its columns are {[f.name for f in held.values()]}")
-    needed = tuple(held[id] for id in wanted)
-    schema = pa.schema([(held[id].name, kind) for id, kind in wanted.items()])
+    in_file = {field.id: field for field in opened.fields(None)}
+    if not wanted.keys() <= in_file.keys():
+        raise CorruptFile(f"{file.path}: no position delete file; its columns are {[f.name for f in in_file.values()]}")
+    needed = tuple(in_file[id] for id in wanted)
+    schema = pa.schema([(in_file[id].name, kind) for id, kind in wanted.items()])
     batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
     return pa.Table.from_batches(batches, schema)
 

@@ -44,7 +44,7 @@ class DeltaFiles:
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
-        self._key = tuple(each.name for each in layout.by_key.fields)
+        self._key = tuple(field.name for field in layout.by_key.fields)
         self._fields = given(layout)
         self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
@@ -82,8 +82,8 @@ class DeltaFiles:
     def write_all(self, changes: Iterable[Any]) -> list[WrittenFile]:
         """The files of all these rows; none is left after an error."""
         try:
-            for each in changes:
-                self.write(each)
+            for change in changes:
+                self.write(change)
             return self.finish()
         except BaseException:
             self.abandon()
@@ -143,7 +143,7 @@ class DeltaFiles:
             return
         batch = pa.RecordBatch.from_arrays(keys, names=list(self._key))
         made = worker.write(self._store, [batch], self._layout.by_key)
-        ids = tuple(each.id for each in self._layout.by_key.fields)
+        ids = tuple(field.id for field in self._layout.by_key.fields)
         self._by_key += [replace(each, compared=ids) for each in made]
 
     def _write(self, unit: pa.RecordBatch, chosen: np.ndarray, slots: np.ndarray) -> None:
@@ -185,8 +185,8 @@ class DeltaFiles:
 
 def given(layout: DeltaLayout) -> tuple[Field, ...]:
     """The columns that rows may have: a row that deletes a key may lack all other values."""
-    key = {each.name for each in layout.by_key.fields}
-    return tuple(each if each.name in key else replace(each, nullable=True) for each in layout.data.fields)
+    key = {field.name for field in layout.by_key.fields}
+    return tuple(field if field.name in key else replace(field, nullable=True) for field in layout.data.fields)
 
 
 def _codes(kinds: pa.Array) -> np.ndarray:

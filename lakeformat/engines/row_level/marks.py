@@ -36,7 +36,7 @@ _POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, the field of a delet
 def mark(store: Store, task: MarkTask) -> list[WrittenFile]:
     """Delete files for the rows that satisfy the predicate of `task.read`; see `MarkTask`."""
     named = columns_of(task.read.predicate)
-    fields = (*(each for each in task.read.fields if each.name in named), FILE, POSITION)
+    fields = (*(field for field in task.read.fields if field.name in named), FILE, POSITION)
     return write(store, worker.read(store, replace(task.read, fields=fields)), task.write)
 
 
@@ -56,11 +56,11 @@ def at(store: Store, positions: dict[str, np.ndarray], task: DeleteTask) -> list
 
 def rewrite(store: Store, task: DeleteTask) -> list[WrittenFile]:
     """The existing deletes of all targets, in new files."""
-    return _write(store, {each.path: np.array([], np.int64) for each in task.targets}, task)
+    return _write(store, {target.path: np.array([], np.int64) for target in task.targets}, task)
 
 
 def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
-    targets = {each.path: each for each in task.targets}
+    targets = {target.path: target for target in task.targets}
     unknown = marked.keys() - targets.keys()
     if unknown:
         raise InvalidInput(
@@ -158,7 +158,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
 def _between(paths: list[str], file: WrittenFile, column: int) -> tuple[str, ...]:
     """Those of `paths` within the bounds of a delete file."""
     bounds = file.stats[column]
-    return tuple(each for each in paths if bounds.minimum is None or bounds.minimum <= each <= bounds.maximum)
+    return tuple(path for path in paths if bounds.minimum is None or bounds.minimum <= path <= bounds.maximum)
 
 
 def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: DeleteTask) -> list[WrittenFile]:

@@ -48,8 +48,8 @@ class Staged:
 
     def load(self, store: Store, fields: tuple[Field, ...]) -> pa.Table:
         """These columns (and those of the key), with the names that a merge's expressions use."""
-        wanted = {*(each.name for each in fields), *self.key}
-        kept = [(f"c{place}", each) for place, each in enumerate(self.fields) if each.name in wanted]
+        wanted = {*(field.name for field in fields), *self.key}
+        kept = [(f"c{place}", field) for place, field in enumerate(self.fields) if field.name in wanted]
         held = (
             *(Field(NO_ID, name, each.type) for name, each in kept),
             Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT)),
@@ -143,10 +143,10 @@ class MergeByParts:
     ) -> list[WrittenFile]:
         parts, matched = decided.choices
         by_path = {task.paths[0]: task for task in tasks}
-        parts = [replace(each, tasks=tuple(by_path[task.paths[0]] for task in each.tasks)) for each in parts]
+        parts = [replace(part, tasks=tuple(by_path[task.paths[0]] for task in part.tasks)) for part in parts]
         written: list[WrittenFile] = []
         loose: list[ReadTask] = []
-        fields = tuple(replace(each, nullable=True) for each in layout.fields)
+        fields = tuple(replace(field, nullable=True) for field in layout.fields)
         try:
             if beside:
                 layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True))
@@ -154,7 +154,7 @@ class MergeByParts:
                     self._store, parts, partial(_write_columns, merge, self._staged, layouts)
                 ):
                     written += files
-            elif whole or any(each.act is Act.UPDATE for each in merge.clauses):
+            elif whole or any(clause.act is Act.UPDATE for clause in merge.clauses):
                 work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=fields), whole)
                 for each in self._workers.each(self._store, parts, work):
                     written += each.files
@@ -168,13 +168,13 @@ class MergeByParts:
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         parts, _ = decided.choices
-        targets = {each.path: each for each in layout.targets}
-        parts = [replace(each, targets=tuple(targets[task.paths[0]] for task in each.tasks)) for each in parts]
+        targets = {target.path: target for target in layout.targets}
+        parts = [replace(part, targets=tuple(targets[task.paths[0]] for task in part.tasks)) for part in parts]
         if not layout.per_file and parts:
-            decisions = tuple(each for part in parts for each in part.decisions)
+            decisions = tuple(decision for part in parts for decision in part.decisions)
             parts = [Part((), decisions, layout.targets)]
         acts = (Act.DELETE,) if deleted_only else (Act.DELETE, Act.UPDATE)
-        clauses = [place for place, each in enumerate(merge.clauses) if each.act in acts]
+        clauses = [place for place, clause in enumerate(merge.clauses) if clause.act in acts]
         made = self._workers.each(self._store, parts, partial(_mark, layout, clauses))
         return [file for files in made for file in files]
 
@@ -197,8 +197,8 @@ class MergeByParts:
         return [*(written or []), *(file for files in found for file in files)]
 
     def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> tuple[ReadTask, ...]:
-        self.paths += [each.path for each in files]
-        return tuple(read_back(each, fields) for each in files)
+        self.paths += [file.path for file in files]
+        return tuple(read_back(file, fields) for file in files)
 
 
 def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
@@ -320,7 +320,7 @@ def _decisions(path: str, choice: Choice) -> pa.RecordBatch:
     source = np.full(len(positions), outcomes.NONE, np.int64)
     source[np.searchsorted(positions, choice.updated)] = choice.source
     numbers = (positions, source, choice.clauses[positions].astype(np.int32))
-    columns = [pa.repeat(path, len(positions)), *(pa.array(each) for each in numbers)]
+    columns = [pa.repeat(path, len(positions)), *(pa.array(number) for number in numbers)]
     return pa.RecordBatch.from_arrays(columns, [f.name for f in outcomes.DECISIONS])
 
 
@@ -400,6 +400,6 @@ def _rows(matched: bytes) -> np.ndarray:
 
 def _cut(tasks: Sequence[ReadTask]) -> list[Loose]:
     """Files of rows, for one worker each."""
-    numbers = np.cumsum([each.size_bytes for each in tasks]) // LOOSE_BYTES
+    numbers = np.cumsum([task.size_bytes for task in tasks]) // LOOSE_BYTES
     groups = (np.flatnonzero(numbers == number).tolist() for number in np.unique(numbers))
     return [Loose(tuple(tasks[place] for place in group), None) for group in groups]

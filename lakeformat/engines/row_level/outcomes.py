@@ -42,10 +42,10 @@ def check(merge: Merge) -> None:
     sides = {TARGET: merge.target, SOURCE: merge.source}
     both = beside(*(named(side, arrow_schema(fields).empty_table()) for side, fields in sides.items()))
     expression.mask(merge.condition, both)
-    for each in merge.clauses:
-        with _naming(each):
-            expression.mask(each.condition, both)
-            assigned(each, both, merge.target)
+    for clause in merge.clauses:
+        with _naming(clause):
+            expression.mask(clause.condition, both)
+            assigned(clause, both, merge.target)
 
 
 def named(side: str, table: pa.Table) -> pa.Table:
@@ -84,10 +84,12 @@ class Index:
         self.merge, self.source = merge, source
         count = source.num_rows
         self._matched_rows = np.zeros(count, bool)
-        parts: dict[frozenset[str], Expression] = {frozenset(sides_of(each)): ALWAYS for each in conjuncts(merge.rest)}
-        for each in conjuncts(merge.rest):
-            sides = frozenset(sides_of(each))
-            parts[sides] = and_(parts[sides], each)
+        parts: dict[frozenset[str], Expression] = {
+            frozenset(sides_of(conjunct)): ALWAYS for conjunct in conjuncts(merge.rest)
+        }
+        for conjunct in conjuncts(merge.rest):
+            sides = frozenset(sides_of(conjunct))
+            parts[sides] = and_(parts[sides], conjunct)
         self._of_target = parts.pop(frozenset({TARGET}), ALWAYS)
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())

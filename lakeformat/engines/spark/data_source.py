@@ -151,7 +151,7 @@ class _Rows:
 
     def __init__(self, source: Any, schema: T.StructType, is_stream: bool = False) -> None:
         self._store, self._names = files_of(source.store), tuple(schema.names)
-        self._fields = tuple(each for each in source.fields if each.name in self._names and each.name != ROW_KINDS)
+        self._fields = tuple(field for field in source.fields if field.name in self._names and field.name != ROW_KINDS)
         self._kind = ROW_KINDS if source.has_kinds and ROW_KINDS in self._names else None
         self._only_inserts = is_stream and self._kind is None
         if not self._fields:  # A task must read a column to count its rows.
@@ -174,7 +174,7 @@ class _Reader(datasource.DataSourceReader):
         return {"_rows": self._rows}
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        return _partitions(self._source.select([each.name for each in self._rows._fields]).pieces())
+        return _partitions(self._source.select([field.name for field in self._rows._fields]).pieces())
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition)
@@ -259,7 +259,7 @@ class _StreamReader(datasource.DataSourceStreamReader):
         return self._source.newest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
-        pieces = self._source.pieces([each.name for each in self._rows._fields], start, end)
+        pieces = self._source.pieces([field.name for field in self._rows._fields], start, end)
         return _partitions(pieces, in_order=True) if pieces else []
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
@@ -398,4 +398,4 @@ def _written(sink: Any, batches: Iterator[pa.RecordBatch]) -> _Part:
 
 
 def _held(messages: Sequence[Any]) -> list[Any]:
-    return [None if each is None else each.held for each in messages]
+    return [None if message is None else message.held for message in messages]

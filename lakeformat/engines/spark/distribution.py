@@ -118,7 +118,7 @@ def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
     """The bucket of each row, computed by Spark itself if it can hash the key as Paimon does, which saves the rows a
     way through Python."""
     fields = [find_field(task.fields, name) for name in rule.columns]
-    found = [_words(frame.schema[each.name].dataType, F.col(quoted(each.name)), each.type) for each in fields]
+    found = [_words(frame.schema[field.name].dataType, F.col(quoted(field.name)), field.type) for field in fields]
     words = [each for each in found if each is not None]
     if rule.function != "default" or len(fields) > _HEADED or len(words) < len(fields):
         return _by_rows(partial(worker.buckets, task=task), rule.columns, scalar(Kind.INT))
@@ -149,11 +149,11 @@ def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...],
         return F.hash(*columns)
     nothing = to_arrow(type)
 
-    def worked(*found: pa.Array) -> pa.Array:
+    def worked(*array: pa.Array) -> pa.Array:
         try:
-            return work(pa.RecordBatch.from_arrays(list(found), names=list(names)))
+            return work(pa.RecordBatch.from_arrays(list(array), names=list(names)))
         except InvalidInput:  # The writer raises the error for these rows.
-            return pa.nulls(len(found[0]), nothing)
+            return pa.nulls(len(array[0]), nothing)
 
     worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
     return F.arrow_udf(worked, spark_type(type))(*columns)

@@ -59,7 +59,7 @@ class SparkEngine:
         self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
     ) -> DataFrame:
         """The rows of all tasks, lazily. Parquet and ORC files that need nothing of ours are read by Spark."""
-        names = [each.name for each in fields]
+        names = [field.name for field in fields]
         groups, rest = native.parted(store, tasks, self.native_schemes)
         frames = [native.read(self.spark, store, group).select(*map(quoted, names)) for group in groups]
         if rest or not frames:
@@ -87,8 +87,8 @@ class SparkEngine:
         frame = distribution.distributed(frame, task)
         work = partial(executors.write, files_of(store), task)
         with ExitStack() as stack:
-            for each in settings:
-                stack.enter_context(each)
+            for setting in settings:
+                stack.enter_context(setting)
             return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
@@ -132,10 +132,10 @@ class SparkEngine:
         places = task.keyed.places
         assert places is not None, task
         parts = tuple(find_field(task.fields, name) for name in places.partition)
-        for each in parts:
-            if each.name not in frame.columns:
-                value = F.lit(each.default) if each.default is not None else F.lit(None)
-                frame = frame.withColumn(each.name, value.cast(spark_type(each.type)))
+        for part in parts:
+            if part.name not in frame.columns:
+                value = F.lit(part.default) if part.default is not None else F.lit(None)
+                frame = frame.withColumn(part.name, value.cast(spark_type(part.type)))
         frame_columns = tuple(frame.columns)
         held = tuple(dict.fromkeys((*places.key, *places.partition)))
         existing = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
@@ -183,8 +183,10 @@ class SparkEngine:
         return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
-        schema = T.StructType([spark_field(each) for each in fields] or [T.StructField(executors.ROW, T.BooleanType())])
-        blobs = tuple(pickle.dumps(each) for each in tasks)
+        schema = T.StructType(
+            [spark_field(field) for field in fields] or [T.StructField(executors.ROW, T.BooleanType())]
+        )
+        blobs = tuple(pickle.dumps(task) for task in tasks)
         ids = self.spark.range(0, len(blobs), 1, max(1, len(blobs)))
         frame = ids.mapInArrow(partial(executors.read, files_of(store), blobs, fields), schema)
         return frame if fields else frame.select()

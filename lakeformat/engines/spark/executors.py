@@ -102,7 +102,7 @@ def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBat
         worker.require(rows, task)
         settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
         found = key_values.with_names(settled)
-        yield _for_spark(found.select([each.name for each in fields]), fields)
+        yield _for_spark(found.select([field.name for field in fields]), fields)
 
 
 def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch])
             yield pa.RecordBatch.from_arrays(columns, schema=DECODED)
 
 
-def _packed(place: int, tables: Sequence[pa.Table | None]) -> Iterator[tuple[int, list[int], bytes]]:
+def _packed(index: int, tables: Sequence[pa.Table | None]) -> Iterator[tuple[int, list[int], bytes]]:
     for schema, run in groupby(tables, lambda table: None if table is None else table.schema):
         own = list(run)
         sink = pa.BufferOutputStream()
@@ -131,7 +131,7 @@ def _packed(place: int, tables: Sequence[pa.Table | None]) -> Iterator[tuple[int
                 for table in own:  # A batch for each, so that each has memory of its own.
                     assert table is not None, schema
                     stream.write_table(table.combine_chunks())
-        yield place, [-1 if table is None else len(table) for table in own], sink.getvalue().to_pybytes()
+        yield index, [-1 if table is None else len(table) for table in own], sink.getvalue().to_pybytes()
 
 
 def each(
@@ -157,7 +157,7 @@ def decide_by_key(
 
 
 def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> list[WrittenFile]:
-    held = tuple(Field(NO_ID, f"c{place}", each.type) for place, each in enumerate(merge.source))
+    held = tuple(Field(NO_ID, f"c{index}", each.type) for index, each in enumerate(merge.source))
     given = [replace(task, fields=tuple(find_field(task.fields, each.name) for each in held)) for task in unit.source]
     found = [batch for task in given for batch in worker.read(store, task)]
     source = pa.Table.from_batches(found, arrow_schema(held)).rename_columns([each.name for each in merge.source])
@@ -165,8 +165,8 @@ def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> 
 
 
 def results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for found in outcomes.results(merge, whole, batches):
-        yield _for_spark(found, merge.target)
+    for batch in outcomes.results(merge, whole, batches):
+        yield _for_spark(batch, merge.target)
 
 
 def inserted(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ def inserted(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
-        yield from work(each.rename_columns(names) for each in batches)
+        yield from work(batch.rename_columns(names) for batch in batches)
     except (InvalidInput, UnsupportedFeature) as error:
         # A short trace, since the driver sees only the beginning of a long one.
         raise type(error)(*error.args) from None
@@ -235,8 +235,8 @@ def this_task() -> tuple[int, int]:
     return context.partitionId(), context.taskAttemptId()
 
 
-def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
-    return place, work(store, pickle.loads(blob))
+def _numbered(store: Store, work: Callable[[Store, Any], Any], index: int, blob: bytes) -> tuple[int, Any]:
+    return index, work(store, pickle.loads(blob))
 
 
 def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
@@ -251,8 +251,8 @@ def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
 def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
     """Timestamps in microseconds and times in nanoseconds, the only units that Spark accepts, and bytes without a
     length; at any depth."""
-    columns = [_micros(batch.column(i), each.type) for i, each in enumerate(fields)]
-    return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
+    columns = [_micros(batch.column(i), field.type) for i, field in enumerate(fields)]
+    return pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
 
 
 def _micros(array: Any, type: Type) -> pa.Array:
@@ -263,11 +263,11 @@ def _micros(array: Any, type: Type) -> pa.Array:
             return array.cast(pa.time64("ns"))
         case Scalar(Kind.FIXED | Kind.UUID):
             return array.cast(pa.binary())
-        case _ if not any(kind_of(each.type) in _RETYPED for each in walk((Field(NO_ID, "", type),))):
+        case _ if not any(kind_of(field.type) in _RETYPED for field in walk((Field(NO_ID, "", type),))):
             return array
         case Row(parts):
-            children = [_micros(array.field(i), each.type) for i, each in enumerate(parts)]
-            held = pa.struct([pa.field(each.name, child.type) for each, child in zip(parts, children, strict=True)])
+            children = [_micros(array.field(i), part.type) for i, part in enumerate(parts)]
+            held = pa.struct([pa.field(part.name, child.type) for part, child in zip(parts, children, strict=True)])
             return casts.struct(array, children, held)
         case ListOf(element):
             items = _micros(casts.items(array), element.type)

@@ -21,7 +21,7 @@ def quoted(name: str) -> str:
 
 def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
     """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
-    wanted = {each.name: each.type for each in fields}
+    wanted = {field.name: field.type for field in fields}
     columns = []
     for each in frame.schema:
         column = F.col(quoted(each.name))

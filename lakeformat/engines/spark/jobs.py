@@ -32,7 +32,7 @@ def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable
     """The results of `work` for each task, in order."""
     if not tasks:
         return []
-    blobs = tuple(pickle.dumps(each) for each in tasks)
+    blobs = tuple(pickle.dumps(task) for task in tasks)
     ids = spark.range(0, len(blobs), 1, len(blobs))
     answers = collected(spark, store, ids, partial(executors.each, files_of(store), blobs, work))
     by_place = dict(answers)
@@ -53,10 +53,10 @@ def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executo
     except BaseException:
         _delete(store, job)
         raise
-    errors = [each for each in answers if isinstance(each, LakeError)]
+    errors = [answer for answer in answers if isinstance(answer, LakeError)]
     if errors:
         with suppress(LakeError):
-            store.delete(paths_of(file for each in answers for file in _files(each)))
+            store.delete(paths_of(file for answer in answers for file in _files(answer)))
         raise errors[0]
     return answers
 
@@ -93,10 +93,10 @@ def _named(collect: Callable[[], Any]) -> Any:
     try:
         return collect()
     except Exception as error:
-        if found := re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error)):
-            raise getattr(errors, found[1])(found[2]) from error
-        if found := re.search(r"\[(?:CAST_|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)", str(error)):
-            raise errors.InvalidInput(f"a value does not fit the condition: {found[1]}") from error
+        if match := re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error)):
+            raise getattr(errors, match[1])(match[2]) from error
+        if match := re.search(r"\[(?:CAST_|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)", str(error)):
+            raise errors.InvalidInput(f"a value does not fit the condition: {match[1]}") from error
         raise
 
 

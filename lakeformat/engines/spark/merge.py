@@ -69,7 +69,7 @@ class SparkSource:
             data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
         frame = hinted(data, hints)
         self.fields = fields_from_spark(frame.schema)
-        held, last = number(tuple(Field(NO_ID, f"c{i}", each.type) for i, each in enumerate(self.fields)), -1, True)
+        held, last = number(tuple(Field(NO_ID, f"c{i}", field.type) for i, field in enumerate(self.fields)), -1, True)
         row = Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT))
         parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), held, strict=True)))
         self._is_parted = parted is not None
@@ -249,14 +249,14 @@ class SparkSource:
             place = (task.partition if by_partition else (), None if in_one else task.bucket)
             return units.setdefault(place, executors.Unit([], []))
 
-        for each in self._files:
-            unit(each).source.append(each)
-        if any(sum(task.size_bytes for task in each.source) > _PART_BYTES for each in units.values()):
+        for file in self._files:
+            unit(file).source.append(file)
+        if any(sum(task.size_bytes for task in unit.source) > _PART_BYTES for unit in units.values()):
             return None
         for each in tasks:
             unit(each).target.append(each)
         every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
-        return [each for each in units.values() if each.source or every]
+        return [unit for unit in units.values() if unit.source or every]
 
     @property
     def _row_count(self) -> int:
@@ -277,8 +277,8 @@ class SparkSource:
         return frame.join(last, outcomes.ROW, "left_semi")
 
     def _every(self, fields: tuple[Field, ...]) -> DataFrame:
-        names = [flat_name(SOURCE, each.name) for each in fields]
-        wanted = tuple(Field(NO_ID, self._columns[name], each.type) for name, each in zip(names, fields, strict=True))
+        names = [flat_name(SOURCE, field.name) for field in fields]
+        wanted = tuple(Field(NO_ID, self._columns[name], field.type) for name, field in zip(names, fields, strict=True))
         row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
         tasks = [
             replace(task, fields=tuple(find_field(task.fields, each.name) for each in (*wanted, row)))
@@ -296,8 +296,8 @@ class SparkSource:
         return replace(self._task, fields=fields)
 
     def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> list[ReadTask]:
-        self._paths += [each.path for each in files]
-        return [read_back(each, fields) for each in files]
+        self._paths += [file.path for file in files]
+        return [read_back(file, fields) for file in files]
 
     def _several(self, merge: Merge, row: int) -> InvalidInput:
         names = {name for key in merge.keys for name in columns_of(key.source)}

@@ -34,12 +34,12 @@ def parted(
     """(groups of tasks that Spark reads together, tasks for the worker)."""
     groups: dict[Any, list[ReadTask]] = {}
     rest = []
-    for each in tasks:
-        if _clean(each) and all(_scheme(store.location(path)) in schemes for path in each.paths):
-            key = (each.file_format, each.file_fields, each.fields, each.predicate, each.constants)
-            groups.setdefault(key, []).append(each)
+    for task in tasks:
+        if _clean(task) and all(_scheme(store.location(path)) in schemes for path in task.paths):
+            key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants)
+            groups.setdefault(key, []).append(task)
         else:
-            rest.append(each)
+            rest.append(task)
     native = []
     for key, group in groups.items():
         timed = [each for each in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((each,)))]
@@ -58,9 +58,9 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     """The rows of tasks that differ only in their files."""
     task = group[0]
     assert task.file_fields is not None, task
-    file_fields = {each.id: each for each in task.file_fields}
+    file_fields = {file_field.id: file_field for file_field in task.file_fields}
     constants = dict(task.constants)
-    wanted = [file_fields[each.id] for each in task.fields if each.id in file_fields and each.id not in constants]
+    wanted = [file_fields[field.id] for field in task.fields if field.id in file_fields and field.id not in constants]
     reader = (
         spark.read.schema(T.StructType([spark_field(each) for each in wanted]))
         .option("recursiveFileLookup", "true")  # No columns from folder names.
@@ -74,16 +74,16 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     with session.listed_by_driver(spark, paths):
         frame = reader.format(task.file_format).load(paths)
     columns = []
-    for each in task.fields:
-        if each.id in constants:
-            column = _constant(constants[each.id], each.type)
-        elif each.id in file_fields:
-            column = F.col(quoted(file_fields[each.id].name))
-            if file_fields[each.id].type != each.type:
-                column = column.cast(spark_type(each.type))
+    for field in task.fields:
+        if field.id in constants:
+            column = _constant(constants[field.id], field.type)
+        elif field.id in file_fields:
+            column = F.col(quoted(file_fields[field.id].name))
+            if file_fields[field.id].type != field.type:
+                column = column.cast(spark_type(field.type))
         else:
-            column = F.lit(None).cast(spark_type(each.type))
-        columns.append(column.alias(each.name))
+            column = F.lit(None).cast(spark_type(field.type))
+        columns.append(column.alias(field.name))
     frame = frame.select(*columns)
     return frame if task.predicate == ALWAYS else frame.filter(F.expr(to_sql(task.predicate)))
 
@@ -122,17 +122,17 @@ def _clean(task: ReadTask) -> bool:
         return False
     if {FILE, POSITION, BUCKET} & set(task.fields) or not is_plain(task.predicate, task.fields):
         return False
-    file_fields = {each.id: each for each in task.file_fields}
+    file_fields = {file_field.id: file_field for file_field in task.file_fields}
     constants = dict(task.constants)
-    for each in task.fields:
-        if each.id in constants or each.id not in file_fields:
+    for field in task.fields:
+        if field.id in constants or field.id not in file_fields:
             continue
-        if not _widens(file_fields[each.id].type, each.type):
+        if not _widens(file_fields[field.id].type, field.type):
             return False
-        kinds = {kind_of(part.type) for part in walk((file_fields[each.id],))}
+        kinds = {kind_of(part.type) for part in walk((file_fields[field.id],))}
         if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}:
             return False
-        if any(digits_of(part.type) > 6 for part in walk((file_fields[each.id],))):
+        if any(digits_of(part.type) > 6 for part in walk((file_fields[field.id],))):
             return False
         if task.file_format == "orc" and kinds & {*_INSTANTS, Kind.CHAR}:
             return False

@@ -60,7 +60,7 @@ def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
 
 def spark_schema(fields: tuple[Field, ...]) -> T.StructType:
     """Columns as Spark's schema: timestamps in microseconds, CHAR and VARCHAR as strings, multisets as maps."""
-    return T.StructType([spark_field(each) for each in fields])
+    return T.StructType([spark_field(field) for field in fields])
 
 
 def spark_type(type: Type) -> T.DataType:
@@ -80,7 +80,7 @@ def spark_type(type: Type) -> T.DataType:
         case MultisetOf(element):
             return T.MapType(spark_type(element.type), T.IntegerType(), False)
         case Row(parts):
-            return T.StructType([spark_field(each) for each in parts])
+            return T.StructType([spark_field(part) for part in parts])
     raise UnsupportedFeature(f"type {type} has no Spark form; leave the column out of the read")
 
 
@@ -119,16 +119,16 @@ def zoned(found: T.DataType, wanted: Type) -> T.DataType:
 
 def require_whole(fields: tuple[Field, ...]) -> None:
     """Refuse a table whose values Spark would truncate."""
-    for each in walk(fields):
-        if digits_of(each.type) > 6:
+    for field in walk(fields):
+        if digits_of(field.type) > 6:
             raise UnsupportedFeature(
-                f"column {each.name} is {each.type}, and Spark holds microseconds: its values would lose digits; merge from "
+                f"column {field.name} is {field.type}, and Spark holds microseconds: its values would lose digits; merge from "
                 "data that is not a Spark DataFrame"
             )
 
 
 def nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    return tuple(replace(each, nullable=True) for each in fields)
+    return tuple(replace(field, nullable=True) for field in fields)
 
 
 def kind_of(type: Type) -> Kind | None:

@@ -69,7 +69,7 @@ def pack_packages(python: str = "python3") -> Path:
     """An archive of the packages that workers need, as this process has them, with a script that runs the workers' own
     `python` with them. It is made once for these versions and cached (`XDG_CACHE_HOME`)."""
     distributions = _needed()
-    versions = sorted(f"{name}={each.version}" for name, each in distributions.items())
+    versions = sorted(f"{name}={distribution.version}" for name, distribution in distributions.items())
     key = hashlib.sha256("\n".join([sysconfig.get_platform(), sys.version, python, *versions]).encode()).hexdigest()[
         :16
     ]
@@ -83,8 +83,8 @@ def pack_packages(python: str = "python3") -> Path:
             entry = tarfile.TarInfo("python")
             entry.size, entry.mode = len(start), 0o755
             archive.addfile(entry, BytesIO(start.encode()))
-            for each in distributions.values():
-                _add(archive, each)
+            for distribution in distributions.values():
+                _add(archive, distribution)
         os.replace(unfinished, packed)
     return packed
 
@@ -150,8 +150,8 @@ def _probe(spark: SparkSession) -> dict[str, Any]:
             f"Spark's workers run Python {mismatch[1]}, and this process {mismatch[2]}: both have to be of the same minor version; set "
             "PYSPARK_PYTHON to the Python that workers are to run before the session starts, or run this process with theirs"
         ) from error
-    found: dict[str, Any] = json.loads(row[0])
-    return found
+    document: dict[str, Any] = json.loads(row[0])
+    return document
 
 
 def _probing(modules: tuple[str, ...]) -> Callable[[int], str]:
@@ -178,7 +178,7 @@ def _probing(modules: tuple[str, ...]) -> Callable[[int], str]:
                 "python": sys.executable,
                 "platform": sysconfig.get_platform(),
                 "host": platform.node(),
-                "missing": [each for each in modules if importlib.util.find_spec(each) is None],
+                "missing": [module for module in modules if importlib.util.find_spec(module) is None],
                 "lakeformat": version,
             }
         )

@@ -30,7 +30,7 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
         case Literal():
             return expression
         case Call(("and" | "or" | "not") as name, arguments):
-            bound = tuple(bind(each, fields) for each in arguments)
+            bound = tuple(bind(argument, fields) for argument in arguments)
             return not_(bound[0]) if name == "not" else and_(*bound) if name == "and" else or_(*bound)
         case Call("in_tuples", (*columns, Literal(tuples))):
             return _bind_tuples([resolve(_path(c), fields) for c in columns], tuples)
@@ -39,7 +39,7 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
         case Call(name, (left, right)) if name in COMPARISONS or name == "eq_null_safe":
             return _bind_comparison(name, bind(left, fields), bind(right, fields), fields)
         case Call(("like" | "starts_with" | "ends_with" | "contains") as name, arguments):
-            bound = tuple(bind(each, fields) for each in arguments)
+            bound = tuple(bind(argument, fields) for argument in arguments)
             _require_text(name, bound[0], fields)
             return call(name, *bound)
         case Call("variant_get", (operand, *how)):
@@ -47,7 +47,7 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
             _require_variant(bound_operand, fields)
             return Call("variant_get", (bound_operand, *how))
         case Call(name, arguments):
-            return _folded(call(name, *(bind(each, fields) for each in arguments)))
+            return _folded(call(name, *(bind(argument, fields) for argument in arguments)))
     raise InvalidInput(f"not an expression: {expression!r}")
 
 

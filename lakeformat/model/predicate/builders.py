@@ -163,14 +163,14 @@ def _compare(name: str, left: str | Expression, right: Any) -> Expression:
 
 def _junction(name: str, conditions: Iterable[Expression], neutral: bool) -> Expression:
     flat: list[Expression] = []
-    for each in conditions:
-        if isinstance(each, Literal) and isinstance(each.value, bool):
-            if each.value is not neutral:
-                return each
-        elif isinstance(each, Call) and each.name == name:
-            flat += each.arguments
+    for condition in conditions:
+        if isinstance(condition, Literal) and isinstance(condition.value, bool):
+            if condition.value is not neutral:
+                return condition
+        elif isinstance(condition, Call) and condition.name == name:
+            flat += condition.arguments
         else:
-            flat.append(each)
+            flat.append(condition)
     if not flat:
         return Literal(neutral)
     return flat[0] if len(flat) == 1 else Call(name, tuple(flat))

@@ -84,19 +84,19 @@ def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
 
 def parse_date(text: str) -> dt.date:
     """A date as Spark casts it from text: `2023-05-01`, `2023-5-1`, `2023-05`, `2023`; a time behind it is left out."""
-    found = _DATE.fullmatch(text.strip(BLANKS))
-    if not found:
+    match = _DATE.fullmatch(text.strip(BLANKS))
+    if not match:
         raise ValueError("a date looks like 2023-05-01")
-    year, month, day = found.groups()
+    year, month, day = match.groups()
     return dt.date(int(year), int(month or 1), int(day or 1))
 
 
 def parse_timestamp(text: str) -> tuple[dt.datetime, int]:
     """(timestamp, nanoseconds beyond its microseconds) of `2023-05-01 10:00:00.123Z`; aware only if a zone is given."""
-    found = _TIMESTAMP.fullmatch(text.strip(BLANKS))
-    if not found:
+    match = _TIMESTAMP.fullmatch(text.strip(BLANKS))
+    if not match:
         raise ValueError("a timestamp looks like 2023-05-01 10:00:00")
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     nanos = int((fraction or "0").ljust(9, "0"))
     value = dt.datetime(
         int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), nanos // 1000
@@ -105,19 +105,19 @@ def parse_timestamp(text: str) -> tuple[dt.datetime, int]:
 
 
 def parse_time(text: str) -> dt.time:
-    found = _TIME.fullmatch(text.strip(BLANKS))
-    if not found:
+    match = _TIME.fullmatch(text.strip(BLANKS))
+    if not match:
         raise ValueError("a time looks like 10:00:00")
-    hour, minute, second, fraction = found.groups()
+    hour, minute, second, fraction = match.groups()
     return dt.time(int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(9, "0")) // 1000)
 
 
 def number_text(value: str) -> str:
     """Without blanks; raises for Python's own forms of numbers, such as 1_000, which SQL lacks."""
-    found = value.strip(BLANKS)
-    if "_" in found or not found.isascii():
+    text = value.strip(BLANKS)
+    if "_" in text or not text.isascii():
         raise ValueError(f"{value!r} is not a number")
-    return found
+    return text
 
 
 def naive(value: dt.datetime) -> dt.datetime:

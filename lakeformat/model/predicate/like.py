@@ -25,18 +25,18 @@ def like_parts(pattern: str, escape: str = "\\") -> list[Any]:
             parts.append(part)
 
     characters = iter(pattern)
-    for each in characters:
-        if each == escape:
+    for character in characters:
+        if character == escape:
             taken = next(characters, None)
             if taken is None or taken not in ("%", "_", escape):
                 raise InvalidInput(f"LIKE pattern {pattern!r}: {escape!r} goes before %, _ or itself only")
             text(taken)
-        elif each == "%":
+        elif character == "%":
             parts.append(ANY_TEXT)
-        elif each == "_":
+        elif character == "_":
             parts.append(ANY_CHARACTER)
         else:
-            text(each)
+            text(character)
     return parts
 
 

@@ -57,7 +57,7 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     """The conditions that must all be true; none for `ALWAYS`."""
     match expression:
         case Call("and", arguments):
-            return tuple(part for each in arguments for part in conjuncts(each))
+            return tuple(part for argument in arguments for part in conjuncts(argument))
     return () if expression == ALWAYS else (expression,)
 
 
@@ -67,7 +67,7 @@ def paths_of(expression: Expression) -> frozenset[tuple[str, ...]]:
         case Column(path):
             return frozenset({path})
         case Call(_, arguments):
-            return frozenset().union(*(paths_of(each) for each in arguments))
+            return frozenset().union(*(paths_of(argument) for argument in arguments))
     return frozenset()
 
 
@@ -82,7 +82,9 @@ def wants_values(expression: Expression) -> bool:
     match expression:
         case Call(name, arguments):
             at = FUNCTIONS[name].constants
-            return any(wants_values(each) or (i in at and paths_of(each)) for i, each in enumerate(arguments))
+            return any(
+                wants_values(argument) or (i in at and paths_of(argument)) for i, argument in enumerate(arguments)
+            )
     return False
 
 
@@ -92,7 +94,7 @@ def described(expression: Expression) -> str:
         case Column(path):
             return ".".join(path)
         case Call(name, arguments):
-            parts = [described(each) for each in arguments]
+            parts = [described(argument) for argument in arguments]
             infix = FUNCTIONS[name].infix if name in FUNCTIONS else ""
             return f"({f' {infix} '.join(parts)})" if infix else f"{name}({', '.join(parts)})"
     return repr(expression.value)

@@ -20,13 +20,13 @@ def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Exp
     """
     allowed = frozenset(names)
     inside, outside = [], []
-    for each in conjuncts(expression):
-        if columns_of(each) <= allowed:
-            inside.append(each)
+    for conjunct in conjuncts(expression):
+        if columns_of(conjunct) <= allowed:
+            inside.append(conjunct)
             continue
-        outside.append(each)
-        if isinstance(each, Call) and each.name == "or":
-            implied = or_(*(split(branch, allowed)[0] for branch in each.arguments))
+        outside.append(conjunct)
+        if isinstance(conjunct, Call) and conjunct.name == "or":
+            implied = or_(*(split(branch, allowed)[0] for branch in conjunct.arguments))
             if implied != ALWAYS:
                 inside.append(implied)
     return and_(*inside), and_(*outside)
@@ -52,7 +52,7 @@ def push_not(expression: Expression, negate: bool = False) -> Expression:
         case Call("not", (inner,)):
             return push_not(inner, not negate)
         case Call(("and" | "or") as name, arguments):
-            pushed = tuple(push_not(each, negate) for each in arguments)
+            pushed = tuple(push_not(argument, negate) for argument in arguments)
             return and_(*pushed) if (name == "and") != negate else or_(*pushed)
         case Call(name, (left, right)) if negate and name in COMPARISONS:
             return Call(FUNCTIONS[name].negated, (left, right))
@@ -72,10 +72,10 @@ def _values(expression: Expression, name: str) -> frozenset[Any] | None:
             place = columns.index(Column((name,)))
             return frozenset(each[place] for each in tuples)
         case Call("and", arguments):
-            value_sets = [values for each in arguments if (values := _values(each, name)) is not None]
+            value_sets = [values for argument in arguments if (values := _values(argument, name)) is not None]
             return min(value_sets, key=len, default=None)
         case Call("or", arguments):
-            parts = [_values(each, name) for each in arguments]
-            known = [each for each in parts if each is not None]
+            parts = [_values(argument, name) for argument in arguments]
+            known = [part for part in parts if part is not None]
             return frozenset().union(*known) if len(known) == len(parts) else None
     return None
