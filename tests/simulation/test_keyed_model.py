@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeformat import Lake, OutsideScope
+from lakeformat import Lake, OutsideScope, open_table
 from lakeformat.table import Table
 
 Key = tuple[str, int]
@@ -46,6 +46,7 @@ class Keyed(RuleBasedStateMachine):
         write_only=st.booleans(),
         marked=st.booleans(),
         looks_up=st.booleans(),
+        mirrored=st.booleans(),
     )
     def create(
         self,
@@ -57,13 +58,14 @@ class Keyed(RuleBasedStateMachine):
         write_only: bool,
         marked: bool,
         looks_up: bool,
+        mirrored: bool,
     ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
         self.partitioned, self.crossing = layout != "whole", layout == "crossing"
         self.ordered = ordered and not self.crossing
-        self.marked = marked
+        self.marked, self.mirrored = marked, mirrored
         properties = {
-            "file.format": file_format,
+            "file.format": "parquet" if mirrored else file_format,
             "bucket": "-1" if self.crossing else bucket,
             "num-sorted-run.compaction-trigger": "2",
             "num-levels": "4",
@@ -73,6 +75,10 @@ class Keyed(RuleBasedStateMachine):
         properties |= {"sequence.field": "n"} if self.ordered else {}
         properties |= {"write-only": "true"} if write_only and not self.marked else {}
         properties |= {"deletion-vectors.enabled": "true"} if self.marked else {}
+        if mirrored:
+            properties |= {"metadata.iceberg.storage": "hadoop-catalog"}
+        if mirrored and marked:
+            properties |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
         properties |= {"compaction.file-size": "1 b"} if lifts else {}
         properties |= {"changelog-producer": "lookup"} if looks_up else {}
         self.lake().create_table(
@@ -173,6 +179,7 @@ class Keyed(RuleBasedStateMachine):
         if full:
             files = self.table.inspect.files()
             assert all(level > 0 for level in files["level"].to_pylist())
+            assert not self.mirrored or self.marked or not self.past or self.shown() == self.rows
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep: int) -> None:
@@ -215,7 +222,16 @@ class Keyed(RuleBasedStateMachine):
         for id in [i for i in sorted(self.past) if self.past[i] is not None][:2]:
             assert self.content(snapshot_id=id) == self.past[id]
 
+    @invariant()
+    def iceberg_readers_see_the_same(self) -> None:
+        """With deletion vectors after each write; without, after each full compaction (`compact`)."""
+        if hasattr(self, "folder") and self.mirrored and self.marked and self.past:
+            assert self.shown() == self.rows
+
     # --- private ---
+
+    def shown(self) -> dict[Key, Row]:
+        return self.by_key(open_table(f"{self.folder}/iceberg/db/t").scan().to_arrow())
 
     def data(
         self, given: list[Any], long: bool = False
@@ -262,7 +278,10 @@ class Keyed(RuleBasedStateMachine):
                 self.past[made.id] = None
 
     def content(self, **how: Any) -> dict[Key, Row]:
-        found = self.table.scan(**how).to_arrow().to_pylist()
+        return self.by_key(self.table.scan(**how).to_arrow())
+
+    def by_key(self, table: pa.Table) -> dict[Key, Row]:
+        found = table.to_pylist()
         rows = {(r["dt"], r["id"]): (r["n"], r["v"]) for r in found}
         assert len(rows) == len(found) == len({r["id"] for r in found} if self.crossing else rows)
         return rows

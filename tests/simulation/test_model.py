@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeformat import Conflict, Lake
+from lakeformat import Conflict, Lake, NotFound, open_table
 from lakeformat.table import Table
 
 Row = dict[str, Any]
@@ -40,6 +40,7 @@ class Verbs(RuleBasedStateMachine):
         vectors=st.sampled_from([None, 32, 64]),
         evolving=st.booleans(),
         indexed=st.sampled_from([None, "1 b", "1 kb"]),
+        mirrored=st.booleans(),
     )
     def create(
         self,
@@ -50,8 +51,11 @@ class Verbs(RuleBasedStateMachine):
         vectors: int | None,
         evolving: bool,
         indexed: str | None,
+        mirrored: bool,
     ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-model-")
+        self.mirrored = mirrored and not evolving  # Of whose files Iceberg would read rows twice.
+        file_format, vectors = ("parquet", vectors and 64) if self.mirrored else (file_format, vectors)
         properties = {"file.format": file_format, "manifest.merge-min-count": merge, "compaction.min.file-num": "2"}
         if evolving:
             properties |= {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
@@ -68,6 +72,9 @@ class Verbs(RuleBasedStateMachine):
         if vectors:
             wide = {"deletion-vectors.bitmap64": "true"} if vectors == 64 else {}
             properties |= {"deletion-vectors.enabled": "true", "deletion-vector.index-file.target-size": "60 b"} | wide
+        if self.mirrored:
+            version = {"metadata.iceberg.format-version": "3"} if vectors else {}
+            properties |= {"metadata.iceberg.storage": "hadoop-catalog"} | version
         self.marks, self.evolving = bool(vectors), evolving
         self.partitioned = partitioned
         self.columns = {"id": "id", "v": "v", "dt": "dt"}
@@ -345,6 +352,25 @@ class Verbs(RuleBasedStateMachine):
             assert same(self.table.scan(tag=name).to_arrow(), columns, rows), name
         for name, each in self.elsewhere.items():
             assert same(self.table.branch(name).scan().to_arrow(), each["columns"], each["rows"]), name
+
+    @invariant()
+    def iceberg_readers_see_the_same(self) -> None:
+        """The rows of main, of its first tag and of the oldest snapshot that the metadata has."""
+        if not getattr(self, "mirrored", False) or not hasattr(self, "rows"):
+            return
+        main = self.elsewhere.get("main") or self.here()
+        try:
+            shown = open_table(f"{self.folder}/iceberg/db/t")
+        except NotFound:  # Its first commit makes it.
+            assert not main["past"]
+            return
+        past, tags = main["past"], main["tags"]
+        assert same(shown.scan().to_arrow(), main["columns"], main["rows"])
+        for name in shown.inspect.tags()["tag_name"].to_pylist()[:1]:
+            assert same(shown.scan(tag=name).to_arrow(), *tags[name]), name
+        for snapshot in [each.id for each in shown.snapshots() if each.id in past][:1]:
+            assert same(shown.scan(snapshot_id=snapshot).to_arrow(), *past[snapshot]), snapshot
+        assert not past or shown.current_snapshot().id == max(past)
 
     # --- private ---
 
