@@ -152,14 +152,20 @@ class RestCatalog:
         self._drop(self.place(name).path, name, "table", {"purgeRequested": "false"})
 
     def show(self, name: str, newest: Callable[[], tuple[str, Mapping[str, Any]]]) -> None:
+        lost: StoreError | None = None  # A change whose answer did not come: the server is asked once more for what it has.
         for _ in range(_ROUNDS):
             entry = self.place(name)
             loaded = entry.load()
             location, new = newest()  # Read after the server's, which is never ahead of it but after a rollback.
             if loaded is None:
                 self.create_namespace(entry.namespace)
-                with suppress(AlreadyExists):
-                    self.register(name, location)
+                try:
+                    with suppress(AlreadyExists):
+                        self.register(name, location)
+                except StoreError as error:
+                    if lost:
+                        raise
+                    lost = error
                 continue
             with specified(f"{self.uri}: {name}"):
                 base = loaded["metadata"]
@@ -180,7 +186,13 @@ class RestCatalog:
                     "requirements": documents.requirements(base, new),
                     "updates": documents.updates(base, new),
                 }
-            response = self.ask("POST", entry.path, body)
+            try:
+                response = self.ask("POST", entry.path, body)
+            except StoreError as error:
+                if lost:
+                    raise
+                lost = error
+                continue
             if not response.is_good and response.status not in (404, 409):
                 raise self.refused(response, name)
         raise StoreError(f"{self.uri}: {name}: others change the table faster than it follows; ask for it again")
