@@ -81,7 +81,10 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: _turn(item, groups[item]))
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
+    if getattr(session.config.option, "loadgroup", False):
+        torn = [each for each in session.items if each.get_closest_marker("xdist_group") and "@" not in each.nodeid]
+        assert not torn, f"pytest-xdist gives {torn[0].nodeid} no group: it does not know this version of pytest"
     gc.collect()
     gc.freeze()  # Half a million objects of modules and tests, which no collection need look at again.
 
