@@ -200,7 +200,7 @@ _NOTES = {
     "Insert one row": """
 The commit writes one data file on level 0, one manifest with an ADD entry, and two manifest lists. The base list holds the manifests of the previous snapshot, here none;
 the delta list holds those of this commit. `LATEST` and `EARLIEST` are hints for readers. A file `RESTORED`
-appears if a rollback has removed snapshots.""",
+appears if a rollback has removed snapshots, and `EXPIRING-<uuid>` while snapshots expire.""",
     "Insert nine rows in nine partitions": "Nine data files, and nine ADD entries in one manifest. The base list of this snapshot names the manifest of the first.",
     "Delete rows": """
 No file is removed. Each of eight partitions gets a file with a row of kind -D, so the manifest has eight ADD entries. A read merges the two rows of a key, and the newer

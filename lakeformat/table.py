@@ -33,7 +33,7 @@ from lakeformat.dialects.dialect import (
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
-from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep
 from lakeformat.maintenance.relocate import Relocated
@@ -64,6 +64,7 @@ from lakeformat.storage.rehearsal import Rehearsal, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
 from lakeformat.verbs import adopt, analyze, append, branch, delete, merge, overwrite, specs, update
+from lakeformat.verbs import tag as tags
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 
@@ -884,10 +885,11 @@ class Table:
         view = self._view()
         request, made = self._asked(view, id, properties)
         if made is None:
-            chosen, current = self._version(snapshot_id, as_of, tag).snapshot, view.snapshot
-            if chosen is None or (current is not None and chosen.id == current.id):
+            old = self._version(snapshot_id, as_of, tag)
+            if old.snapshot is None or (view.snapshot is not None and old.snapshot.id == view.snapshot.id):
                 return None
-            made = self._commit(view, Restore(request=request, snapshot_id=chosen.id, tag=tag))
+            with tags.kept(self._store, old, tag):
+                made = self._commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
         if isinstance(view, Upkept):
             expire.remove(self._reach(view), view.replaced_history(made.id))
         self._follow(view)
@@ -899,8 +901,7 @@ class Table:
         view = self._version(snapshot_id, None, None)
         match view.tag(name, _now_ms(), retain_ms):
             case (path, data):
-                if not self._store.create(path, data) and self._store.read(path) != data:
-                    raise AlreadyExists(f"{self.name}: there is a tag {name!r}; delete it first")
+                tags.create(self._store, view, name, path, data)
                 self._follow(view)
             case operation:
                 self._commit(view, operation)

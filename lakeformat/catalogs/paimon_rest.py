@@ -18,7 +18,7 @@ from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused,
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.credentials import Issued, Lease
-from lakeformat.storage.head import RESTORED, CreateHead, Head, RehearsedHead
+from lakeformat.storage.head import EXPIRING, RESTORED, CreateHead, Head, RehearsedHead
 from lakeformat.storage.store import ForwardingStore, Reader, Store
 from lakeformat.storage.swapped import Swapped
 
@@ -354,7 +354,8 @@ class ServedFiles(ForwardingStore):
 
     def _require_ours(self, paths: Iterable[str], served: tuple[str, ...] = ("schema/", "snapshot/")) -> None:
         for path in paths:
-            if _BRANCH.sub("", path).startswith(served) and not path.endswith(f"/{RESTORED}"):
+            is_beside = path.rpartition("/")[2].startswith((RESTORED, EXPIRING))
+            if _BRANCH.sub("", path).startswith(served) and not is_beside:
                 raise UnsupportedFeature(f"{self.root}: {path}: {_NOT_YET}")
 
 

@@ -449,6 +449,11 @@ class Upkept(Protocol):
         more."""
         ...
 
+    def require_kept(self, tag: str | None = None) -> None:
+        """Raises `NotFound` if an expiry has begun to remove the snapshot of this view, or the tag that it is the view
+        of. To be called after something that keeps the snapshot is there."""
+        ...
+
     def replaced_history(self, version: int) -> Expiry:
         """The snapshots undone by the restore with this id."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lakeformat.commit import commit, newest
+from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
 from lakeformat.errors import StoreError
 from lakeformat.maintenance import mirror
@@ -80,21 +80,29 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
 
 
 def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
-    """Commit the expiry, if it needs a commit, and delete the files that no snapshot reaches any more; returns what was
-    removed."""
+    """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns what
+    was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
     if found.operation is not None:
         commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
-        if found.then is not None:
-            found = found.then(newest(store, format, view).state)
-    remove(store, found)
-    return found
+        gone = found if found.then is None else found.then(newest(store, format, view).state)
+    elif found.then is not None:
+        remove(store, found)
+        try:
+            gone = found.then(view.state)
+        except Exception:
+            discard(store, found.files)
+            raise
+    else:
+        gone = found
+    remove(store, gone)
+    return gone
 
 
 def remove(store: Store, found: Expiry) -> None:
-    """Write the files that replace others and the marks, delete the waves in order, then empty folders, then write the hints, which
-    may fail."""
+    """Write the files that replace others and the marks, delete the waves in order, then the notices and empty folders,
+    then write the hints, which may fail."""
     store.write_many({**found.files, **{path: str(uuid.uuid4()).encode() for path in found.marks}})
-    for wave in found.waves:
+    for wave in (*found.waves, found.notices):
         _delete(store, wave)
     store.remove_empty_folders(found.folders)
     with suppress(StoreError):

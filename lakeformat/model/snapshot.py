@@ -180,7 +180,8 @@ class Retention:
 class Expiry:
     """What nothing reaches any more once `snapshots` have expired: `waves` of paths, to be deleted in this order.
 
-    If snapshots are part of a larger document, `operation` is committed first, and `then` computes from the table after
+    Where there is `then`, this is the first step, which others can see: the `operation` that is committed if snapshots
+    are part of a larger document, or else a notice among `files`, or a tag that goes. `then` computes from the table after
     it what may be deleted.
     """
 
@@ -188,6 +189,7 @@ class Expiry:
     waves: tuple[tuple[str, ...], ...]
     files: Mapping[str, bytes] = field(default_factory=dict)  # Written before anything is deleted.
     marks: tuple[str, ...] = ()  # Written first as well, each time with content that none had before.
+    notices: tuple[str, ...] = ()  # Notices of this and of earlier expiries. They are deleted last.
     folders: tuple[str, ...] = ()  # Removed afterwards if they are empty.
     hints: Mapping[str, bytes] = field(default_factory=dict)
     operation: Any = None  # from model.operation

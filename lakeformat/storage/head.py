@@ -13,7 +13,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.store import Store
 
-HINT, RESTORED = "LATEST", "RESTORED"  # Files beside the versions.
+HINT, RESTORED, EXPIRING = "LATEST", "RESTORED", "EXPIRING-"  # Files beside the versions; the last is a prefix.
 _NUMBER = re.compile(r"v?(\d{1,18})(?=[-.])")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import nullcontext
 from functools import partial
 from typing import cast
 
@@ -16,6 +17,7 @@ from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
 from lakeformat.storage.catalogued import BranchKeeper, Catalogued
 from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
+from lakeformat.verbs import tag as tags
 
 _TAG_MS = 3_600_000
 
@@ -38,7 +40,8 @@ def begin(
 
 
 def create(store: Store, format: Format, view: BranchFolders, name: str, tag: str | None) -> None:
-    """Create the branch `name` at `view`; `tag` is the tag that it is the view of. Raises `AlreadyExists`.
+    """Create the branch `name` at `view`; `tag` is the tag that it is the view of. Raises `AlreadyExists`,
+    and `NotFound` if an expiry has begun to remove the snapshot or the tag is gone.
 
     The first schema is written last: without it there is no branch, so an interrupted call can be repeated.
     """
@@ -46,7 +49,8 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
     if (keeper := _keeper(store)) is not None:
         _create_at(store, format, keeper, view, name, tag)
         return
-    made = [path for path, data in begins_at.items() if store.create(path, data)]
+    with tags.kept(store, cast(AnyView, view), tag) if begins_at else nullcontext():
+        made = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
         view.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.
     except AlreadyExists:

@@ -5,6 +5,7 @@ import json
 import random
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,6 +151,9 @@ class IcebergWorld:
             )
         added = written(store, id, [partition], sum(rows[path] for path in chosen))
         return Rewrite(request=request, removed=tuple(chosen), added=added, scope=scope)
+
+    def around(self, store: Store, operation: Operation) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def aside(self, store: Store, random: random.Random) -> None:
         pass

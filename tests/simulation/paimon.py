@@ -4,22 +4,25 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 from lakeformat.dialects.paimon import metadata
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import RESTORED_FROM
-from lakeformat.errors import NoSuchFile
+from lakeformat.errors import NoSuchFile, NotFound
 from lakeformat.maintenance import expire, sweep
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import ALWAYS, in_tuples
 from lakeformat.model.schema import Field, Kind, Schema, scalar
-from lakeformat.model.snapshot import Retention, Stamp
+from lakeformat.model.snapshot import Expiry, Retention, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
+from lakeformat.verbs import tag
 from tests.row_conditions import value_of as holds
 from tests.simulation.racing import Report, Told, commit_module
 
@@ -123,6 +126,11 @@ class PaimonWorld:
         added = written(store, id, [partition], sum(rows[path] for path in chosen))
         return Rewrite(request=request, removed=tuple(chosen), added=added, scope=scope)
 
+    def around(self, store: Store, operation: Operation) -> AbstractContextManager[None]:
+        if not isinstance(operation, Restore):
+            return nullcontext()
+        return tag.kept(store, dialect.at(store, operation.snapshot_id))
+
     def aside(self, store: Store, random: random.Random) -> None:
         base = dialect.load(store, dialect.head(store).version())
         if base.version == 0:
@@ -130,12 +138,20 @@ class PaimonWorld:
         if "restore" in self.asides:
             expire.remove(store, base.replaced_history(base.version))
         if "tag" in self.asides and random.random() < 0.3:
-            path, data = base.tag(f"t{base.version}", 0, None)
-            store.create(path, data)
+            name = f"t{base.version}"
+            path, data = base.tag(name, 0, None)
+            with suppress(NotFound):
+                tag.create(store, base, name, path, data)
         if "expire" in self.asides and random.random() < (0.8 if self.asks_again is False else 0.5):
-            found = base.maintenance.expiry(self.retention, 0)
-            store.inner.doomed.update(found.snapshots)  # type: ignore[attr-defined]
-            expire.remove(store, found)
+            first = base.maintenance.expiry(self.retention, 0)
+
+            def then(after: Any) -> Expiry:
+                assert first.then is not None
+                found = first.then(after)
+                store.inner.doomed.update(found.snapshots)  # type: ignore[attr-defined]
+                return found
+
+            expire.release(store, dialect, base, replace(first, then=then if first.then else None))
 
     def violations(self, store: MemoryFiles, reports: Sequence[Report]) -> list[str]:
         assert isinstance(store, Journal)
@@ -254,7 +270,7 @@ def unlike(store: Journal, states: dict[int, Live]) -> list[str]:
     """How the snapshots and tags that are there differ from the model, and which files they name and nobody has."""
     wrong = []
     ids = [id for id in metadata.snapshot_ids(store) if not is_stray(store, id)]
-    bases = [judge.at(store, id) for id in ids if id not in store.doomed]
+    bases = [judge.load(store, id) for id in ids if id not in store.doomed]
     bases += [judge.at_tag(store, name) for name in metadata.tags(store)]
     for base in bases:
         try:

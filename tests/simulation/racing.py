@@ -4,6 +4,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -54,6 +55,10 @@ class World(Protocol):
         """Something to commit, its files written; None where there is nothing to do."""
         ...
 
+    def around(self, store: Store, operation: Operation) -> AbstractContextManager[None]:
+        """What a verb does around the commit of an operation."""
+        ...
+
     def aside(self, store: Store, random: random.Random) -> None:
         """Work that is no commit: expiry, the sweep of a restore."""
         ...
@@ -99,10 +104,11 @@ def race(
                 return
             for _ in range(4 if world.asks_again else 1):
                 try:
-                    snapshot = commit(
-                        faulty, head(faulty), world.dialect, operation, attempts,
-                        stamp=stamp, sleep=lambda seconds: None, jitter=lambda: 0.0, clock=lambda: 0.0,
-                    )  # fmt: skip
+                    with world.around(faulty, operation):
+                        snapshot = commit(
+                            faulty, head(faulty), world.dialect, operation, attempts,
+                            stamp=stamp, sleep=lambda seconds: None, jitter=lambda: 0.0, clock=lambda: 0.0,
+                        )  # fmt: skip
                 except CommitUnknown:
                     continue
                 except CommitError:

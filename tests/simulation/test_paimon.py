@@ -1,13 +1,14 @@
 """Paimon's dialect under racing writers, failing storage, and callers who ask again."""
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
-from lakeformat.dialects.paimon import lineage
+from lakeformat.dialects.paimon import expire, lineage
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import CommitError, StoreError
 from lakeformat.model.operation import Append, Request
@@ -18,6 +19,7 @@ from lakeformat.storage import head as head_module
 from lakeformat.storage.head import Newest
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.verbs import tag
 from tests.simulation.paimon import PaimonWorld
 from tests.simulation.paimon import dialect as worlds_dialect
 from tests.simulation.racing import (
@@ -40,6 +42,7 @@ ASIDES = {
     "writers": (),
     "expiry and tags": ("expire", "tag"),
     "restores": ("restore",),
+    "restores and expiry": ("expire", "tag", "restore"),
     "schema changes": ("evolve",),
 }
 
@@ -63,6 +66,21 @@ def test_the_head_needs_to_look_again_after_it_has_created():
     """Between the look before and the create, the name can be used by others and freed by expiry."""
     mutant = without("second look", "if is_version and self.version() != version + 1:", "if False:", head_module)
     assert race_for_free_names(PaimonWorld("expire", "free names"), ENOUGH, head=mutant.CreateHead)
+
+
+@pytest.mark.parametrize("left_out", ["a tag that keeps the snapshot", "a look for expiries"])
+def test_a_restore_keeps_its_snapshot_and_looks_for_expiries(left_out: str, monkeypatch: pytest.MonkeyPatch):
+    world = PaimonWorld("expire", "restore", "free names")
+
+    def lost(seeds: int) -> bool:
+        return any(race(world, seed, 1 + seed % 3, actors=3, turns_each=6) for seed in range(seeds))
+
+    assert not lost(3 * max(SEEDS // 50, 1))
+    if left_out == "a look for expiries":
+        monkeypatch.setattr(expire, "require_kept", lambda reader, base, tag: None)
+    else:
+        monkeypatch.setattr(tag, "kept", lambda store, view: nullcontext())
+    assert lost(ENOUGH)
 
 
 class Expiring(Watched):

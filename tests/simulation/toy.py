@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +121,9 @@ class ToyWorld:
                 return Overwrite(request=request, added=added)
             case _:
                 return Rewrite(request=request, removed=removed, added=added)
+
+    def around(self, store: Store, operation: Operation) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def aside(self, store: Store, random: random.Random) -> None:
         pass

@@ -215,6 +215,12 @@ def test_whatever_is_kept_reads_and_whatever_nobody_reaches_is_gone(keep):
     assert dialect.load(world.store, 12).maintenance.orphans(2) == []
 
 
+def release_tag(world, name):
+    view = dialect.load(world.store, 12)
+    maintenance.release(world.store, dialect, view, view.maintenance.expiry_of_tag(name))
+    return view
+
+
 @pytest.mark.parametrize("tagged", range(1, 12))
 def test_tags_keep_their_files_until_they_go(tagged):
     world = World()
@@ -222,7 +228,7 @@ def test_tags_keep_their_files_until_they_go(tagged):
     world.tag("t", tagged)
     assert len(world.expire().snapshots) == 11
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("t"))
+    release_tag(world, "t")
     assert metadata.tags(world.store) == {}
     world.check(unreachable_gone=True)
     assert dialect.load(world.store, 12).maintenance.orphans(2) == []
@@ -234,9 +240,9 @@ def test_two_tags_share_files():
     world.tag("one", 3)
     world.tag("two", 4)
     world.expire()
-    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("two"))
+    release_tag(world, "two")
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("one"))
+    release_tag(world, "one")
     world.check(unreachable_gone=True)
 
 
@@ -294,7 +300,7 @@ def refused(world, tag):
     for verb in (
         world.expire,
         lambda: sweep.sweep(world.store, dialect, world.clock * 2**40, dry_run=False),
-        lambda: maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag(tag)),
+        lambda: release_tag(world, tag),
     ):
         with pytest.raises(LakeError):
             verb()
@@ -653,8 +659,7 @@ def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     world.tag("t", 7)
     world.expire()
     came = world.at[7] - world.at[6]
-    base = dialect.load(world.store, 12)
-    maintenance.release(world.store, dialect, base, base.maintenance.expiry_of_tag("t"))
+    base = release_tag(world, "t")
     assert all(world.store.exists(path) for path in came)
     assert base.maintenance.orphans(2) == []
     told = base.history.delta(6, 7, base.schema.fields)

@@ -13,8 +13,10 @@ from __future__ import annotations
 import calendar
 import datetime
 import itertools
+import json
 import logging
 import re
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -25,11 +27,11 @@ import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
-from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
+from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
-from lakeformat.storage.head import RESTORED
+from lakeformat.storage.head import EXPIRING, RESTORED
 from lakeformat.storage.paths import relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -44,7 +46,7 @@ _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|ind
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
 _ROOT_NAMES = {
     metadata.SCHEMA_FOLDER: re.compile(r"schema-\d+"),
-    metadata.SNAPSHOT_FOLDER: re.compile(rf"snapshot-\d+|LATEST|EARLIEST|{RESTORED}"),
+    metadata.SNAPSHOT_FOLDER: re.compile(rf"snapshot-\d+|LATEST|EARLIEST|{RESTORED}|{EXPIRING}{_UUID}"),
     metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
@@ -65,56 +67,60 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` expires, oldest first, and the files that only they reach."""
+    """The snapshots that `retention` expires, oldest first, and the files that only they reach.
+
+    The first step is a notice of the snapshots, and what refers to files is read after it. A restore, a tag and a branch
+    begin with a file that refers to their snapshot, and look for notices after it (`require_kept`): one of the two sees
+    the other.
+    """
     metadata.require_readable(base, reader.root)
     if retention.snapshot_ids:
         raise UnsupportedFeature(
             f"{reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say retain_last or older_than"
         )
-    ids = metadata.snapshot_ids(reader)
-    documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
-    ids = [i for i in ids if i in documents]
+    names = reader.names(metadata.SNAPSHOT_FOLDER)
+    documents = {d["id"]: d for d in metadata.read_snapshots(reader, metadata.snapshot_ids_among(names))}
+    ids = sorted(documents)
+    begun = _notices(reader, names)  # Other expiries may have been cut short: they are finished.
     if (awaited := branch.awaited(reader, documents)) is not None:
         retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
     replaced = _replaced(documents)
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
-    # The manifest lists that prove that a snapshot led to the next are read together, and cached.
-    lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
-    for start in range(0, len(lists), _LISTS_AT_ONCE):
-        manifest.read_lists(reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True)
-    # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
-    pairs = itertools.pairwise(documents[i] for i in ids)
-    strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced
-    kept = [documents[i] for i in ids if i not in expired | strays]
-    gone = [documents[i] for i in ids if i in expired - strays]
-    left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
-    if options.of(base.schema).outlives_snapshots:
-        left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
-    over = _over(reader, base.schema, left, documents, ids, now_ms)
-    logs = [left[i] for i in sorted(left.keys() - over)]
-    silent = [left[i] for i in sorted(over)]
-    if not gone and not silent and not strays:
-        return NOTHING
-    keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
-    unreachable = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
-    clean = options.of(base.schema).snapshot_clean_empty_directories
-    hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
-    if logs:
-        ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
-        hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
-    return Expiry(
-        snapshots=tuple(d["id"] for d in gone),
-        waves=(
-            *unreachable,
-            # In order: strays are recognised because a name becomes free only after all names below it.
-            *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
-            tuple(metadata.changelog_path(d["id"]) for d in silent),
-        ),
-        files=_copies(reader, [d for d in logs if d["id"] in expired]),
-        marks=_MARKS if replaced else (),
-        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in unreachable[0]})) if clean else (),
-        hints=hints,
-    )
+    expired |= {id for ids_begun in begun.values() for id in ids_begun} & set(ids[:-1])
+    if not expired:
+        return _released(reader, base, documents, replaced, expired, _tags(reader), now_ms)
+    notice = f"{metadata.SNAPSHOT_FOLDER}/{EXPIRING}{uuid.uuid4()}"
+
+    def then(after: State) -> Expiry:
+        tags = _tags(reader)  # Before the snapshots: a restore deletes its tag when its snapshot is there.
+        ids = metadata.snapshot_ids(reader)
+        there = {i: documents[i] for i in ids if i in documents}
+        there |= {d["id"]: d for d in metadata.read_snapshots(reader, [i for i in ids if i not in there])}
+        gone = _released(reader, after, there, replaced & there.keys(), expired & there.keys(), tags, now_ms)
+        left = {d for d in there if d not in gone.snapshots}
+        return replace(gone, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
+
+    return Expiry(tuple(sorted(expired)), (), files={notice: json.dumps(sorted(expired)).encode()}, then=then)
+
+
+def require_kept(reader: Reader, base: State, tag: str | None) -> None:
+    """Raises `NotFound` if an expiry has begun to remove the snapshot of `base`, or, where that is given, the tag. Whatever
+    keeps the snapshot from then on has to be there before this is called."""
+    if base.document is None:
+        return
+    if tag is not None:
+        if not reader.exists(metadata.tag_path(tag)):
+            raise NotFound(f"{reader.root}: tag {tag!r} has been deleted meanwhile")
+        return
+    names = reader.names(metadata.SNAPSHOT_FOLDER)
+    if base.version not in metadata.snapshot_ids_among(names):
+        raise NotFound(f"{reader.root}: snapshot {base.version} has expired meanwhile")
+    for path, ids in _notices(reader, names).items():
+        if base.version in ids:
+            raise NotFound(
+                f"{reader.root}: snapshot {base.version} is expiring, says {path}. If no expiry runs, one was cut short, and "
+                "files of the snapshot may be missing: expire_snapshots finishes it"
+            )
 
 
 def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
@@ -136,23 +142,13 @@ def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention |
 
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """The tag's file first, then the files that only it reached."""
+    """The tag's file first, then the files that only it reached, by what is there without it: see `expiry`."""
     metadata.require_readable(base, reader.root)
     document = metadata.read_tag(reader, name)
-    tags = metadata.tags(reader)
-    tags.pop(name, None)
-    kept = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
-    if any(d["id"] == document["id"] for d in kept):
+    if name.startswith(metadata.PIN) and not _stands(reader, document):
         return Expiry((), ((metadata.tag_path(name),),))
-    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
-    logs = _logs(reader)
-    data = (
-        *_data_paths(reader, base, _live(reader, document), keepers, logs),
-        *_changelog_paths(reader, base, [document], [*keepers, *logs]),
-    )
-    named = _names(reader, [document])
-    still = _names(reader, keepers) | _names_of_changes(reader, logs)
-    return Expiry((), ((metadata.tag_path(name),), data, *_metadata_waves(named - still)))
+    _released_with(reader, base, document, name)  # Raises if that cannot be told, before the tag goes.
+    return Expiry((), ((metadata.tag_path(name),),), then=lambda after: _released_with(reader, after, document, name))
 
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
@@ -233,6 +229,100 @@ def everything(reader: Reader) -> Expiry:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _released(
+    reader: Reader,
+    base: State,
+    documents: Mapping[int, dict[str, Any]],
+    replaced: Set[int],
+    expired: Set[int],
+    tags: Mapping[str, Mapping[str, Any]],
+    now_ms: int,
+) -> Expiry:
+    """The expiry of the snapshots `expired` among `documents`, all that there are, of which a restore undid `replaced`;
+    and of strays and changelogs."""
+    ids = sorted(documents)
+    # The manifest lists that prove that a snapshot led to the next are read together, and cached.
+    lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
+    for start in range(0, len(lists), _LISTS_AT_ONCE):
+        manifest.read_lists(reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True)
+    # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
+    pairs = itertools.pairwise(documents[i] for i in ids)
+    strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced
+    kept = [documents[i] for i in ids if i not in expired | strays]
+    gone = [documents[i] for i in ids if i in expired - strays]
+    left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
+    if options.of(base.schema).outlives_snapshots:
+        left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
+    over = _over(reader, base.schema, left, documents, ids, now_ms)
+    logs = [left[i] for i in sorted(left.keys() - over)]
+    silent = [left[i] for i in sorted(over)]
+    if not gone and not silent and not strays:
+        return NOTHING
+    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
+    unreachable = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
+    clean = options.of(base.schema).snapshot_clean_empty_directories
+    hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
+    if logs:
+        ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
+        hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
+    return Expiry(
+        snapshots=tuple(d["id"] for d in gone),
+        waves=(
+            *unreachable,
+            # In order: strays are recognised because a name becomes free only after all names below it.
+            *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
+            tuple(metadata.changelog_path(d["id"]) for d in silent),
+        ),
+        files=_copies(reader, [d for d in logs if d["id"] in expired]),
+        marks=_MARKS if replaced else (),
+        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in unreachable[0]})) if clean else (),
+        hints=hints,
+    )
+
+
+def _tags(reader: Reader, folder: str = "") -> dict[str, dict[str, Any]]:
+    """Tag name -> its document, with pins. A pin that came too late, and whose verb was killed before it saw that, is left
+    out: it keeps nothing."""
+    found = metadata.tags(reader, folder, pins=True)
+    return {n: d for n, d in found.items() if not n.startswith(metadata.PIN) or _stands(reader, d)}
+
+
+def _stands(reader: Reader, document: Mapping[str, Any]) -> bool:
+    """Whether all metadata files that the document reaches are there."""
+    try:
+        _names(reader, [document])
+        _live(reader, document)
+    except NoSuchFile:
+        return False
+    return True
+
+
+def _notices(reader: Reader, names: Iterable[str]) -> dict[str, list[int]]:
+    """The snapshots that expiries have begun to remove, by the path of each notice among `names`, those of the snapshot
+    folder. One may have gone meanwhile."""
+    paths = [f"{metadata.SNAPSHOT_FOLDER}/{name}" for name in names if name.startswith(EXPIRING)]
+    read = zip(paths, reader.read_many(paths), strict=True)
+    return {path: json.loads(data) for path, data in read if data is not None}
+
+
+def _released_with(reader: Reader, base: State, document: Mapping[str, Any], name: str) -> Expiry:
+    """The files that only the tag `name` reached, whose content is `document`."""
+    tags = _tags(reader)
+    tags.pop(name, None)
+    kept = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
+    if any(d["id"] == document["id"] for d in kept):
+        return NOTHING
+    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
+    logs = _logs(reader)
+    data = (
+        *_data_paths(reader, base, _live(reader, document), keepers, logs),
+        *_changelog_paths(reader, base, [document], [*keepers, *logs]),
+    )
+    named = _names(reader, [document])
+    still = _names(reader, keepers) | _names_of_changes(reader, logs)
+    return Expiry((), (data, *_metadata_waves(named - still)))
 
 
 def _moment(schema: Schema, values: tuple[Any, ...]) -> int | None:
@@ -547,7 +637,7 @@ def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
     """The snapshots and tags of the other branches."""
     documents: list[dict[str, Any]] = []
     for folder in metadata.branches(reader):
-        documents += metadata.tags(reader, folder).values()
+        documents += _tags(reader, folder).values()
         documents += _documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-")
     return documents
 
@@ -565,8 +655,8 @@ def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
     """Names of all files that a branch's snapshots, tags and changelogs reach; of data files elsewhere in the table's
     folder also their paths."""
     documents = [
+        *_tags(reader, folder).values(),  # Before the snapshots: see `expiry`.
         *_documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
-        *metadata.tags(reader, folder).values(),
     ]
     logs = _documents(reader, f"{folder}{metadata.CHANGELOG_FOLDER}/changelog-", metadata.parse_changelog)
     try:

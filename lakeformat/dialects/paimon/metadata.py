@@ -7,7 +7,8 @@ import datetime
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import UnionType
@@ -53,6 +54,7 @@ ROOT_FOLDERS = (
 BATCH_IDENTIFIER = 2**63 - 1
 UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
 RESTORED_FROM = "lakeformat.restored-from"  # A snapshot property.
+PIN = "lakeformat-keep-"  # Begins the name of a tag that keeps a snapshot while a verb refers to it.
 _SNAPSHOT_VERSION = 3
 _SCHEMA_VERSION = 3
 _OPERATION_KEY = "lakeformatOperation"  # In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
@@ -610,7 +612,12 @@ def snapshot_path(snapshot_id: int) -> str:
 
 def snapshot_ids(reader: Reader) -> list[int]:
     """The ids of the retained snapshots, rising; there may be gaps."""
-    return _numbered(reader, SNAPSHOT_FOLDER, "snapshot-")
+    return snapshot_ids_among(reader.names(SNAPSHOT_FOLDER))
+
+
+def snapshot_ids_among(names: Iterable[str]) -> list[int]:
+    """The ids of the snapshots whose files are among these names of the snapshot folder, rising."""
+    return _numbers(names, "snapshot-")
 
 
 def listed_snapshots(reader: Reader) -> list[tuple[int, int]]:
@@ -754,10 +761,11 @@ def read_tag(reader: Reader, name: str) -> dict[str, Any]:
     return parse_snapshot(reader.read(path), f"{reader.root}/{path}")
 
 
-def tags(reader: Reader, branch: str = "") -> dict[str, dict[str, Any]]:
-    """Tag name -> its document."""
+def tags(reader: Reader, branch: str = "", pins: bool = False) -> dict[str, dict[str, Any]]:
+    """Tag name -> its document. With `pins` also those that keep a snapshot while a verb refers to it."""
     folder = f"{branch}{TAG_FOLDER}"
-    paths = [f"{folder}/{name}" for name in reader.names(folder) if name.startswith("tag-")]
+    names = [name for name in reader.names(folder) if name.startswith("tag-")]
+    paths = [f"{folder}/{name}" for name in names if pins or not name.startswith(f"tag-{PIN}")]
     files = zip(paths, reader.read_many(paths), strict=True)
     prefix = len(f"{folder}/tag-")
     return {path[prefix:]: parse_snapshot(data, f"{reader.root}/{path}") for path, data in files if data is not None}
@@ -771,7 +779,8 @@ def emit_tag(document: Mapping[str, Any], now_ms: int, retain_ms: int | None) ->
 
 
 def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> tuple[str, bytes]:
-    """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever."""
+    """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever. Without a name it is a pin."""
+    name = name or f"{PIN}{uuid.uuid4()}"
     if base.document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
     return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
@@ -801,7 +810,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
     """The tags whose retention is over."""
     over = []
-    for name, document in tags(reader).items():
+    for name, document in tags(reader, pins=True).items():
         created, retained = tag_created_ms(reader, name, document), document.get("tagTimeRetained")
         if created is not None and retained is not None and created + retained * 1000 < now_ms:
             over.append(name)
@@ -929,7 +938,11 @@ def _historical(reader: Reader, document: dict[str, Any]) -> State:
 
 
 def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:
-    numbers = (name.removeprefix(prefix) for name in reader.names(folder) if name.startswith(prefix))
+    return _numbers(reader.names(folder), prefix)
+
+
+def _numbers(names: Iterable[str], prefix: str) -> list[int]:
+    numbers = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 

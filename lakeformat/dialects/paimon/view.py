@@ -249,6 +249,9 @@ class PaimonView(TableView[State]):
     def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
         return layouts.done_marks(self.reader, self.state, partitions, now_ms)
 
+    def require_kept(self, tag: str | None = None) -> None:
+        expire.require_kept(self.reader, self.state, tag)
+
     def replaced_history(self, version: int) -> Expiry:
         return expire.replaced_history(self.reader, version)
 
