@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, SQLAlchemyError
@@ -40,7 +40,7 @@ def connected(uri: str, tables: sa.MetaData) -> Iterator[sa.Connection]:
     """A transaction in a database with `tables`. Raises `AlreadyExists` for a row that exists, and `StoreError` for any
     other error."""
     try:
-        with _engine(uri, tables, os.getpid()).begin() as connection:
+        with _engine(uri, tables, os.getpid(), _file(uri)).begin() as connection:
             yield connection
     except IntegrityError as error:
         raise AlreadyExists(f"{shown(uri)}: there is a table of that name") from error
@@ -57,9 +57,37 @@ def shown(uri: str) -> str:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
+def _file(uri: str) -> tuple[int, int] | None:
+    """Which file a database of SQLite is in; it is created, empty, if it is missing. None for other databases. No file
+    made anew has this number while a connection to the old one is open."""
+    path = _path(uri)
+    if path is None:
+        return None
+    try:
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            open(path, "ab").close()
+        status = os.stat(path)
+    except OSError as error:
+        secrets = redact.secrets_in(uri)
+        raise StoreError(f"{shown(uri)}: cannot make the file: {error.strerror}") from redact.cause(error, *secrets)
+    return status.st_dev, status.st_ino
+
+
+@lru_cache(maxsize=256)
+def _path(uri: str) -> str | None:
+    try:
+        url = sa.make_url(uri)
+    except (ArgumentError, ValueError):
+        return None
+    is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    return url.database if is_file and not str(url.database).startswith("file:") else None
+
+
 @cache
-def _engine(uri: str, tables: sa.MetaData, process: int) -> sa.Engine:
-    """One engine per process, since connections do not survive a fork. Creates missing tables."""
+def _engine(uri: str, tables: sa.MetaData, process: int, file: tuple[int, int] | None) -> sa.Engine:
+    """One engine per process, since connections do not survive a fork, and per file, which may be deleted and made anew.
+    Creates missing tables."""
     try:
         url = sa.make_url(uri)
     except (ArgumentError, ValueError):  # The error's text may contain any part of the address.
@@ -68,17 +96,11 @@ def _engine(uri: str, tables: sa.MetaData, process: int) -> sa.Engine:
         ) from None
     try:
         is_sqlite = url.get_backend_name() == "sqlite"
-        if is_sqlite and url.database:
-            os.makedirs(os.path.dirname(os.path.abspath(url.database)), exist_ok=True)
         engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
     except (ArgumentError, ImportError) as error:
         secrets = redact.secrets_in(uri)
         said = redact.redacted(str(error), *secrets)
         raise InvalidInput(f"catalog={shown(uri)!r}: {said}") from redact.cause(error, *secrets)
-    except OSError as error:
-        raise StoreError(f"{shown(uri)}: cannot make the folder: {error.strerror}") from redact.cause(
-            error, *redact.secrets_in(uri)
-        )
     for table in tables.sorted_tables:
         try:
             table.create(engine, checkfirst=True)

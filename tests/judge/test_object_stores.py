@@ -56,7 +56,7 @@ BOUNDS = {
     "update": ((20, 15), (24, 16)),
     "merge": ((21, 15), (25, 17)),
     "compact": ((26, 15), (28, 17)),
-    "expire": ((18, 16), (29, 19)),
+    "expire": ((18, 16), (32, 22)),
 }
 # On a busy machine requests that are sent together begin some milliseconds after each other, and some wait by chance.
 BUSY = 1.5

@@ -4,6 +4,7 @@ import datetime
 import json
 import multiprocessing
 import pickle
+import shutil
 import sqlite3
 import threading
 from collections import Counter
@@ -447,6 +448,14 @@ def test_the_nth_call_to_storage_or_catalog_fails(verb, how):
         if failing.failed is None:
             break
     assert n > 2
+
+
+def test_a_warehouse_is_deleted_and_made_anew(tmp_path):
+    for _ in range(2):
+        table = Lake(tmp_path / "w", catalog="sql").create_table("d.t", pa.schema([("n", pa.int64())]))
+        table.append(pa.table({"n": [1]}))
+        assert table.scan().count() == 1
+        shutil.rmtree(tmp_path / "w")
 
 
 def test_a_sql_line_is_swapped_by_whoever_read_it(tmp_path):

@@ -91,7 +91,7 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
     if not files:
         raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
     schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
-    folders = {path.rpartition("/")[0] for path in files} | {folder}
+    folders = {path.rpartition("/")[0] for path in files} | {folder, f"{folder}/{metadata.TAG_FOLDER}"}
     first = tuple(sorted(schemas, key=lambda path: (len(path), path))[:1])
     return Expiry((), (first, tuple(sorted({*files} - {*first}))), folders=tuple(sorted(folders)))
 

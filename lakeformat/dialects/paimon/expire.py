@@ -224,7 +224,10 @@ def everything(reader: Reader) -> Expiry:
     newest = {metadata.snapshot_path(id) for id in ids[-1:]} & own
     first = {path for path in own - newest if path.startswith(f"{metadata.SNAPSHOT_FOLDER}/")}
     waves = (first, own - schemas - newest - first, newest, schemas)
-    folders = sorted({path.rpartition("/")[0] for path in own} - {""})
+    emptied = {
+        f"{folder}{metadata.TAG_FOLDER}" for folder in ["", *metadata.branches(reader)]
+    }  # By pins that have gone.
+    folders = sorted({path.rpartition("/")[0] for path in own} - {""} | emptied)
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
