@@ -152,7 +152,7 @@ class RestCatalog:
         self._drop(self.place(name).path, name, "table", {"purgeRequested": "false"})
 
     def show(self, name: str, newest: Callable[[], tuple[str, Mapping[str, Any]]]) -> None:
-        lost: StoreError | None = None  # A change whose answer did not come: the server is asked once more for what it has.
+        lost: StoreError | None = None  # A change without an answer: the next round sees whether it was made.
         for _ in range(_ROUNDS):
             entry = self.place(name)
             loaded = entry.load()
