@@ -17,7 +17,7 @@ from lakeformat.dialects.paimon.manifest import ENTRY, EntryKind
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import ALWAYS, bind, in_tuples, split
 from lakeformat.model.schema import Field, Kind, Schema, scalar
-from lakeformat.storage.cache import Cache, cached
+from lakeformat.storage.cache import Cache, cached, keeps_part
 from lakeformat.storage.memory import MemoryFiles
 
 ADD, DELETE = int(EntryKind.ADD), int(EntryKind.DELETE)
@@ -334,6 +334,31 @@ def test_tasks_are_made_of_the_columns_that_planning_reads(tmp_path):
     for read in (cached(store, cache := Cache()), cached(store, cache)):  # Taken from what is kept whole, too.
         whole = manifest.fold(manifest.read_all(read, metas))[0]
         assert manifest.fold(manifest.read_all(read, metas, manifest.PLANNED))[0] == whole.select(planned.column_names)
+
+
+def test_a_plan_of_large_manifests_decodes_what_tasks_need_and_a_condition_the_rest(tmp_path):
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+    table = Lake(str(tmp_path)).create_table("a.b", schema, partition_by=["k"])
+    for v in range(3):
+        table.append(pa.table({"k": ["a", "b"], "v": [v, v]}))
+    state, store = table.scan().view.state, table.scan().store
+    paths = [f"manifest/{name}" for name in manifest.read_metas(store, state.document)["_FILE_NAME"].to_pylist()]
+
+    def planned(reader, part_bytes, matching=None):
+        return manifest.live_entries(
+            reader, state.document, state.schema, to_plan=True, matching=matching, part_bytes=part_bytes
+        )
+
+    reader = cached(store, cache := Cache())
+    part = planned(reader, 0)
+    assert {keeps_part(reader, path) for path in paths} == {True}
+    assert part == planned(cached(store, Cache()), 1 << 20)
+
+    def matching(entries):
+        return scan._may_match(reader, state, entries, bind(sql_text.parse("v = 1"), state.schema.fields))
+
+    assert len(planned(reader, 0, matching)) == 2
+    assert all(cache.get(store.root, path).schema == ENTRY for path in paths)  # For the next condition.
 
 
 def test_bounds_are_read_by_where_they_begin_where_planning_left_them_out(tmp_path):

@@ -122,6 +122,7 @@ _LIST_BYTES = 32_000  # Of the records of a list that is made of those before: t
 _INDEX_ENTRY_VERSION = 1
 _PIECE_ROWS = 500
 _LARGE_BYTES = 16 << 20  # Bytes of manifests that are planned together: some 360,000 entries.
+_PART_BYTES = 1 << 20  # Bytes of a manifest, on average, from which on decoding only what a plan needs is worth it.
 _LARGE_AT_ONCE = 8  # Manifests of the target size that are scanned together.
 
 
@@ -383,13 +384,16 @@ def live_entries(
     to_plan: bool = False,
     matching: Callable[[pa.Table], pa.Array] | None = None,
     large_bytes: int = _LARGE_BYTES,
+    part_bytes: int = _PART_BYTES,
 ) -> pa.Table:
     """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of
-    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`: if the manifests have more than
-    `large_bytes`, only these fields are decoded and kept, to save memory."""
+    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`; only these fields are decoded if
+    manifests have more than `part_bytes` on average, which saves time, or more than `large_bytes` together, which saves
+    memory. Only with more than `large_bytes` are bounds for `matching` read again each time, instead of kept."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
     names = metas["_FILE_NAME"].to_pylist()
-    is_large = to_plan and (pc.sum(metas["_FILE_SIZE"]).as_py() or 0) > large_bytes
+    size_bytes = pc.sum(metas["_FILE_SIZE"]).as_py() or 0
+    is_large = to_plan and size_bytes > large_bytes
     if is_large and matching and all(keeps_part(reader, f"{MANIFEST_FOLDER}/{name}") for name in names):
         tables = []
         for name, table in zip(names, _read_counted(reader, metas, _read_placed), strict=True):
@@ -399,7 +403,8 @@ def live_entries(
                 keep = pc.or_(pc.equal(chosen["_KIND"], int(EntryKind.DELETE)), matching(chosen))
                 tables.append(rows_where(chosen.select(PLANNED.names), keep))
         return fold(tables)[0]
-    tables = read_all(reader, metas, PLANNED if is_large and not matching else ENTRY)
+    in_part = to_plan and not matching and (is_large or size_bytes > part_bytes * len(names))
+    tables = read_all(reader, metas, PLANNED if in_part else ENTRY)
     if to_plan and not matching:  # Filtering fewer columns is faster.
         tables = [table.select(PLANNED.names) for table in tables] or [PLANNED.empty_table()]
     live = fold([in_scope(t, schema, scope) for t in tables])[0]

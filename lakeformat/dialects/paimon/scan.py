@@ -247,40 +247,36 @@ def tasks(
     lineage = _lineage(data_files) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
     row_counts, sizes = (np.asarray(data_files.entries[name]) for name in ("_ROW_COUNT", "_FILE_SIZE"))
     folder_of, folders = _folders(data_files.entries, base.schema)
+    folders_of_all = pa.array(folders, pa.string())
     names, elsewhere = data_files.entries["_FILE_NAME"], data_files.entries["_EXTERNAL_PATH"]
-    has_external = elsewhere.null_count < len(elsewhere)
     kinds, cuts = [], []
     for schema_id, format, columns, rows in _kinds(data_files, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        kinds.append((format, file_fields, rows, _rows(names, rows)))
+        external = _rows(elsewhere, rows) if elsewhere.null_count < len(elsewhere) else None
+        own_paths = _Paths(_rows(names, rows), _at(folder_of, rows), folders_of_all, external)
+        kinds.append((format, file_fields, rows, own_paths, _at(row_counts, rows), _at(sizes, rows)))
         cuts.append(_cuts(sizes[rows], target, table_options.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(cut) - 1 for cut in cuts)])
     if alone:
-        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(rows for _, _, rows, _ in kinds)]), kind="stable")
+        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(each[2] for each in kinds)]), kind="stable")
+    asks_of_files = bool(alone or deletes or lineage or beside)
 
     def made(number: int) -> ReadTask:
         number = int(order[number]) if alone else number
-        at = int(firsts.searchsorted(number, "right")) - 1
-        format, file_fields, rows, own_names = kinds[at]
+        at = int(firsts.searchsorted(number, "right")) - 1 if len(kinds) > 1 else 0
+        format, file_fields, rows, own_paths, own_counts, own_sizes = kinds[at]
         start, end = cuts[at][number - firsts[at] :][:2].tolist()
-        chosen = rows[start:end]
-        own = chosen.tolist()
-        inside = zip(folder_of[chosen].tolist(), own_names.slice(start, end - start).to_pylist(), strict=True)
-        paths = [f"{folders[folder]}/{name}" for folder, name in inside]
-        if has_external:
-            paths = [
-                there or path for there, path in zip(elsewhere.take(pa.array(chosen)).to_pylist(), paths, strict=True)
-            ]
+        own: list[int] = rows[start:end].tolist() if asks_of_files else []
         partition, bucket = places[own[0]] if alone else ((), None)
         return ReadTask(
-            paths=tuple(paths),
-            row_counts=tuple(row_counts[chosen].tolist()),
-            sizes_bytes=tuple(sizes[chosen].tolist()),
+            paths=own_paths.between(start, end),
+            row_counts=tuple(own_counts[start:end].tolist()),
+            sizes_bytes=tuple(own_sizes[start:end].tolist()),
             file_format=format,
             fields=fields,
             file_fields=file_fields,
             predicate=predicate,
-            deletes=tuple(deletes[row] for row in own) if own[0] in deletes else (),
+            deletes=tuple(deletes[row] for row in own) if deletes and own[0] in deletes else (),
             lineage=tuple(lineage[row] for row in own) if lineage else (),
             beside=tuple(beside.get(row, ()) for row in own) if beside else (),
             partition=partition,
@@ -532,6 +528,27 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
     )
     elsewhere = entries["_EXTERNAL_PATH"].combine_chunks()
     return inside if elsewhere.null_count == len(elsewhere) else pc.coalesce(elsewhere, inside)
+
+
+class _Paths:
+    """The paths of files, made some hundred at a time: of very many files a plan uses only some."""
+
+    _TOGETHER = 1 << 9
+
+    def __init__(self, names: Any, folder_of: np.ndarray, folders: pa.Array, elsewhere: Any) -> None:
+        self._names, self._folder_of, self._folders, self._elsewhere = names, folder_of, folders, elsewhere
+        self._made: tuple[int, tuple[str, ...]] = 0, ()  # The place of the first; threads replace both together.
+
+    def between(self, start: int, end: int) -> tuple[str, ...]:
+        first, made = self._made
+        if not first <= start <= end <= first + len(made):
+            count = max(end - start, self._TOGETHER)
+            folders = self._folders.take(pa.array(self._folder_of[start : start + count]))
+            inside = pc.binary_join_element_wise(folders, self._names.slice(start, count), "/")
+            if self._elsewhere is not None:
+                inside = pc.coalesce(self._elsewhere.slice(start, count), inside)
+            first, made = self._made = start, tuple(inside.to_pylist())
+        return made[start - first : end - first]
 
 
 def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
@@ -993,6 +1010,11 @@ def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.n
 def _rows(column: Any, rows: np.ndarray) -> pa.Array:
     """The values at `rows`, which are ascending; all of them without a copy."""
     return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
+def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """As `_rows`."""
+    return values if len(rows) == len(values) else values[rows]
 
 
 def _kinds(data_files: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, list[str] | None, np.ndarray]]:
