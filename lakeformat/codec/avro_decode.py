@@ -626,7 +626,8 @@ def _among(data: np.ndarray, fits: np.ndarray) -> np.ndarray:
 _RUNS = 8  # Up to this many ranges are compared faster than a table lookup takes.
 _SPARSE = 0.05
 _FEW = 40  # Up to this many records are faster walked one by one.
-_SAMPLES = 8  # Blocks sampled, and records sampled of each.
+_SAMPLES = 8  # Blocks sampled, and at most so many records of each.
+_SAMPLED = 64  # Of so many records one is sampled, since that takes as long as walking a hundred.
 _ROUNDS = 6
 
 
@@ -698,7 +699,7 @@ def _guess(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks
     pending = begins
     if not looks.known:
         sampled = [block for block in blocks if block.count][:: -(-len(begins) // _SAMPLES)]
-        each = _SAMPLES * _SAMPLES // len(sampled)
+        each = min(_SAMPLES * _SAMPLES, max(2 * _SAMPLES, total // _SAMPLED)) // len(sampled)
         some = [_steps(record, lanes, block, block.begin, min(block.count, each))[:-1] for block in sampled]
         pending = _merged(begins, np.concatenate(some))
     looks.learn(lanes, pending)

@@ -259,12 +259,12 @@ def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[s
 
 def _sizes(tables: Sequence[pa.Table]) -> list[int]:
     """The bytes of tables that may be slices of one. Arrow's `nbytes` is a hundred times slower for them."""
-    sizes = [table.get_total_buffer_size() for table in tables]
     buffers = {buffer.address for table in tables if len(table) and (buffer := table.column(0).chunk(0).buffers()[1])}
     if len(tables) == 1 or len(buffers) != 1:
-        return sizes
+        return [table.get_total_buffer_size() for table in tables]
+    size = next(table for table in tables if len(table)).get_total_buffer_size()
     rows = sum(map(len, tables))
-    return [size * len(table) // rows for size, table in zip(sizes, tables, strict=True)]
+    return [size * len(table) // rows for table in tables]
 
 
 def remember(reader: Reader, path: str, table: pa.Table) -> None:

@@ -10,6 +10,7 @@ from lakeformat.errors import InvalidInput
 
 # The files by which a folder inside another is known as a table of either format.
 _OF_TABLE = re.compile(r"(?P<folder>.+/)(schema/schema-\d+|metadata/(v\d+|\d+-[^/]+)(\.gz)?\.metadata\.json(\.gz)?)")
+_TO_LOOK_AT = ("//", "/.", "\0")  # A path without these has no part that is refused.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -20,7 +21,7 @@ def is_absolute(path: str) -> bool:
 
 def scheme_of(uri: str) -> str | None:
     """The scheme of a URI in lower case; None for a plain path, also for one with a colon in it (`dt=12:30/x`)."""
-    match = _SCHEME.match(uri)
+    match = _SCHEME.match(uri) if ":" in uri else None
     if match and uri[match.end() : match.end() + 1] == "/":
         return match.group()[:-1].lower()
     return None
@@ -28,6 +29,8 @@ def scheme_of(uri: str) -> str | None:
 
 def inside(root: str, path: str) -> str:
     """`path` as a checked relative name: no `..`, no empty part, no slash at either end. "" is the root itself."""
+    if path[:1] not in ("", "/", ".") and path[-1] != "/" and not any(each in path for each in _TO_LOOK_AT):
+        return path
     parts = path.rstrip("/").split("/") if path.rstrip("/") else []
     for part in parts:
         if part in ("", ".", "..") or "\0" in part:
