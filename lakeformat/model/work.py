@@ -283,8 +283,8 @@ class ReadTask:
     # (Paimon's data evolution).
     beside: tuple[tuple[ReadTask, ...], ...] = ()
     # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
-    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND` and, unless rows
-    # that stand later are newer, `SEQUENCE`. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
+    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND`, unless no row
+    # retracts, and `SEQUENCE`, unless rows that stand later are newer. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
     merge: MergeSpec | None = None
     parts: tuple[ReadTask, ...] = ()
     # The first so many `parts` are merged with all older rows: of a key the last of them counts.

@@ -75,6 +75,10 @@ def test_files_in_the_order_of_their_numbers_are_told_by_the_manifests(levels, n
     assert scan.in_order(np.array(levels), least, greatest) is ordered
 
 
+def read_for_merging(table):
+    return {field.name for task in table.scan().plan() for part in task.parts for field in part.fields}
+
+
 @pytest.mark.parametrize(("properties", "numbered"), [({}, False), ({"sequence.field": "v"}, True)])
 def test_numbers_are_read_only_where_files_do_not_stand_in_their_order(tmp_path, properties, numbered):
     schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -84,6 +88,21 @@ def test_numbers_are_read_only_where_files_do_not_stand_in_their_order(tmp_path,
         table.upsert(pa.table({"id": [1, 2], "v": [value, value]}))
     reading = table.scan()
 
-    held = {field.name for task in reading.plan() for part in task.parts for field in part.fields}
-    assert held == {"id", "v", "_VALUE_KIND", *(["_SEQUENCE_NUMBER"] if numbered else [])}
+    held = read_for_merging(table)
+    assert held == {"id", "v", *(["_VALUE_KIND", "_SEQUENCE_NUMBER"] if numbered else [])}
     assert reading.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "c"}, {"id": 2, "v": "c"}]
+
+
+def test_row_kinds_are_read_only_where_a_file_of_the_section_retracts_rows(tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    table = Lake(str(tmp_path)).create_table("d.t", schema, primary_key=["id"], properties={"bucket": "1"})
+    for value in "ab":
+        table.upsert(pa.table({"id": [1, 2], "v": [value, value]}))
+    assert read_for_merging(table) == {"id", "v"}
+    assert table.scan(columns=["v"], where="v = 'b'").to_arrow().to_pylist() == [{"v": "b"}, {"v": "b"}]
+    assert table.scan(columns=[]).to_arrow().num_rows == table.scan().count() == 2
+
+    table.delete(where="id = 1")
+
+    assert read_for_merging(table) == {"id", "v", "_VALUE_KIND"}
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": "b"}]

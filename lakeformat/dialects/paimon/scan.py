@@ -443,6 +443,7 @@ def merges(
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
     snapshot_ids = _snapshot_ids(base, entries)
     least, greatest = (np.asarray(entries[f"_{end}_SEQUENCE_NUMBER"]) for end in ("MIN", "MAX"))
+    never_retracts = np.asarray(pc.fill_null(pc.equal(entries["_DELETE_ROW_COUNT"], 0), False))
     stands_by_place = (
         spec.replaces and SEQUENCE not in fields and not options.of(base.schema).sequence_snapshot_ordering
     )
@@ -451,6 +452,9 @@ def merges(
         parts, settled, span = [], 0, slice(start, start + size)
         # Rows that stand later are newer, so that their numbers need not be read.
         is_ordered = stands_by_place and in_order(np.array(levels[span]), least[span], greatest[span])
+        unread = {SEQUENCE} if is_ordered else set()
+        if spec.replaces and VALUE_KIND not in fields and never_retracts[span].all():
+            unread.add(VALUE_KIND)
         for (schema_id, format, is_settled, snapshot_id), places in groupby(
             range(start, start + size),
             lambda i: (schema_ids[i], formats[i], settles and levels[i] > 0, snapshot_ids[i]),
@@ -463,7 +467,7 @@ def merges(
                 row_counts=tuple(row_counts[i] for i in run),
                 sizes_bytes=tuple(sizes[i] for i in run),
                 file_format=format,
-                fields=tuple(f for f in merged_fields if f != SEQUENCE) if is_ordered else merged_fields,
+                fields=tuple(f for f in merged_fields if f not in unread),
                 file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
                 predicate=of_key,
                 deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),

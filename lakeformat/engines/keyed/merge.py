@@ -63,13 +63,13 @@ def merge_in_batches(
         yield from merged.to_batches(batch_rows)
         return
     keys = ranks.ranks([rows.column(name) for name in spec.key])
-    asked = [name for name in rows.column_names if name not in unasked] or [VALUE_KIND.name]
+    asked = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
     for pieces in _windows(keys, batch_rows):
         some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
         own = np.concatenate([keys[start:stop] for start, stop in pieces])
         some = pa.Table.from_arrays([column.combine_chunks() for column in some.columns], schema=some.schema)
         chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
-        if not with_retracts:
+        if not with_retracts and VALUE_KIND.name in some.column_names:
             chosen = chosen[~retracts(some)[chosen]]
         result = _take(some.select(asked), chosen)
         yield from result.combine_chunks().to_batches(batch_rows)
@@ -190,7 +190,9 @@ def keyed(rows: pa.Table, spec: MergeSpec, keys: np.ndarray | None = None) -> Ke
 
 
 def retracts(rows: pa.Table) -> np.ndarray:
-    """For each row, whether it is a retraction: -U or -D."""
+    """For each row, whether it is a retraction: -U or -D. Without a column of kinds none is."""
+    if VALUE_KIND.name not in rows.column_names:
+        return np.zeros(rows.num_rows, bool)
     return np.isin(rows.column(VALUE_KIND.name).to_numpy(), RETRACTS)
 
 
