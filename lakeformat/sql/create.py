@@ -256,7 +256,13 @@ def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result
 
 def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
     """The changes from a table's declaration to the requested one. Properties that only the old one has stay."""
-    columns = evolution.towards(schema, asked.fields)
+    held = {
+        each.name for each in schema.fields if not each.nullable
+    }  # A key's column is NOT NULL though no text says so.
+    fields = [
+        replace(each, nullable=False) if each.name in held.intersection(asked.key) else each for each in asked.fields
+    ]
+    columns = evolution.towards(schema, fields)
     wanted = Partitioning(tuple(parse_field(each) for each in asked.partition_by)).fields
     spelt = {transform_text(each) for each in wanted}
     has_other_partitions = [transform_text(each) for each in schema.partitioning.fields] != [

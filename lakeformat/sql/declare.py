@@ -88,6 +88,10 @@ def default(context: Context, piece: Piece) -> str | None:
         value = query.constant(context, piece)
     if value is None:
         return None
+    if isinstance(value, list | tuple | dict):
+        raise context.script.unsupported(
+            piece.origin(0), "a DEFAULT of an array, map or struct; declare the column without it, and write the value"
+        )
     if isinstance(value, bool):
         return str(value).lower()
     return value.isoformat(" ") if isinstance(value, dt.datetime) else str(value)

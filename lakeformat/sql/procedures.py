@@ -16,7 +16,7 @@ from lakeformat import arguments
 from lakeformat.errors import NotFound
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.sql import alter, changelog, names, parameters, query, text
+from lakeformat.sql import alter, changelog, names, parameters, query, sources, text
 from lakeformat.sql.result import Result, listing, metrics
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -411,6 +411,16 @@ def _tag_from_timestamp(call: Call) -> Result:
         {"tagName": pa.string(), "snapshot": pa.int64(), "commit_time": pa.int64()},
         [(name, later[0].id, later[0].timestamp_ms)],
     )
+
+
+def _tag_from_watermark(call: Call) -> Result:
+    """Tag the first snapshot with at least this watermark."""
+    table, name, watermark = call.table(), str(call.need("tag")), call.whole("watermark", call.need("watermark"))
+    retain = _age(call, "time_retained", call.take("time_retained"))
+    call.close()
+    at = f"SQL at {call.context.script.place(call.offset)}"
+    table.create_tag(name, sources.watermarked(table, watermark, at), retain)
+    return _ok(result=True)
 
 
 def _rename_tag(call: Call) -> Result:
@@ -848,6 +858,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "expire_tags": Procedure(("table", "older_than"), _expire_tags),
     "create_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _create_tag),
     "create_tag_from_timestamp": Procedure(("table", "tag", "timestamp", "time_retained"), _tag_from_timestamp),
+    "create_tag_from_watermark": Procedure(("table", "tag", "watermark", "time_retained"), _tag_from_watermark),
     "rename_tag": Procedure(("table", "tag", "target_tag"), _rename_tag),
     "replace_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _replace_tag),
     "delete_tag": Procedure(("table", "tag"), _delete_tag),

@@ -19,14 +19,16 @@ from lakeformat.arguments import epoch_ms
 from lakeformat.codec.spark_sql import quoted, to_sql
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
 from lakeformat.sql.text import Cursor, Piece, Script
 
-_INCREMENTAL = "paimon_incremental_query"
+_INCREMENTAL, _BETWEEN = "paimon_incremental_query", "paimon_incremental_between_timestamp"
+_TO_TAG = "paimon_incremental_to_auto_tag"
+_PERIOD = re.compile(r"\d{4}-\d{2}-\d{2}( \d{2})?")  # Names that Paimon gives tags of a day or an hour.
 _WATERMARK = re.compile(r"watermark-(\d+)")
 _TIMES = {"TIMESTAMP", "VERSION"}
 _SECONDS = 1 << 53  # Since 1970; NaN and infinity are not below it either.
@@ -257,7 +259,7 @@ def _tables(tree: Any) -> Iterator[Any]:
         if isinstance(node.this, exp.Identifier | exp.Dot):
             if not (node.args.get("db") is None and _is_cte(node)) and node.find_ancestor(exp.Hint) is None:
                 yield node
-        elif isinstance(node.this, exp.Anonymous) and node.this.name.lower() == _INCREMENTAL:
+        elif isinstance(node.this, exp.Anonymous) and node.this.name.lower() in (_INCREMENTAL, _BETWEEN, _TO_TAG):
             yield node
 
 
@@ -382,21 +384,30 @@ def _at(context: Context, found: names.Named, version: dict[str, Any], where: st
 
 
 def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
-    """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another."""
+    """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another; or after one time,
+    up to another (`..._between_timestamp`); or after the tag of the period before, up to that of a day or hour (`..._to_auto_tag`)."""
     token = next(t for t in tokens if t.start == node.this.meta["start"])
     where = f"SQL at {context.script.place(piece.origin(token.start))}"
     given = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]
-    if len(given) != 3 or any(each is parameters.UNKNOWN or each is None for each in given):
-        raise InvalidInput(f"{where}: write {_INCREMENTAL}('db.t', 'from', 'to'), with snapshots or tags")
+    name = node.this.name.lower()
+    wanted = 2 if name == _TO_TAG else 3
+    if len(given) != wanted or any(value is parameters.UNKNOWN or value is None for value in given):
+        raise InvalidInput(f"{where}: write {name}('db.t', {'tag' if wanted == 2 else 'from, to'})")
     table = names.table(context, tuple(str(given[0]).split(".")), where)
-    ends = [_snapshot(table, each, where) for each in given[1:]]
+    if name == _TO_TAG:
+        ends = _period(table, str(given[1]), where)
+    else:
+        ends = [(_latest if name == _BETWEEN else _snapshot)(table, end, where) for end in given[1:]]
     close, depth = next(i for i, t in enumerate(tokens) if t is token) + 1, 0
     while True:
         depth += (tokens[close].text == "(") - (tokens[close].text == ")")
         if not depth:
             break
         close += 1
-    source = sources.ChangedRows(table.changes(*ends), table.schema.primary_key)
+    if name != _INCREMENTAL and ends[1] <= ends[0]:  # No snapshot between the times, or no earlier tag.
+        source: Source = sources.of_table(names.Named(table)).narrowed(None, Literal(False))
+    else:
+        source = sources.ChangedRows(table.changes(*ends), table.schema.primary_key)
     return Reference(node, token.start, tokens[close].end + 1, (_INCREMENTAL,), source)
 
 
@@ -408,6 +419,21 @@ def _snapshot(table: Any, given: Any, where: str) -> int:
     if not str(given).isdecimal():
         raise InvalidInput(f"{where}: {given!r} is no snapshot and no tag of {table.name}")
     return int(given)
+
+
+def _period(table: Any, tag: str, where: str) -> list[int]:
+    """The snapshots of the tag before a day's or hour's tag, and of that tag; [0, 0] if one of them does not exist."""
+    if not _PERIOD.fullmatch(tag):
+        raise InvalidInput(f"{where}: {_TO_TAG} takes the tag of a day or an hour, such as '2024-12-04', not {tag!r}")
+    tagged = {row["tag_name"]: row["snapshot_id"] for row in table.inspect.tags().to_pylist() if "tag_name" in row}
+    before = [name for name in tagged if _PERIOD.fullmatch(name) and len(name) == len(tag) and name < tag]
+    return [tagged[max(before)], tagged[tag]] if before and tag in tagged else [0, 0]
+
+
+def _latest(table: Any, given: Any, where: str) -> int:
+    """The newest snapshot committed by this time, a text or milliseconds since 1970; 0 if there is none."""
+    until = int(given) if str(given).isdecimal() else epoch_ms(str(given))
+    return max((snapshot.id for snapshot in table.snapshots() if snapshot.timestamp_ms <= until), default=0)
 
 
 def _narrow(reference: Reference, need: pushdown.Need) -> None:

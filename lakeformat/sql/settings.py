@@ -59,11 +59,12 @@ def set_(context: Context, cursor: Cursor) -> Result:
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
-        if context.spark is not None and key.startswith("spark."):
+        if context.spark is not None and key.startswith("spark.") and not key.startswith("spark.paimon."):
             context.spark.conf.set(key, value)
             return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
-            at, f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}; with spark= also the session's own"
+            at,
+            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}; with spark= also Spark's own; an option of one table is set on it, a version is VERSION AS OF",
         )
     if value.lower() not in _KNOWN[key]:
         raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")

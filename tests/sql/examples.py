@@ -423,7 +423,85 @@ PAIMON = (
           setup=("CREATE TABLE T (k INT, dt STRING) PARTITIONED BY (dt)", "INSERT INTO T VALUES (1, '2020-01-01'), (2, '2999-01-01')"), format="paimon"),
 )  # fmt: skip
 
-GROUPS = (*ICEBERG, *PAIMON)
+QUICK, AUXILIARY, DEFAULTS, FUNCTIONS_, COPY, FORMAT_TABLES = (
+    f"Paimon: spark/{page}"
+    for page in ("quick-start", "auxiliary", "default-value", "sql-functions", "copy-into", "format-table")
+)
+NEW_CALLS = "Paimon: spark/procedures, newest"
+STARTED, SYSTEM = "Iceberg: spark-getting-started", "Iceberg: spark-functions"
+
+
+def each_refused(said, *texts):
+    return tuple(refused(text, said) for text in texts)
+
+
+FURTHER = (
+    group(STARTED,
+          runs("CREATE TABLE catalog_name.db.table (id bigint, data string) USING iceberg", columns("id", "data"), "SHOW COLUMNS IN db.table"),
+          runs("INSERT INTO catalog_name.db.table VALUES (1, 'a'), (2, 'b'), (3, 'c')", 3, "SELECT * FROM db.table"),
+          runs("INSERT INTO catalog_name.db.table SELECT id, data FROM source WHERE length(data) = 1", 4, "SELECT * FROM db.table"),
+          runs("MERGE INTO catalog_name.db.target t USING (SELECT * FROM updates) u ON t.id = u.id WHEN MATCHED THEN UPDATE SET t.count = t.count + u.count WHEN NOT MATCHED THEN INSERT *", [(1, 3), (2, 9)], "SELECT * FROM db.target"),
+          runs("SELECT count(1) as count, data FROM catalog_name.db.table GROUP BY data", [(1, "b"), (1, "c"), (2, "a")]), runs("SELECT * FROM catalog_name.db.table.snapshots", 2),
+          setup=("CREATE TABLE source USING iceberg AS SELECT 4L AS id, 'a' AS data UNION ALL SELECT 5L, 'long'", "CREATE TABLE db.target (id bigint, count int) USING iceberg; INSERT INTO db.target VALUES (1, 1)",
+                 "CREATE TABLE updates (id bigint, count int) USING iceberg; INSERT INTO updates VALUES (1, 2), (2, 9)")),
+    group(SYSTEM, *each_refused("is not known to mean", "SELECT system.iceberg_version()", "SELECT system.bucket(8, 'user_id_123')",
+          *(f"SELECT system.{unit}({value})" for unit in ("years", "months", "days") for value in ("DATE '2017-12-01'", "TIMESTAMP '1969-12-31 23:59:58'", "TIMESTAMP '1970-01-01 00:00:01'", "NULL")),
+          *(f"SELECT system.hours({value})" for value in ("TIMESTAMP '2017-12-01 10:12:55.038194'", "TIMESTAMP '1970-01-01 00:00:01.000001'", "TIMESTAMP '1969-12-31 23:59:58.999999'", "CAST(NULL AS TIMESTAMP)", "TIMESTAMP_NTZ '2017-12-01 10:12:55'")),
+          *(f"SELECT system.truncate({value})" for value in ("10, 34", "10, -11", "10, 12.34BD", "3, 0.05BD", "5, 'abcdefg'", "2, '\u30a4\u30ed\u30cf'", "4, 'ab'", "3, X'1234567890'", "10, NULL")))),
+    group(QUICK, runs("USE paimon"), runs("USE default"), runs("create table my_table (k int, v string) tblproperties ('primary-key' = 'k')", [("Primary Key", "k", None)], "DESCRIBE EXTENDED my_table"),
+          runs("create table generic (k int, v string) USING paimon tblproperties ('primary-key' = 'k')"), runs("INSERT INTO my_table VALUES (1, 'Hi'), (2, 'Hello')"), runs("SELECT * FROM my_table", [(1, "Hi"), (2, "Hello")]), format="paimon"),
+    group(AUXILIARY,
+          runs("SET spark.sql.sources.partitionOverwriteMode=dynamic", [("spark.sql.sources.partitionOverwriteMode", "dynamic")]), *each_refused("known are", "SET spark.paimon.file.block-size=512M"), runs("RESET spark.paimon.file.block-size"),
+          *each_refused("known are", "SET spark.paimon.*.default.T.scan.snapshot-id=1", "SET spark.paimon.*.*.T.scan.snapshot-id=1", "SET spark.paimon.scan.snapshot-id=1"),
+          runs("DESCRIBE TABLE T", [("k", "int", None)], "DESCRIBE TABLE T k"), runs("DESCRIBE TABLE EXTENDED T", [("Part 0", "p")], "DESCRIBE TABLE EXTENDED T"), runs("SHOW CREATE TABLE T", 1), runs("SHOW COLUMNS FROM T", columns("k", "v", "p")),
+          runs("SHOW PARTITIONS T", [("p=0",), ("p=1",)]), runs("SHOW PARTITIONS T PARTITION (p=1)", [("p=1",)]), runs("SHOW TABLE EXTENDED IN default LIKE 'T*'", 1), runs("SHOW TABLE EXTENDED IN default LIKE 'T' PARTITION(p = 0)", 1),
+          runs("SHOW VIEWS", []), runs("SHOW VIEWS LIKE 'test*'", []), *each_refused("statistics of Paimon tables", *(f"ANALYZE TABLE T COMPUTE STATISTICS{columns}" for columns in ("", " FOR COLUMNS k", " FOR ALL COLUMNS"))), runs("REFRESH TABLE T", []),
+          setup=T, format="paimon"),
+    group(DEFAULTS,
+          *each_refused("a DEFAULT of an array", "CREATE TABLE my_table (a BIGINT, b STRING DEFAULT 'my_value', c INT DEFAULT 5, tags ARRAY<STRING> DEFAULT ARRAY('tag1', 'tag2', 'tag3'), properties MAP<STRING, STRING> DEFAULT MAP('key1', 'value1', 'key2', 'value2'), nested STRUCT<x: INT, y: STRING> DEFAULT STRUCT(42, 'default_value'))"),
+          runs("CREATE TABLE T (a INT, b INT DEFAULT 2)"), runs("INSERT INTO T (a) VALUES (1)", [(1, 2)], "SELECT * FROM T"), runs("ALTER TABLE T ALTER COLUMN b SET DEFAULT 3"), runs("INSERT INTO T (a) VALUES (2)", [(1, 2), (2, 3)], "SELECT * FROM T"),
+          *each_refused("a DEFAULT of an array", "ALTER TABLE other ALTER COLUMN tags SET DEFAULT ARRAY('new_tag1', 'new_tag2')", "ALTER TABLE other ALTER COLUMN properties SET DEFAULT MAP('new_key', 'new_value')"),
+          setup="CREATE TABLE default.other (tags ARRAY<STRING>, properties MAP<STRING, STRING>)", format="paimon"),
+    group(DDL,
+          runs("CREATE TABLE my_table (user_id BIGINT, item_id BIGINT, behavior STRING) TBLPROPERTIES ('primary-key' = 'user_id', 'bucket' = '2'); INSERT INTO my_table VALUES (1, 10, 'pv')"),
+          runs("REPLACE TABLE my_table (user_id BIGINT, item_id BIGINT, category STRING) TBLPROPERTIES ('primary-key' = 'user_id', 'bucket' = '4')", columns("user_id", "item_id", "category"), "SHOW COLUMNS IN my_table"),
+          runs("SELECT * FROM my_table", []), runs("SELECT * FROM my_table VERSION AS OF 1", [(1, 10, "pv")]),
+          runs("CREATE OR REPLACE TABLE my_table TBLPROPERTIES ('primary-key' = 'user_id', 'bucket' = '4') AS SELECT user_id, item_id, behavior FROM source_table", [(2, 20, "x")], "SELECT * FROM my_table"),
+          runs("CREATE TABLE source_tbl (id INT, name STRING, pt STRING) COMMENT 'source comment' PARTITIONED BY (pt) TBLPROPERTIES ('primary-key' = 'id,pt', 'bucket' = '5')"),
+          runs("CREATE TABLE target_tbl LIKE source_tbl", [("bucket", "5")], "SHOW TBLPROPERTIES target_tbl ('bucket')"),
+          setup="CREATE TABLE source_table AS SELECT 2L AS user_id, 20L AS item_id, 'x' AS behavior", format="paimon"),
+    group(QUERY,
+          runs("SELECT * FROM paimon_incremental_between_timestamp('T', '1692169000000', '1692169900000')", []), runs("SELECT * FROM paimon_incremental_between_timestamp('T', '2025-03-12 00:00:00', '2100-03-12 00:08:00')", [(1, "a", 0), (2, "b", 1)]),
+          runs("SELECT * FROM paimon_incremental_to_auto_tag('T', '2024-12-04')", [(2, "b", 1)]),
+          setup=(*T, "CALL sys.create_tag('T', '2024-12-03', 1); CALL sys.create_tag('T', '2024-12-04', 2)"), format="paimon"),
+    group(WRITE, runs("TRUNCATE TABLE T PARTITION (p = 0)", [(2,)], "SELECT k FROM T"), setup=T, format="paimon"),
+    group(FUNCTIONS_,
+          *each_refused("is not known to mean", "SELECT sys.max_pt('T')", "SELECT * FROM T WHERE p = sys.max_pt('T')", "SELECT sys.descriptor_to_string(v) FROM T", "SELECT sys.descriptor_to_presigned_url('default.T', v, INTERVAL '5' MINUTE) FROM T", "SELECT area(3.0, 4.0)"),
+          *each_refused("", "INSERT INTO T VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'), 1)", "INSERT OVERWRITE TABLE T PARTITION (p = 1) VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'))",
+          "CREATE FUNCTION default.simple_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "CREATE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'",
+          "CREATE OR REPLACE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "DESCRIBE FUNCTION EXTENDED default.simple_udf", "DROP FUNCTION default.simple_udf", "DROP TEMPORARY FUNCTION temporary_udf",
+          "CREATE FUNCTION area(width DOUBLE, height DOUBLE) RETURNS DOUBLE RETURN width * height", "CREATE FUNCTION dept_total(d INT) RETURNS INT RETURN SELECT SUM(salary) FROM emp WHERE dept_id = d", "CREATE FUNCTION addd(x INT, y INT DEFAULT 10) RETURNS INT RETURN x + y",
+          "CREATE OR REPLACE FUNCTION inc(x INT) RETURNS INT RETURN x + 100", "CREATE FUNCTION IF NOT EXISTS inc(x INT) RETURNS INT RETURN x + 1", "DESCRIBE FUNCTION EXTENDED area", "SHOW USER FUNCTIONS", "DROP FUNCTION IF EXISTS area"),
+          setup=T, format="paimon"),
+    group(NEW_CALLS,
+          runs("CALL sys.create_tag_from_watermark(`table` => 'default.T', `tag` => 'my_tag', `watermark` => 1578883047356, time_retained => '1 d')", [("my_tag", 2)], TAGS),
+          *each_refused("has no argument", "CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')", "CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)",
+          "CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", "CALL sys.compact_manifest(`table` => 'default.T', options => 'manifest-sort.force-rewrite=true', manifest_sort_enabled => true)"),
+          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')", "CALL sys.materialize_deletion_vectors(table => 'T')", "CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')",
+          "CALL sys.rescale(table => 'default.T', bucket_num => 16, partitions => 'p=0')", "CALL sys.repair_earliest_snapshot(table => 'default.T', snapshot_id => 10)", "CALL sys.rename_branch(table => 'default.T', from_branch => 'a', to_branch => 'b')",
+          "CALL sys.merge_branch(table => 'default.T', source_branch => 'a')", "CALL sys.merge_branch(table => 'default.T', source_branch => 'a', target_branch => 'b')", "CALL sys.rewrite_file_index(table => 'T')", "CALL sys.rewrite_file_index(table => 'T', where => 'p = 0')",
+          *(f"CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => '{kind}'{more})" for kind, more in (("btree", ""), ("bitmap", ", options => 'sorted-index.records-per-range=1000000'"), ("fm", ""), ("btree", ", partitions => 'p=0'"),
+          ("full-text", ", options => 'full-text.tokenizer=ngram'"), ("full-text", ", options => 'full-text.tokenizer=jieba'"), ("full-text", ", options => 'full-text.tokenizer=simple'"))),
+          *(f"CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', {more})" for more in ("partitions => 'p=0'", "dry_run => true")), "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')"),
+          setup=(*T[:2], marked), format="paimon"),
+    group(COPY, *each_refused("COPY", *(f"COPY INTO T FROM '/data/{kind}_files/' FILE_FORMAT = (TYPE = {kind}{more})" for kind, more in (("CSV", ""), ("CSV", ", SKIP_HEADER = 1"), ("CSV", ", FIELD_DELIMITER = '|', NULL_IF = ('NULL', ''))\nPATTERN = '.*'\nFORCE = (FALSE"), ("JSON", ""), ("JSON", ", MULTI_LINE = TRUE"), ("PARQUET", ""), ("PARQUET", ") PATTERN = ('.*'"))),
+          *(f"COPY INTO '/export/{place}/' FROM {source} FILE_FORMAT = (TYPE = {kind})" for place, source, kind in (("a", "T", "CSV"), ("b", "(SELECT k FROM T)", "CSV"), ("c", "T", "JSON"), ("d", "(SELECT * FROM T)", "JSON"), ("e", "T", "PARQUET"), ("f", "T", "PARQUET, COMPRESSION = GZIP"), ("g", "(SELECT p, COUNT(*) AS n FROM T GROUP BY p)", "PARQUET")))),
+          setup=T, format="paimon"),
+    group(FORMAT_TABLES, *each_refused("comes with its first row", "ALTER TABLE T ADD PARTITION (p = 5)", "ALTER TABLE T ADD PARTITION (p = 6) LOCATION 'oss://archive-bucket/events/p=6'"), runs("ALTER TABLE T DROP PARTITION (p = 0)", [(2,)], "SELECT k FROM T"),
+          *each_refused("MSCK", "MSCK REPAIR TABLE T"), runs("SHOW PARTITIONS T", [("p=1",)]), *each_refused("", "ANALYZE TABLE T PARTITION (p = 1) COMPUTE STATISTICS NOSCAN"), setup=T, format="paimon"),
+)  # fmt: skip
+
+GROUPS = (*ICEBERG, *PAIMON, *FURTHER)
 
 
 def share():
