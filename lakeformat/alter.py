@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lakeformat import arguments
 from lakeformat.codec import order
 from lakeformat.errors import InvalidInput
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import parse_field
 from lakeformat.model.schema import Schema, Type
 

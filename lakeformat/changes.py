@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -15,6 +14,7 @@ from lakeformat.codec.waist import row_kinds
 from lakeformat.dialects.dialect import AnyView, Consumers, RowKinds
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind

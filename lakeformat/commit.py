@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from lakeformat.dialects.dialect import AnyView, Format
@@ -21,6 +21,7 @@ from lakeformat.errors import (
     StoreError,
     StoreRefused,
 )
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, new_files
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.storage.head import Head, load_newest

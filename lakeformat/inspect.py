@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
 from lakeformat.engines.row_level import deletes
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.storage.store import Reader
 

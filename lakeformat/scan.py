@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines.choose import engine_for, on_executors, require_spark
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model import html, nanoseconds
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lakeformat.catalogs.catalog import Catalog, FoundView, ViewCatalog
@@ -24,6 +24,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Stamp
 

@@ -129,6 +129,21 @@ def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(path: Path):
     assert path.stem not in BANNED_NAMES, path
 
 
+def test_dataclasses_are_those_that_compile_nothing_before_their_use():
+    """Not in cdc/ and dagster/, whose commands load drivers and Dagster first."""
+    standard = {
+        p.relative_to(ROOT).as_posix()
+        for p in SOURCES
+        if re.search(r"^from dataclasses import .*\bdataclass\b", p.read_text(), re.M)
+    }
+    assert {
+        p
+        for p in standard
+        if p.startswith("lakeformat/") and not p.startswith(("lakeformat/cdc/", "lakeformat/dagster/"))
+    } == set()
+    assert not any(re.search(r"import .*\bInitVar\b", p.read_text()) for p in SOURCES)
+
+
 def test_what_the_judges_engines_import_of_the_tests_needs_nothing_of_ours():
     """They run in environments of their own, in which lakeformat is not installed."""
     for name in ("__init__.py", "wire.py"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.credentials import Lease
 from lakeformat.storage.store import Store

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lakeformat.errors import InvalidInput, StoreError
+from lakeformat.model.dataclass import dataclass
 
 OPTIONS = frozenset(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from lakeformat.catalogs.catalog import Found, FoundView
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, NotFound, StoreError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead

@@ -7,10 +7,11 @@ Names are those of Iceberg's `FileIO`s: `s3.*` and `client.region`, `gcs.*`, `ad
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lakeformat.errors import StoreError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import paths
 from lakeformat.storage.credentials import Issued
 

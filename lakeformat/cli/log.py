@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lakeformat.cli.session import Session, size, time
+from lakeformat.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from lakeformat import Table

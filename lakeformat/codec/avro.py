@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakeformat.codec import avro_decode, avro_encode, avro_few, avro_schema
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import decimals, spans
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 
 ARITY_BYTES = 4  # In manifests, rows are preceded by their arity, big-endian.

@@ -7,11 +7,11 @@ import json
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 
 _GZIP = b"\x1f\x8b"
 # The limit on the inflated size: this many times the file's size, plus this much. Metadata, mostly names and numbers,

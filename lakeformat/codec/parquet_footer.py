@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lakeformat.codec import varint
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 
 _MAGIC = b"PAR1"
 _SCHEMA, _LOGICAL_TYPE = 2, 10  # Fields of FileMetaData and SchemaElement.

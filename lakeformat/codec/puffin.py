@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from lakeformat.model.dataclass import dataclass
 
 MAGIC = b"PFA1"
 DELETION_VECTOR = "deletion-vector-v1"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 
 PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)  # The basic type: the lowest two bits of a value.
 NULL = b"\x00"

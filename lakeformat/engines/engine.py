@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (

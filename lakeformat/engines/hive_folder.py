@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeformat.engines.adopt import folders
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.store import Reader
 
 _PARQUET = (".parquet", ".parq")

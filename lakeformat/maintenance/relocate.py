@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from lakeformat.engines import worker
 from lakeformat.engines.files.formats import opened
 from lakeformat.engines.row_level.deletes import PATH_ID, POSITION_ID
 from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, scalar
 from lakeformat.model.work import Content, OneFolder, WriteTask
 from lakeformat.storage.paths import is_absolute, relative

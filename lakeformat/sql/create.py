@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from lakeformat.codec.spark_sql import quoted
 from lakeformat.engines.choose import fields_from_spark
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.sql import databases, declare, names, query, views

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot.tokens import TokenType
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import NO_ID, Field, Type
 from lakeformat.model.type_text import parse_type
 from lakeformat.sql import parameters, query

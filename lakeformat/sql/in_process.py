@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
@@ -20,6 +19,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.duckdb_sql import quoted, selected, text
 from lakeformat.codec.expression import cast
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.type_text import parse_type
 from lakeformat.sql import functions, parameters
 from lakeformat.sql.session import Context

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.engines.choose import fields_from_spark
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import names, on_spark, parameters, query

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sqlglot import exp
 from lakeformat.codec import sql_text
 from lakeformat.codec.spark_sql import quoted
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, all_columns
 from lakeformat.model.predicate import (
     ALWAYS,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.sql.session import WAP_BRANCH, WAP_ID, Context
 from lakeformat.table import Table
 from lakeformat.views import View

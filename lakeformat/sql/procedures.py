@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +13,7 @@ from sqlglot import exp
 
 from lakeformat import arguments
 from lakeformat.errors import NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.sql import alter, changelog, names, parameters, query, sources, text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from lakeformat.codec import sql_text
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.sql import parameters
 from lakeformat.sql.sources import Source

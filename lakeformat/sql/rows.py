@@ -8,7 +8,6 @@ the rows with these values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from sqlglot import exp
 from lakeformat.codec import sql_text
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET
 from lakeformat.model.predicate import (
     ALWAYS,

@@ -6,11 +6,12 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import FileKey
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.store import ForwardingReader, ForwardingStore, Reader, Store

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import paths
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import ForwardingStore, Reader, Store

@@ -6,10 +6,11 @@ import datetime
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from lakeformat.errors import LakeError
+from lakeformat.model.dataclass import dataclass
 
 # New credentials are requested so long before the old ones expire, or after half of their lifetime if that is later.
 MARGIN_SECONDS = 300

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from lakeformat.errors import CorruptFile, NoSuchFile, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.store import Reader, Store
 
 MARK = "schema/converting"

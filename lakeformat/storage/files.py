@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain, islice
@@ -38,6 +38,7 @@ from lakeformat.errors import (
     StoreRefused,
     UnsupportedFeature,
 )
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import listing, paths
 from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.store import Listed, R, Reader, Store, T

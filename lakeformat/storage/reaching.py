@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, ObjectFiles

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import ForwardingReader, Reader, Store

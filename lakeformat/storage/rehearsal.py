@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO, cast
 
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.files import NewFile
 from lakeformat.storage.head import Head

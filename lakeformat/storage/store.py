@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol, TypeVar
+
+from lakeformat.model.dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -4,9 +4,10 @@ data."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO
 
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.store import ForwardingStore, Listed, Store
 
 

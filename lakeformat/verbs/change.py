@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lakeformat.dialects.dialect import AnyView, Isolated, Keyed
 from lakeformat.engines.engine import Engine
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind, Request
 from lakeformat.storage.cache import with_cache
 from lakeformat.storage.store import Store

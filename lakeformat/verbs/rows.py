@@ -7,13 +7,14 @@ rows by key say what becomes of the existing ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lakeformat.dialects.dialect import View
 from lakeformat.dialects.iceberg import expire, metadata
@@ -11,6 +11,7 @@ from lakeformat.dialects.iceberg.encryption import Keyring, MasterKeys
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.view import IcebergView
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Expiry
 from lakeformat.storage.cache import Cache, cached, unlocked
 from lakeformat.storage.head import Head

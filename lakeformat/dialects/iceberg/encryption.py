@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakeformat.codec import gcm_stream
 from lakeformat.codec.avro_decode import varint
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, LakeError, MissingKey, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import FileKey
 
 Given = Mapping[str, bytes] | Callable[[bytes, str], bytes]

@@ -6,7 +6,7 @@ import base64
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
@@ -21,6 +21,7 @@ from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import Spec, State
 from lakeformat.dialects.iceberg.scan import PATH_ID, POSITION_ID, Files
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import NEVER

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Any
@@ -34,6 +33,7 @@ from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.metadata import Spec, State, format_version, metadata_folder
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import (
     ALWAYS,

@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import (
     PartitionField,

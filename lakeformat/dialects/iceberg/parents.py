@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lakeformat.errors import CorruptFile
+from lakeformat.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

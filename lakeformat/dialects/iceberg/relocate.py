@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from lakeformat.dialects.iceberg.manifest import META, FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import PATH_ID
 from lakeformat.errors import CorruptFile, InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.paths import relative
 from lakeformat.storage.store import Reader

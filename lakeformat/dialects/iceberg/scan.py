@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +19,7 @@ from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, S
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain, with_columns
 from lakeformat.model.schema import project as project_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_r
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
 from lakeformat.model.schema import Field, Kind, Scalar, Schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lakeformat.dialects.dialect import View
 from lakeformat.dialects.paimon import expire, lineage, metadata
@@ -12,6 +12,7 @@ from lakeformat.dialects.paimon.folder import FolderView
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.view import PaimonView
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Expiry
 from lakeformat.storage.cache import Cache, cached
 from lakeformat.storage.head import Head, Newest

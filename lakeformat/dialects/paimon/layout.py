@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakeformat.codec import document, file_index
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     SEQUENCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Any
@@ -20,6 +20,7 @@ from lakeformat.codec.arrow import rows_where
 from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile

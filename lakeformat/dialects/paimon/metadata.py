@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from types import UnionType
 from typing import Any
@@ -20,6 +20,7 @@ from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import merging, options, types
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk

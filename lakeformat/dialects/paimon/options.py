@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from lakeformat.codec import variant_shredding
 from lakeformat.dialects.paimon import types
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model import option_keys
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.option_keys import Documented
 from lakeformat.model.schema import Schema
 

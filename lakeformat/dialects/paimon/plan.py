@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -32,6 +32,7 @@ from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSo
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import (
     Adopt,
     Append,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, groupby
 from typing import Any
@@ -20,6 +20,7 @@ from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field, is_plain, with_columns

@@ -7,7 +7,6 @@ column of ids. With data evolution several files may have one range of row ids: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from lakeformat.dialects.paimon import manifest, metadata
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import CorruptTable
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Schema, find_field, scalar, walk
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, WrittenFile

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import accumulate
@@ -21,6 +20,7 @@ from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, FileKey, WriteTask
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from lakeformat.codec import binary_row, murmur, numbers
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import rows
 from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import find_field
 from lakeformat.model.work import Content, HashIndex, WriteTask, WrittenFile
 from lakeformat.storage.store import Store

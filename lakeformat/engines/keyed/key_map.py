@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec.murmur import murmur3_128
 from lakeformat.engines.kernels import casts
+from lakeformat.model.dataclass import dataclass
 
 GONE = -1  # The position of a row that was deleted again, or never written.
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # An odd number: multiplying by it maps no two numbers to one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from lakeformat.engines.keyed import key_values
 from lakeformat.engines.keyed.hash_index import with_room
 from lakeformat.engines.keyed.key_map import KeyMap
 from lakeformat.errors import OutsideScope
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Column, Expression, Literal, and_, bind, ge, le
 from lakeformat.model.schema import Field, find_field
 from lakeformat.model.work import (

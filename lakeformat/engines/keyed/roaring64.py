@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap64
+
+from lakeformat.model.dataclass import dataclass
 
 _NODE_4, _NODE_16, _NODE_48, _NODE_256, _LEAF = range(5)
 _RUNS, _BITS, _ARRAY = range(3)

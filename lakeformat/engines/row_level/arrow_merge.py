@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from lakeformat.engines.engine import Decided, Spread
 from lakeformat.engines.kernels import casts, rows
 from lakeformat.engines.row_level import deletes, marks, outcomes
 from lakeformat.engines.written import Copied
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
 from lakeformat.model.work import POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile

@@ -9,7 +9,6 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +21,7 @@ from lakeformat.engines.files import formats
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema
 from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, call, column, is_in, is_null, literal, not_
 from lakeformat.storage.catalogued import files_of
 
@@ -353,7 +353,7 @@ class _Source(datasource.DataSource):
         return sink
 
 
-@dataclass
+@dataclass()
 class _Part(datasource.WriterCommitMessage):
     """The result of one task's write."""
 

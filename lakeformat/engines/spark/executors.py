@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -24,6 +24,7 @@ from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.engines.spark.types import kind_of, nullable
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import (
     NO_ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -24,6 +24,7 @@ from lakeformat.engines.spark import executors, jobs, session
 from lakeformat.engines.spark.frames import hinted, mapped, quoted
 from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.predicate import columns_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from lakeformat.engines.spark import executors, session
+from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.cache import Parse
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
