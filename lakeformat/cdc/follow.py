@@ -119,6 +119,7 @@ class Follower:
                 f"another table, or take it anew (restart=True), which removes them"
             )
         self.progress = found[1] if found else None
+        self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
         self._number, self._restart = self._next_number(), restart
 
     def _next_number(self) -> int:
@@ -211,7 +212,7 @@ class Follower:
         """Restart: a commit that deletes all rows and records the new position."""
         self.progress, self._restart = Progress(position.text, kept=tuple(sorted(self._kept().items()))), False
         made = self.table.truncate(properties={**self._extra, **self.progress.properties(self._follows)})
-        self._number = self._next_number()
+        self._number, self._recorded = self._next_number(), self.progress
         if made is None:
             self._commit(None, self.progress)
 
@@ -590,7 +591,7 @@ class Follower:
                 made = self._session.commit(prepared, empty=True, properties=properties)
                 break
             except Conflict:
-                self._require_unmoved()
+                self.require_unmoved()
                 if start == _TRIES - 1:
                     raise
             except CommitUnknown:
@@ -600,18 +601,18 @@ class Follower:
                 made = self.table.current_snapshot()
                 break
         if made is None or made.properties.get(progress.POSITION) != next_.position:
-            self._require_unmoved()
+            self.require_unmoved()
             raise Conflict(f"{self.table.name}: commit {number} of {progress.USER!r} is another's; run it again")
-        self._number, self.progress, self._covered = number + 1, next_, None
+        self._number, self.progress, self._recorded, self._covered = number + 1, next_, next_, None
         self._report(made)
 
     def _report(self, made: Snapshot) -> None:
         self.report = replace(self.report, snapshots=(*self.report.snapshots, made.id))
 
-    def _require_unmoved(self) -> None:
+    def require_unmoved(self) -> None:
         """Raise `Conflict` if another process advanced the table's position."""
         saved = progress.read(self.table)
-        if (saved[1] if saved else None) not in {self.progress, None}:
+        if (saved[1] if saved else None) not in {self._recorded, None}:
             raise Conflict(
                 f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a time may: run it again "
                 f"when that has ended"

@@ -14,7 +14,7 @@ from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.shards import Shards, matching
 from lakeformat.cdc.source import Source
-from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.lake import Lake
 
 BATCH_ROWS = 100_000
@@ -240,6 +240,11 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
             if after >= end:
                 time.sleep(limits.poll_seconds)
         each_alone(lambda each: each.carry())
+    except NotFound:
+        for each in live:  # Another process may have applied and acknowledged what this one still wants.
+            if each.progress is not None:
+                each.require_unmoved()
+        raise
     finally:
         for each in followers:
             each.settle()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakeformat import LakeError, SourceError, Table
+from lakeformat import Conflict, LakeError, SourceError, Table
 from lakeformat.cdc import sync_table
 from lakeformat.lake import FORMATS
 from lakeformat.model.schema import Schema
@@ -340,3 +340,39 @@ def every_change_comes_once(source, name, work, rows_there, drop, format, seed, 
     if changelog and format == "paimon":
         told = replay(found.changes(0, columns=names).to_arrow().to_pylist(), ["id"])
         assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"
+
+
+def two_syncs_at_once(sources, name, work, rows_there, seed):
+    """Two processes that sync one table: of both at each moment one commits, the other is refused, and at the end each change came once."""
+    store, refused = MemoryFiles(), []
+    for _ in range(20):
+        work.step()
+
+    def sync(source):
+        lake = OneTable(store, "paimon")
+        properties = {"changelog-producer": "input", "bucket": "1"}
+        return sync_table(source, name, lake, "d.t", "paimon", properties=properties, batch_rows=15)
+
+    def racer(source):
+        for _ in range(3):
+            try:
+                sync(source)
+            except (Conflict, SourceError) as error:
+                refused.append(str(error))
+                source.close()
+
+    sync(sources[0])
+    with ThreadPoolExecutor(2) as pool:
+        racers = [pool.submit(racer, source) for source in sources]
+        for _ in range(10):
+            work.step()
+        for each in racers:
+            each.result()
+    for each in sources:
+        each.close()
+    sync(sources[0])
+    table = OneTable(store, "paimon").create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+    found = table.scan().to_arrow().sort_by("id").to_pylist()
+    assert [(row["id"], row["version"]) for row in found] == rows_there(), f"seed {seed}: {refused}"
+    changes = table.changes(0, columns=["id", "version"]).to_arrow().to_pylist()
+    assert sorted(row["id"] for row in replay(changes, ["id"]).values()) == [row["id"] for row in found], f"seed {seed}"

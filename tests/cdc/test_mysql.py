@@ -28,6 +28,7 @@ from tests.cdc.following import (
     any_call_may_fail,
     every_change_comes_once,
     replay,
+    two_syncs_at_once,
 )
 from tests.cdc.servers import LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
@@ -824,6 +825,15 @@ def test_every_change_comes_once_whatever_fails(run, server, format, seed):
     name = f"{run.name}.t"
     every_change_comes_once(source, name, work, rows_there, drop, format, seed, changelog=True, rounds=ROUNDS)
     source.close()
+
+
+@pytest.mark.parametrize("seed", range(8) if IS_LONG else [3])
+def test_two_syncs_of_one_table_at_once(run, server, seed):
+    more = ["INSERT INTO {table} VALUES {rows} ON DUPLICATE KEY UPDATE version = {version}"]
+    more.append("REPLACE INTO {table} VALUES ({id}, {version}, {values})")
+    work = Workload(run, "t", seed, {"name": ("varchar(9)", ["'a'"])}, more, "", alters=False)
+    rows_there = lambda: list(run("SELECT id, version FROM t ORDER BY id"))  # noqa: E731
+    two_syncs_at_once([MySql(server.url) for _ in range(2)], f"{run.name}.t", work, rows_there, seed)
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["iceberg"])

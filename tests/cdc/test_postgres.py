@@ -22,6 +22,7 @@ from tests.cdc.following import (
     every_change_comes_once,
     postgres_workload,
     replay,
+    two_syncs_at_once,
 )
 from tests.conftest import running_postgres
 
@@ -622,3 +623,13 @@ def test_any_call_may_fail(server, source, format, what, step):
 
     rewrite = "ALTER TABLE t ALTER v TYPE int USING v + 10"
     any_call_may_fail(source, "t", anew, execute, lambda: rows_in(server, "t"), rewrite, format, what, step)
+
+
+@pytest.mark.parametrize("seed", range(8) if IS_LONG else [3])
+def test_two_syncs_of_one_table_at_once(server, seed):
+    work = postgres_workload(server.execute, "t", 2 * seed, ["name", "note"])
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    sources = [Postgres(server.dsn, slot=server.info.dbname) for _ in range(2)]
+    two_syncs_at_once(
+        sources, "t", work, lambda: server.execute("SELECT id, version FROM t ORDER BY id").fetchall(), seed
+    )
