@@ -123,7 +123,7 @@ def _left_out(
     # Several parts together may exclude more than each alone.
     for part in [*parts, *([predicate] if len(parts) > 1 else [])]:
         kept = surviving(part)
-        excluded = ~np.asarray(pc.is_in(paths, value_set=kept)) & (left_out_by == None)  # noqa: E711
+        excluded = ~np.asarray(pc.is_in(paths, value_set=kept)) & (left_out_by == None)  # noqa: E711  Compared by numpy, value by value.
         if excluded.any():
             left_out_by[excluded] = text(part)
             bounds[excluded] = shown(excluded, set(columns_of(part)))

@@ -208,6 +208,11 @@ def test_what_a_process_keeps_is_named_or_a_small_memo():
     assert kept == KEPT.keys()
 
 
+def test_each_exception_to_a_rule_says_why():
+    bare = re.compile(r"# (noqa: [A-Z0-9, ]+|type: ignore\[[^]]*\])$", re.M)
+    assert [str(path) for path in SOURCES if bare.search(path.read_text())] == []
+
+
 def test_variables_are_named_for_what_they_hold():
     """Where a loop or a function is longer than a line, say `field`, `index`, `arrow_type`; where the uses got fewer, lower
     the number."""

@@ -227,7 +227,7 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
             end, tables = source.position(), {each.source_table.name: each.source_table for each in live}
             after = min(each.covered for each in live)
             for batch in source.changes(after, end, tables, limits.batch_rows) if after != end else ():
-                each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]
+                each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
                 if live and not batch.is_last:
                     continue
                 if all(each.progress is not None for each in followers):

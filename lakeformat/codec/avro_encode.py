@@ -262,7 +262,7 @@ def _varints(values: np.ndarray) -> _Piece:
 
 
 def _numbers(array: pa.Array, dtype: object) -> np.ndarray:
-    return np.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype=dtype)  # type: ignore[call-overload]
+    return np.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype=dtype)  # type: ignore[call-overload]  # The type of numpy is chosen at run time.
 
 
 def _constant(byte: int, count: int) -> _Piece:

@@ -53,14 +53,14 @@ def spark() -> Any:
             return exp.Anonymous(this="datediff", expressions=[exp.Var(this=given[0].name), *given[1:]])
         return known["DATEDIFF"](given)
 
-    class Parser(dialects.Spark.Parser):  # type: ignore[name-defined]
+    class Parser(dialects.Spark.Parser):  # type: ignore[name-defined]  # sqlglot is not typed.
         FUNCTIONS = {
             **known,
             **{name.upper(): truncated(name) for name in ("trunc", "date_trunc")},
             **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), difference),
         }
 
-    class LakeformatSpark(dialects.Spark):  # type: ignore[name-defined]
+    class LakeformatSpark(dialects.Spark):  # type: ignore[name-defined]  # sqlglot is not typed.
         pass
 
     LakeformatSpark.Parser = Parser

@@ -50,7 +50,7 @@ def joined(one: tuple[Corner, Corner], other: tuple[Corner, Corner]) -> tuple[Co
     ends = []
     for choose, left, right in zip((min, max), one, other, strict=True):
         ends.append(tuple(None if a is None or b is None else choose(a, b) for a, b in zip(left, right, strict=True)))
-    return ends[0], ends[1]  # type: ignore[return-value]
+    return ends[0], ends[1]  # type: ignore[return-value]  # Tuples of four, as given.
 
 
 def _corner(values: np.ndarray, known: np.ndarray) -> Corner:

@@ -11,7 +11,7 @@ class KnownFields:
     which may be secrets."""
 
     def __init__(self, **fields: Any) -> None:
-        known: Any = getattr(type(self), "model_fields")  # noqa: B009
+        known: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.
         if unknown := [name for name in fields if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
             advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"

@@ -251,7 +251,7 @@ def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[F
         if name in whole or not rest:
             chosen[name] = None
         elif chosen.setdefault(first, []) is not None:
-            chosen[first].append(rest)  # type: ignore[union-attr]
+            chosen[first].append(rest)  # type: ignore[union-attr]  # Not None, by the line above.
     return tuple(_part_of(find_field(fields, name), inner) for name, inner in chosen.items())
 
 

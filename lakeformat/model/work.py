@@ -334,7 +334,7 @@ class OnDemand(Sequence[T]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # As Python does for a class with `__eq__`.
 
     def __add__(self, other: Sequence[T]) -> list[T]:
         return [*self, *other]

@@ -216,7 +216,7 @@ class Pointer(int):
 
     __hash__ = int.__hash__
 
-    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]  # An int that is made of its location.
         return (self.location,)
 
     def __repr__(self) -> str:

@@ -386,7 +386,7 @@ def _older(
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.searchsorted(ordered, theirs * len(known))
-    last = np.searchsorted(ordered, theirs * len(known) + np.searchsorted(known, until), side=side)  # type: ignore[call-overload]
+    last = np.searchsorted(ordered, theirs * len(known) + np.searchsorted(known, until), side=side)  # type: ignore[call-overload]  # `side` is "left" or "right".
     counts = np.maximum(last - first, 0)
     return order[spans.ranges(first, counts)], np.repeat(rows, counts)
 

@@ -173,7 +173,7 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
         sequence = _names(given, f"{prefix}.nested-sequence-field")
         count = f"{prefix}.count-limit"
         limit = integer(count, given[count]) if count in given else None
-    inner = {each.name: each.type for each in field.type.element.type.fields}  # type: ignore[union-attr]
+    inner = {each.name: each.type for each in field.type.element.type.fields}  # type: ignore[union-attr]  # A list of rows, checked before.
     for option, columns in (("nested-key", key), ("nested-sequence-field", sequence)):
         for name in columns:
             if name not in inner:
@@ -202,7 +202,7 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
 def _time(field: Field, given: Mapping[str, str], where: str) -> str:
     """The column that says how new each row of a map is: `ts-field`, or the last one
     (FieldMergeMapWithKeyTimeAggFactory)."""
-    key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]
+    key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]  # A map of rows, checked before.
     name = given.get(key, inner[-1].name)
     found = next((each for each in inner if each.name == name), None)
     if found is None:

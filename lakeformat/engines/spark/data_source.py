@@ -282,7 +282,7 @@ if hasattr(datasource.DataSourceStreamReader, "getDefaultReadLimit"):  # 4.2
             files, rows = self._source.max_files, self._source.max_rows
             return ReadMaxFiles(files) if files else ReadMaxRows(rows) if rows else ReadAllAvailable()
 
-        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # A reader with limits takes arguments.
             if isinstance(limit, ReadAllAvailable):
                 return self._source.latest(start, self._target, None, None)
             return self._source.latest(start, self._target, self._source.max_files, self._source.max_rows)
@@ -376,7 +376,7 @@ class _Writer(datasource.DataSourceArrowWriter):
         self._sink.abort(_held(messages), 0)
 
 
-class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]
+class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]  # Chosen by the version of PySpark.
     """Writes each batch of a stream as one commit, under its number."""
 
     def __init__(self, sink: Any) -> None:
