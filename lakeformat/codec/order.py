@@ -21,7 +21,7 @@ def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[
     (see `spelled`) is that column. Raises `InvalidInput`, naming `what`.
     """
     sorts = parse_any(texts, columns, what)
-    fields = tuple(each for each in sorts if isinstance(each, SortField))
+    fields = tuple(sort for sort in sorts if isinstance(sort, SortField))
     if len(fields) < len(sorts):
         raise InvalidInput(
             f"{what}: a table's sort order is of columns and transforms; compact(sort_by=['zorder(...)'])"

@@ -261,7 +261,7 @@ def folders(path: str) -> dict[str, str | None]:
 
 def _lost(found: Sequence[Field], file_fields: Sequence[Field]) -> list[str]:
     """The columns and fields of `found` that `file_fields` lacks."""
-    known = {each.name: each for each in file_fields}
+    known = {file_field.name: file_field for file_field in file_fields}
     lost = [each.name for each in found if each.name not in known]
     for each in found:
         if each.name in known:

@@ -278,7 +278,7 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tupl
     needed."""
     if fields == batch_fields:
         return batch
-    found = {each.name: each.type for each in batch_fields}
+    found = {batch_field.name: batch_field.type for batch_field in batch_fields}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
 
@@ -513,7 +513,7 @@ def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, 
 def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
     """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the name mapping."""
     fields: tuple[Field, ...] = file.fields(task.file_fields)
-    if task.file_fields is not None or not fields or any(each.id != NO_ID for each in fields):
+    if task.file_fields is not None or not fields or any(field.id != NO_ID for field in fields):
         return fields
     if not task.mapping:
         raise CorruptFile("no column has a field id, and the table has no name mapping (schema.name-mapping.default)")

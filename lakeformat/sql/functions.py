@@ -83,7 +83,7 @@ def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
 def _expand(select: Any, piece: Piece) -> None:
     """`SELECT *` of a join by USING: Spark gives the columns of USING first, DuckDB where they stand in the left table."""
     joins = select.args.get("joins") or []
-    if not any(isinstance(each, exp.Star) and not any(_said(each)) for each in select.expressions):
+    if not any(isinstance(expression, exp.Star) and not any(_said(expression)) for expression in select.expressions):
         return
     if any(join.args.get("method") == "NATURAL" for join in joins):
         raise piece.script.unsupported(
@@ -93,7 +93,9 @@ def _expand(select: Any, piece: Piece) -> None:
     if names:
         first = [exp.column(name, quoted=True) for name in names]
         others = exp.Star(except_=[exp.to_identifier(name, quoted=True) for name in names])
-        expanded = [[*first, others] if isinstance(each, exp.Star) else [each] for each in select.expressions]
+        expanded = [
+            [*first, others] if isinstance(expression, exp.Star) else [expression] for expression in select.expressions
+        ]
         select.set("expressions", [each for part in expanded for each in part])
 
 

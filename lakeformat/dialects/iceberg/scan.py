@@ -450,8 +450,8 @@ def _compared(base: State, id: int, path: str) -> Field:
             "let the engine that wrote them rewrite the data files"
         )
     made = replace(fields[-1], nullable=True, comment=None)
-    for each in reversed(fields[:-1]):
-        made = replace(each, type=Row((made,)), nullable=True, comment=None)
+    for field in reversed(fields[:-1]):
+        made = replace(field, type=Row((made,)), nullable=True, comment=None)
     return replace(made, name=f"_compared_{id}")
 
 

@@ -259,7 +259,7 @@ def tasks(
         cuts.append(_cuts(sizes[rows], target, table_options.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(cut) - 1 for cut in cuts)])
     if alone:
-        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(each[2] for each in kinds)]), kind="stable")
+        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(kind[2] for kind in kinds)]), kind="stable")
     asks_of_files = bool(alone or deletes or lineage or beside)
 
     def made(number: int) -> ReadTask:

@@ -661,7 +661,7 @@ def _zones(type: pa.DataType) -> list[str | None]:
 
 def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tuple[Field, ...]:
     """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
-    by_name = {each.name: each for each in arrow_fields}
+    by_name = {arrow_field.name: arrow_field for arrow_field in arrow_fields}
     return tuple(
         Field(field.id, field.name, _present_type(field.type, by_name[field.name].type), field.nullable)
         for field in fields

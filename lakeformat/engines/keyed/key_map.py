@@ -28,7 +28,7 @@ class _Part:
 
     @property
     def nbytes(self) -> int:
-        return self.hashes.nbytes + self.order.nbytes + sum(each.nbytes for each in self.columns)
+        return self.hashes.nbytes + self.order.nbytes + sum(column.nbytes for column in self.columns)
 
 
 class KeyMap:
@@ -49,7 +49,7 @@ class KeyMap:
     def nbytes(self) -> int:
         """Its memory in bytes."""
         own = self.files.nbytes + self.positions.nbytes + self.deleted.nbytes
-        return own + sum(each.nbytes for each in self._parts)
+        return own + sum(part.nbytes for part in self._parts)
 
     def find(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """The slot of each key; -1 for an unknown key."""
