@@ -40,8 +40,8 @@ def kept(store: Store, view: AnyView, tag: str | None = None) -> Iterator[None]:
         yield
         return
     path, data = made
-    store.create(path, data)
     try:
+        store.create(path, data)
         view.require_kept(tag)
         yield
     except CommitUnknown:

@@ -15,6 +15,7 @@ from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreErr
 from lakeformat.creation import create_with_rows
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.dialects.paimon.metadata import PIN
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -242,9 +243,11 @@ def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
 
 
 def swept(store: MemoryFiles) -> Counter[str]:
-    """How many files there are of each kind, but for hints, once nothing is left that nobody names."""
+    """How many files there are of each kind, but for hints and the tags that keep a snapshot for an hour at most, once nothing
+    is left that nobody names."""
     Table("t", store, judge).remove_orphan_files(older_than=AT_ONCE)
     paths = [listed.path for listed in store.list("") if not listed.path.endswith(("/EARLIEST", "/LATEST"))]
+    paths = [path for path in paths if f"/tag-{PIN}" not in f"/{path}"]
     return Counter(re.sub(r"[0-9a-f]{8}(-[0-9a-f]+)+", "*", path) for path in paths)
 
 

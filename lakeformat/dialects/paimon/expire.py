@@ -88,7 +88,8 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
     expired |= {id for ids_begun in begun.values() for id in ids_begun} & set(ids[:-1])
     if not expired:
-        return _released(reader, base, documents, replaced, expired, _tags(reader), now_ms)
+        gone = _released(reader, base, documents, replaced, expired, _tags(reader), now_ms)
+        return replace(gone, notices=tuple(begun)) if begun else gone  # Of none of them a snapshot is there.
     notice = f"{metadata.SNAPSHOT_FOLDER}/{EXPIRING}{uuid.uuid4()}"
 
     def then(after: State) -> Expiry:
