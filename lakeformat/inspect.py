@@ -45,7 +45,8 @@ class Inspect:
     def files(self) -> pa.Table:
         """One row per live data file: `partition`, `path`, `file_format`, `row_count`, `size_bytes`. Paimon adds
         `bucket`, `level`, sequence numbers and `deleted_row_count`; Iceberg adds `spec_id`, `sequence_number`,
-        `snapshot_id` and `sort_order_id`."""
+        `snapshot_id`, `sort_order_id` and `readable_metrics` (counts and bounds per column; of geometries corners x, y,
+        z, m)."""
         return self._table("files")
 
     def manifests(self) -> pa.Table:

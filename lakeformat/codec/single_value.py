@@ -65,6 +65,20 @@ def corners(points: Sequence[Corner | None]) -> pa.Array:
     return pa.array(found, pa.binary())
 
 
+def decode_corners(data: pa.Array) -> pa.Array:
+    """Binary -> corners of boxes around geometries: `x`, `y`, `z`, `m`, null if unknown."""
+    lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
+    corners = np.full((len(data), 4), np.nan)
+    for count in (2, 3, 4):
+        at = np.flatnonzero(lengths == 8 * count)
+        if len(at):
+            fixed = data.take(pa.array(at)).cast(pa.binary(8 * count))
+            values = np.frombuffer(fixed.buffers()[1], "<f8")[fixed.offset * count :]
+            corners[at, :count] = values[: len(at) * count].reshape(-1, count)
+    columns = [pa.array(corners[:, place], mask=np.isnan(corners[:, place])) for place in range(4)]
+    return pa.StructArray.from_arrays(columns, ["x", "y", "z", "m"], mask=pa.array(np.isnan(corners[:, 0])))
+
+
 def decode_bounds(low: pa.Array, high: pa.Array, type: Type) -> tuple[pa.Array, pa.Array]:
     """Binary -> bounds of values of `type`; null if unknown.
 

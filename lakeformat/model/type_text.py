@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from lakeformat.errors import InvalidInput
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 
 KNOWN = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), char(n), varchar(n), string, binary(n), "
-    "varbinary(n), bytes, fixed(n), date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, unknown, array<t>, multiset<t>, "
-    "map<k, v>, struct<name: t, ...>"
+    "varbinary(n), bytes, fixed(n), date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, unknown, geometry(crs), "
+    "geography(crs, edges), array<t>, multiset<t>, map<k, v>, struct<name: t, ...>"
 )
 
 
@@ -54,6 +54,8 @@ _PLAIN = {
     "uuid": Kind.UUID,
     "variant": Kind.VARIANT,
     "unknown": Kind.UNKNOWN,
+    "geometry": Kind.GEOMETRY,
+    "geography": Kind.GEOGRAPHY,
     "time_micros": Kind.TIME_MICROS,
 }
 _TIMES = {
@@ -99,7 +101,7 @@ class _Reader:
     def _type(self) -> Type:
         name = self._name("a type").lower()
         if name in _PLAIN:
-            return scalar(_PLAIN[name])
+            return self._plain(name)
         if name in _TIMES:
             digits = self._numbers(1) or (6,)
             kind = _TIMES[name]
@@ -146,6 +148,23 @@ class _Reader:
             case "struct" | "row":
                 return Row(self._members())
         raise self._refusal(f"unknown type {name!r}; there are {KNOWN}")
+
+    def _plain(self, name: str) -> Scalar:
+        kind = _PLAIN[name]
+        return Geo(kind, text=name + self._system()) if kind in (Kind.GEOMETRY, Kind.GEOGRAPHY) else scalar(kind)
+
+    def _system(self) -> str:
+        """The reference system of a geometry, and of a geography its edges, e.g. `(srid:4326)`, as it is spelled."""
+        if not self._symbol("("):
+            return ""
+        first, start = self._next, self._tokens[self._next - 1][0]
+        while self._next < len(self._tokens) and self._token()[4] not in ("(", ")"):
+            self._next += 1
+        if self._next == first:
+            raise self._expected("a reference system such as srid:4326")
+        end = self._tokens[self._next][0] if self._next < len(self._tokens) else 0
+        self._expect(")")
+        return f"({self._text[start:end].strip().removeprefix('(').strip()})"
 
     def _parts(self, count: int, names: tuple[str, ...]) -> list[Field]:
         close = self._open("<")

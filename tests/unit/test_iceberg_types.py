@@ -489,6 +489,16 @@ def test_geometries_are_written_as_wkb_with_their_box(tmp_path, text):
     assert [(r["id"], r["g"]) for r in t.scan(where="id > 0").to_arrow().to_pylist()] == rows
     box = (struct.pack("<2d", -3, 1), struct.pack("<2d", 1, 9)) if text.startswith("geometry") else (None, None)
     assert geo_bounds(t) == [box]
+    shown = t.inspect.files()["readable_metrics"].to_pylist()
+    low, high = (
+        None if box[0] is None else dict(zip("xyzm", (*each, None, None), strict=True)) for each in ((-3, 1), (1, 9))
+    )
+    assert (shown[0]["g"]["lower_bound"], shown[0]["g"]["upper_bound"], shown[0]["g"]["null_value_count"]) == (
+        low,
+        high,
+        1,
+    )
+    assert (shown[0]["id"]["lower_bound"], shown[0]["id"]["upper_bound"], shown[0]["id"]["value_count"]) == (1, 4, 4)
     # The file says what it holds, and bounds of bytes, which mean nothing, are not in it.
     held = pq.read_metadata(entries(t)[0]["file_path"].removeprefix("file://"))
     said = held.schema.column(1).logical_type.to_json()
@@ -506,7 +516,8 @@ def test_geometries_are_written_as_wkb_with_their_box(tmp_path, text):
     assert found == {2: None, 13: rows[2][1], 4: rows[3][1], 5: point(100, 200), 6: point(7, 7)}
     wide = (struct.pack("<2d", -3, 1), struct.pack("<2d", 100, 200)) if text.startswith("geometry") else (None, None)
     assert geo_bounds(t) == [wide]
-    t.alter().add_column("more", "int").rename_column("g", "h").commit()
+    t.alter().add_column("more", text).rename_column("g", "h").commit()
+    assert str(Lake(tmp_path).table("d.t").schema.field("more").type) == text
     newest = max(
         (tmp_path / "d.db/t/metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
     )

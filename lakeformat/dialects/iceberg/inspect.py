@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import single_value
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import Geo, Kind, Scalar
 from lakeformat.model.work import DeleteFile
 from lakeformat.storage.store import Reader
 
@@ -56,6 +58,7 @@ def files(reader: Reader, base: State) -> pa.Table:
             **_file_columns(entries, base),
             "split_offsets": entries["split_offsets"],
             "sort_order_id": entries["sort_order_id"],
+            "readable_metrics": _metrics(entries, base),
         }
     )
 
@@ -348,6 +351,35 @@ def _file_columns(entries: pa.Table, base: State) -> dict[str, Any]:
         "sequence_number": entries["sequence_number"],
         "snapshot_id": entries["snapshot_id"],
     }
+
+
+_COUNTS = {
+    "column_size": "column_sizes",
+    "value_count": "value_counts",
+    "null_value_count": "null_value_counts",
+    "nan_value_count": "nan_value_counts",
+}
+_NO_BOUNDS = (Kind.VARIANT, Kind.UNKNOWN)
+
+
+def _metrics(entries: pa.Table, base: State) -> pa.Array:
+    """Per column outside of rows, lists and maps the counts and bounds in manifests, as in Java's table of this name."""
+    columns = {}
+    for field in base.schema.fields:
+        if not isinstance(field.type, Scalar):
+            continue
+        found = {name: manifest.look_up(entries[key], field.id) for name, key in _COUNTS.items()}
+        if field.type.kind not in _NO_BOUNDS:
+            low, high = (manifest.look_up(entries[key], field.id) for key in ("lower_bounds", "upper_bounds"))
+            if isinstance(field.type, Geo):
+                low, high = single_value.decode_corners(low), single_value.decode_corners(high)
+            else:
+                low, high = single_value.decode_bounds(low, high, field.type)
+            found |= {"lower_bound": low, "upper_bound": high}
+        columns[field.name] = pa.StructArray.from_arrays(list(found.values()), list(found))
+    if not columns:
+        return pa.nulls(len(entries))  # SQL has no rows without fields.
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
 
 def _files(entries: pa.Table, base: State) -> pa.Table:
