@@ -38,4 +38,4 @@ def test_the_page_says_what_each_of_them_does():
 
 
 def table() -> str:
-    return PAGE.read_text().partition("The same assets, run by each")[2].partition("\n\n")[2].partition("\n\n")[0]
+    return PAGE.read_text().partition("The same assets, run with each")[2].partition("\n\n")[2].partition("\n\n")[0]
