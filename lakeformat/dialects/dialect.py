@@ -449,6 +449,10 @@ class Upkept(Protocol):
         more."""
         ...
 
+    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+        """The path and bytes of a file that keeps this view's snapshot for that time; None if it has none."""
+        ...
+
     def require_kept(self, tag: str | None = None) -> None:
         """Raises `NotFound` if an expiry has begun to remove the snapshot of this view, or the tag that it is the view
         of. To be called after something that keeps the snapshot is there."""

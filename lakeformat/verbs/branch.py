@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import nullcontext
 from functools import partial
 from typing import cast
 
@@ -49,7 +48,7 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
     if (keeper := _keeper(store)) is not None:
         _create_at(store, format, keeper, view, name, tag)
         return
-    with tags.kept(store, cast(AnyView, view), tag) if begins_at else nullcontext():
+    with tags.kept(store, cast(AnyView, view), tag):
         made = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
         view.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.

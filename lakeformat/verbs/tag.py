@@ -35,8 +35,8 @@ def kept(store: Store, view: AnyView, tag: str | None = None) -> Iterator[None]:
 
     The pin stays until it expires if the block raises an error after which its commit may still land.
     """
-    made = view.tag("", time.time_ns() // 1_000_000, _LASTS_MS) if isinstance(view, Upkept) else None
-    if not isinstance(made, tuple) or not isinstance(view, Upkept):
+    made = view.pin(time.time_ns() // 1_000_000, _LASTS_MS) if isinstance(view, Upkept) else None
+    if made is None or not isinstance(view, Upkept):
         yield
         return
     path, data = made

@@ -316,6 +316,10 @@ def _all_decoded(
     for path, table in zip(paths, found, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
+        if table is not None and not is_part and table.num_columns != empty.num_columns:
+            raise CorruptFile(
+                f"{reader.root}: {path} is a metadata file of another kind than the document says that names it"
+            )
         tables.append(empty if table is None else table)
     return tables
 

@@ -780,11 +780,17 @@ def emit_tag(document: Mapping[str, Any], now_ms: int, retain_ms: int | None) ->
 
 
 def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> tuple[str, bytes]:
-    """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever. Without a name it is a pin."""
-    name = name or f"{PIN}{uuid.uuid4()}"
+    """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever."""
     if base.document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
     return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
+
+
+def pin(base: State, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+    """The path and bytes of a tag that keeps the snapshot of `base` while a verb refers to it; None if there is none."""
+    if base.document is None:
+        return None
+    return tag_path(f"{PIN}{uuid.uuid4()}"), emit_tag(base.document, now_ms, retain_ms)
 
 
 def attempts(schema: Schema) -> int:

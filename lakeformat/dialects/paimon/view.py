@@ -249,6 +249,9 @@ class PaimonView(TableView[State]):
     def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
         return layouts.done_marks(self.reader, self.state, partitions, now_ms)
 
+    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+        return metadata.pin(self.state, now_ms, retain_ms)
+
     def require_kept(self, tag: str | None = None) -> None:
         expire.require_kept(self.reader, self.state, tag)
 

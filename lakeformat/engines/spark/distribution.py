@@ -155,5 +155,5 @@ def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...],
         except InvalidInput:  # The writer raises the error for these rows.
             return pa.nulls(len(array[0]), nothing)
 
-    worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
+    worked.__annotations__ = {"array": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
     return F.arrow_udf(worked, spark_type(type))(*columns)
