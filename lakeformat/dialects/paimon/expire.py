@@ -98,7 +98,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         there = {i: documents[i] for i in ids if i in documents}
         there |= {d["id"]: d for d in metadata.read_snapshots(reader, [i for i in ids if i not in there])}
         gone = _released(reader, after, there, replaced & there.keys(), expired & there.keys(), tags, now_ms)
-        left = {d for d in there if d not in gone.snapshots}
+        left = there.keys() - set(gone.snapshots)
         return replace(gone, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
 
     return Expiry(tuple(sorted(expired)), (), files={notice: json.dumps(sorted(expired)).encode()}, then=then)
