@@ -90,7 +90,7 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
 
     def followed() -> float:
         batches = source.changes(start, end, {changed.name: changed}, 2 * CHANGED)
-        return seconds(lambda: [each.tables for each in batches])
+        return seconds(lambda: [batch.tables for batch in batches])
 
     def fetched() -> float:
         query = "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
@@ -230,7 +230,7 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
 
     def followed() -> float:
         batches = source.changes(start, end, {table.name: table}, BATCH)
-        return seconds(lambda: [each.tables for each in batches])
+        return seconds(lambda: [batch.tables for batch in batches])
 
     def bare() -> float:
         file, _, place = start.text.partition(";")[0].rpartition(":")

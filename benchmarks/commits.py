@@ -112,5 +112,5 @@ def _older_documents(home: Path, snapshots: int) -> None:
         each["parent-snapshot-id"] = before["snapshot-id"]
     document["snapshots"] = [*copies, {**first, "parent-snapshot-id": copies[-1]["snapshot-id"]}, *others]
     log = document["snapshot-log"]
-    document["snapshot-log"] = [{**log[0], "snapshot-id": each["snapshot-id"]} for each in copies] + log
+    document["snapshot-log"] = [{**log[0], "snapshot-id": copy["snapshot-id"]} for copy in copies] + log
     path.write_text(json.dumps(document, ensure_ascii=False, separators=(",", ":")))

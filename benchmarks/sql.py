@@ -61,9 +61,9 @@ def rows(count: int, part: int) -> pa.Table:
 
 def _select(lake: Lake, table: Table) -> Figure:
     files = [
-        f"{table.uri}/{each.path}".removeprefix("file://")
-        for each in table.stored_files()
-        if each.path.endswith(".parquet")
+        f"{table.uri}/{stored_file.path}".removeprefix("file://")
+        for stored_file in table.stored_files()
+        if stored_file.path.endswith(".parquet")
     ]
 
     kept = duckdb.connect()  # As ours is, from one query to the next.

@@ -121,7 +121,7 @@ class Demo:
         self._run("changes")
         self._show(TABLES)
         for name in named(DAILY):
-            new = [each.id for each in self._table(name).snapshots(before[name]) if each.kind != "compact"]
+            new = [snapshot.id for snapshot in self._table(name).snapshots(before[name]) if snapshot.kind != "compact"]
             if not new and name not in replaced([name]):
                 continue  # It knew all of these days.
             expect(len(new) == 1, f"{name}: one snapshot, not {new}")
@@ -203,7 +203,11 @@ class Demo:
             tags=tags,
             run_config={**QUIET, **(run_config or {})},
         )
-        failed = [each.asset_key.to_user_string() for each in result.get_asset_check_evaluations() if not each.passed]
+        failed = [
+            asset_check_evaluation.asset_key.to_user_string()
+            for asset_check_evaluation in result.get_asset_check_evaluations()
+            if not asset_check_evaluation.passed
+        ]
         expect(not failed, f"asset checks failed: {failed}")
         self.seconds[job] = time.monotonic() - began
         made = [event.materialization for event in result.get_asset_materialization_events()]

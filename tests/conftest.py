@@ -56,7 +56,7 @@ SLOW_SECONDS = 0.35
 @pytest.hookimpl(tryfirst=True)  # Before marks choose among the tests.
 def pytest_collection_modifyitems(config, items):
     slow = set(SLOW_TESTS.read_text().split())
-    if not any("::" in each for each in config.args):
+    if not any("::" in arg for arg in config.args):
         config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
         items[:] = [item for item in items if _seed(item) < SEEDS]
     by_test = defaultdict(list)
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("spark")
         if item.get_closest_marker("spark") and hasattr(item, "callspec"):
             by_test[item.nodeid.partition("[")[0]].append(item)
-    if not any("::" in each for each in config.args) and SEEDS <= 20:
+    if not any("::" in arg for arg in config.args) and SEEDS <= 20:
         left_out = {each for name, found in by_test.items() for each in set(found) - set(_met(name, found))}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish(session):
     if getattr(session.config.option, "loadgroup", False):
-        torn = [each for each in session.items if each.get_closest_marker("xdist_group") and "@" not in each.nodeid]
+        torn = [item for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
         assert not torn, f"pytest-xdist gives {torn[0].nodeid} no group: it does not know this version of pytest"
     gc.collect()
     gc.freeze()  # Half a million objects of modules and tests, which no collection need look at again.
@@ -106,8 +106,10 @@ def _group(item) -> str | None:
         return item.path.stem
     if item.get_closest_marker("spark") and _runs_on_spark(item):
         return "tests spark"
-    definitions = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())
-    shared = [each for each in definitions if each.baseid and each.scope in ("module", "session")]
+    definitions = (name2fixturedef[-1] for name2fixturedef in item._fixtureinfo.name2fixturedefs.values())
+    shared = [
+        definition for definition in definitions if definition.baseid and definition.scope in ("module", "session")
+    ]
     lasting = [each for each in shared if each.scope == "session"]
     if lasting:
         return f"{lasting[0].baseid} {lasting[0].argname}"

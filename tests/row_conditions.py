@@ -25,9 +25,9 @@ def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:
         case Column(path):
             return _cell(path, row)
         case Call("and", arguments):
-            return _kleene((value_of(each, row) for each in arguments), decisive=False)
+            return _kleene((value_of(argument, row) for argument in arguments), decisive=False)
         case Call("or", arguments):
-            return _kleene((value_of(each, row) for each in arguments), decisive=True)
+            return _kleene((value_of(argument, row) for argument in arguments), decisive=True)
         case Call("not", (inner,)):
             found = value_of(inner, row)
             return None if found is None else not found
@@ -41,19 +41,19 @@ def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:
         case Call("in", (operand, Literal(values))):
             return _test_in(value_of(operand, row), values)
         case Call("in_tuples", (*columns, Literal(tuples))):
-            here = tuple(value_of(each, row) for each in columns)
-            return any(all(_same(a, b) for a, b in zip(here, each, strict=True)) for each in tuples)
+            here = tuple(value_of(column, row) for column in columns)
+            return any(all(_same(a, b) for a, b in zip(here, tuple_, strict=True)) for tuple_ in tuples)
         case Call("coalesce", arguments):
-            return next((v for v in (value_of(each, row) for each in arguments) if v is not None), None)
+            return next((v for v in (value_of(argument, row) for argument in arguments) if v is not None), None)
         case Call("case", arguments):
             return _test_case(arguments, row)
         case Call("nullif", (left, right)):
             value, other = value_of(left, row), value_of(right, row)
             return None if value is not None and other is not None and order(value, other) == 0 else value
         case Call(("greatest" | "least") as name, arguments):
-            return _extreme(name, [v for v in (value_of(each, row) for each in arguments) if v is not None])
+            return _extreme(name, [v for v in (value_of(argument, row) for argument in arguments) if v is not None])
         case Call(name, arguments) if name in _STRICT:
-            values = [value_of(each, row) for each in arguments]
+            values = [value_of(argument, row) for argument in arguments]
             if any(v is None for v in values):
                 return None
             try:
@@ -80,13 +80,13 @@ def _cell(path: tuple[str, ...], row: Mapping[str, Any]) -> Any:
 
 def _kleene(values: Iterable[Any], decisive: bool) -> bool | None:
     unknown = False
-    for each in values:
-        if each is decisive:
+    for value in values:
+        if value is decisive:
             return decisive
-        if each is None:
+        if value is None:
             unknown = True
-        elif not isinstance(each, bool):
-            raise InvalidInput(f"AND and OR need conditions, not {each!r}")
+        elif not isinstance(value, bool):
+            raise InvalidInput(f"AND and OR need conditions, not {value!r}")
     return None if unknown else not decisive
 
 
@@ -116,9 +116,9 @@ def _test_case(arguments: tuple[Expression, ...], row: Mapping[str, Any]) -> Any
 
 def _extreme(name: str, values: list[Any]) -> Any:
     best = values[0] if values else None
-    for each in values[1:]:
-        if (order(each, best) > 0) == (name == "greatest") and order(each, best) != 0:
-            best = each
+    for value in values[1:]:
+        if (order(value, best) > 0) == (name == "greatest") and order(value, best) != 0:
+            best = value
     return best
 
 

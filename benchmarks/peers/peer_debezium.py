@@ -27,8 +27,8 @@ class _Counted(BasePythonChangeHandler):  # type: ignore[misc]
         self._left, self.done, self.ended = rows, threading.Event(), 0.0
 
     def handleJsonBatch(self, records: Any) -> None:
-        for each in records:
-            if each.value() is not None:  # Else a tombstone behind a deletion.
+        for record in records:
+            if record.value() is not None:  # Else a tombstone behind a deletion.
                 self._left -= 1
         if self._left <= 0:
             self.ended = time.process_time()

@@ -567,7 +567,7 @@ def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) 
     array: Values = None
     wanted = np.zeros(len(tuples), dtype=np.int64)
     for i, column in enumerate(columns):
-        looked, values = comparable(column, [scalar(each[i]) for each in tuples])
+        looked, values = comparable(column, [scalar(tuple_[i]) for tuple_ in tuples])
         distinct = pc.unique(values)
         codes = pc.index_in(values, distinct).to_numpy(zero_copy_only=False).astype(np.int64)
         here = pc.cast(pc.index_in(looked, distinct), pa.int64())

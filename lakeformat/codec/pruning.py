@@ -113,7 +113,7 @@ class _Side:
 
 
 def _count(bounds: Mapping[str, Bounds], files: int | None) -> int:
-    counts = {len(each) for each in bounds.values()} | ({files} if files is not None else set())
+    counts = {len(bound) for bound in bounds.values()} | ({files} if files is not None else set())
     if len(counts) != 1:
         reason = f"columns of {sorted(counts)} files" if counts else "no column and no number of files"
         raise InvalidInput(f"bounds: {reason}; every column needs one row per file")
@@ -329,14 +329,14 @@ def _among_tuples(
 ) -> _Verdict:
     if len(tuples) <= _FEW:
         rows = (
-            and_(*(Call("eq_null_safe", (c, Literal(v))) for c, v in zip(columns, each, strict=True)))
-            for each in tuples
+            and_(*(Call("eq_null_safe", (c, Literal(v))) for c, v in zip(columns, tuple_, strict=True)))
+            for tuple_ in tuples
         )
         return _verdict(or_(*rows), bounds, count)
     # For many tuples: each column must have one of its values. Whether all rows match is unknown.
     true = np.ones(count, dtype=bool)
     for i, column in enumerate(columns):
-        values = frozenset(each[i] for each in tuples)
+        values = frozenset(tuple_[i] for tuple_ in tuples)
         side = _side(column, bounds) if isinstance(column, Column) else None
         if side is not None:
             true &= _among(side, values - {None}, count).true | (side.null & (None in values))
@@ -516,7 +516,7 @@ def _pushed_tuples(
     for i, column in enumerate(columns):
         if not isinstance(column, Column):
             continue
-        values = frozenset(each[i] for each in tuples)
+        values = frozenset(tuple_[i] for tuple_ in tuples)
         here = _pushed_in(column, values, fields)
         if here is not None and None in values:
             here = here | pc.field(column.name).is_null()

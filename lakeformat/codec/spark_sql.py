@@ -199,7 +199,7 @@ def _sql_in(operand: str, values: Iterable[Any]) -> str:
 
 def _sql_tuples(columns: list[str], tuples: Iterable[tuple[Any, ...]]) -> str:
     rows = sorted(
-        "(" + " AND ".join(f"{c} <=> {_sql_value(v)}" for c, v in zip(columns, each, strict=True)) + ")"
-        for each in tuples
+        "(" + " AND ".join(f"{c} <=> {_sql_value(v)}" for c, v in zip(columns, tuple_, strict=True)) + ")"
+        for tuple_ in tuples
     )
     return "(" + " OR ".join(rows) + ")" if rows else "FALSE"

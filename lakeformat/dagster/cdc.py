@@ -303,7 +303,7 @@ def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> 
 
 
 def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
-    return [each for each in tables_of(assets).values() if SOURCE_TABLE in each.metadata]
+    return [table for table in tables_of(assets).values() if SOURCE_TABLE in table.metadata]
 
 
 def _lag(resources: Any, asset: TableAsset) -> float | None:

@@ -264,7 +264,7 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
         module = import_module(name)
     found = getattr(module, function, None)
     if not callable(found):
-        there = sorted(each for each in vars(module) if callable(getattr(module, each)) and not each.startswith("_"))
+        there = sorted(name for name in vars(module) if callable(getattr(module, name)) and not name.startswith("_"))
         raise InvalidInput(f"rows: {path!r}; {module.__name__} has no function {function}, it has {', '.join(there)}")
     return found
 

@@ -249,7 +249,7 @@ def _by_types(
     of: AssetTable, expression: Any, definition: dg.PartitionsDefinition | None, types: Mapping[str, pa.DataType]
 ) -> dict[str, Any]:
     if isinstance(definition, dg.MultiPartitionsDefinition) and isinstance(expression, Mapping):
-        inner = {each.name: each.partitions_def for each in definition.partitions_defs}
+        inner = {partitions_def.name: partitions_def.partitions_def for partitions_def in definition.partitions_defs}
         return {name: _by_types(of, column, inner.get(name), types) for name, column in expression.items()}
     if not isinstance(expression, str) or expression not in types:
         raise InvalidInput(

@@ -173,7 +173,7 @@ def _first_keys(keys: tuple[str, ...], type: pa.DataType) -> dict[Any, str]:
 def _two_dimensions(
     definition: dg.MultiPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
 ) -> Iterator[Spec]:
-    dimensions = {each.name: each.partitions_def for each in definition.partitions_defs}
+    dimensions = {partitions_def.name: partitions_def.partitions_def for partitions_def in definition.partitions_defs}
     if isinstance(partition_by, str) or set(partition_by) != set(dimensions):
         raise InvalidInput(f"partition_by {partition_by!r}: name a column for each dimension: {sorted(dimensions)}")
     values = definition.get_partition_key_from_str(key).keys_by_dimension

@@ -218,7 +218,7 @@ def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinitio
     multi = [each for each in (own, other) if isinstance(each, dg.MultiPartitionsDefinition)]
     if len(multi) == 1:
         single = other if multi[0] is own else own
-        if [each.partitions_def for each in multi[0].partitions_defs].count(single) == 1:
+        if [partitions_def.partitions_def for partitions_def in multi[0].partitions_defs].count(single) == 1:
             return dg.MultiToSingleDimensionPartitionMapping()
     if all(isinstance(each, dg.TimeWindowPartitionsDefinition) for each in (own, other)):
         return dg.TimeWindowPartitionMapping()

@@ -91,7 +91,7 @@ def expiry_sensor(
         keep_from = first_to_keep(snapshots, limits, read, now_ms)
         if keep_from == ids[0]:
             unprotected = first_to_keep(snapshots, limits, (), now_ms)
-            oldest = next((each for each in ids if each in read), None)
+            oldest = next((known for known in ids if known in read), None)
             held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
             return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
         if busy := in_flight(look.instance, look.asset):

@@ -182,7 +182,7 @@ def count(store: Reader, task: ReadTask) -> int:
     if (
         is_plain
         and task.row_counts
-        and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each)
+        and all(by.content is not Content.EQUALITY_DELETES for delete in task.deletes for by in delete)
     ):
         store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
         return sum(

@@ -173,7 +173,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     stay = {each.paths[0] for each, one in zip(whole, adopted, strict=True) if one.refused is None}
     anew = [RewriteTask((task,), made.layout()) for task in tasks if task.paths[0] not in stay]
     written = [file for files in engine.rewrite(store, anew) for file in files]
-    added = [(id, [each.file for each in groups[columns] if each.file]) for id, columns in enumerate(others)]
+    added = [(id, [group.file for group in groups[columns] if group.file]) for id, columns in enumerate(others)]
     added.append((made.schema.id, [*(each.file for each in groups.get(now, ()) if each.file), *written]))
     for schema_id, files in added:
         if files:

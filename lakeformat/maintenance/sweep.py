@@ -55,7 +55,7 @@ def without_missing(change: Change) -> Rewrite | None:
 def _paths(task: ReadTask) -> Iterator[str]:
     for part in _parts(task):
         yield from part.paths
-        yield from (each.path for deletes in part.deletes for each in deletes)
+        yield from (delete.path for deletes in part.deletes for delete in deletes)
 
 
 def _parts(task: ReadTask) -> Iterator[ReadTask]:

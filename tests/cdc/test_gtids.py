@@ -14,8 +14,8 @@ def test_sets_of_gtids_are_those_that_were_added():
     draw = random.Random(7)
     for _ in range(50):
         made, numbers = Gtids(), {draw.randint(1, 30) for _ in range(draw.randint(0, 25))}
-        for each in sorted(numbers, key=lambda _: draw.random()):
-            made.add(f"{SOURCE}:{each}")
+        for number in sorted(numbers, key=lambda _: draw.random()):
+            made.add(f"{SOURCE}:{number}")
         for found in (made, Gtids.parse(str(made))):
             assert {each for each in range(40) if f"{SOURCE}:{each}" in found} == numbers, str(made)
         assert bool(made) == bool(numbers)

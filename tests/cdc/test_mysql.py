@@ -250,7 +250,7 @@ def test_type_options(run, server, lake):
     for _ in range(2):
         sync_table(source, name, lake, "d.t")
         run("INSERT INTO t VALUES (2, -7, 9, 'c', 'd', NULL)" if _ == 0 else "DO 1")
-    assert [f"{each.name} {each.type} {each.nullable}" for each in lake.table("d.t").schema.fields] == [
+    assert [f"{field.name} {field.type} {field.nullable}" for field in lake.table("d.t").schema.fields] == [
         "id int False",
         "a tinyint True",
         "b bigint True",
@@ -264,7 +264,7 @@ def test_type_options(run, server, lake):
     for each in "12":  # By the snapshot, then by the log.
         run(f"INSERT INTO u VALUES ({each}, {', '.join(map(repr, as_written))})")
         sync_table(texts, f"{run.name}.u", lake, "d.u")
-    assert {str(each.type) for each in lake.table("d.u").schema.fields} == {"string"}
+    assert {str(field.type) for field in lake.table("d.u").schema.fields} == {"string"}
     assert [tuple(row.values()) for row in rows_of(lake.table("d.u"))] == [("1", *as_written), ("2", *as_written)]
     texts.close()
 
@@ -277,11 +277,11 @@ def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
     uuids = [f"{digit}50e8400-e29b-41d4-a716-44665544000{9 - digit}" for digit in (8, 5, 1)]
     keys = keys.get(type, uuids)
     run(f"CREATE TABLE t (id {type}{'(1)' if type == 'time' else ''} PRIMARY KEY, v int)")
-    run(f"INSERT INTO t VALUES {', '.join(f'({each!r}, 0)' for each in keys)}")
+    run(f"INSERT INTO t VALUES {', '.join(f'({key!r}, 0)' for key in keys)}")
     table = source.describe(f"{run.name}.t")
     with source.view(table) as view:
-        bounds = [each.upto for each in view.chunks(None, 1)]
-        rows = pa.concat_tables([each.rows for each in view.chunks(None, 1)])
+        bounds = [chunk.upto for chunk in view.chunks(None, 1)]
+        rows = pa.concat_tables([chunk.rows for chunk in view.chunks(None, 1)])
     assert bounds[2:] == [None]
     for number, each in enumerate(bounds[:2]):
         assert source.upto(table, rows, each).tolist() == [place <= number for place in range(3)]
@@ -381,8 +381,8 @@ def writing(server, pause, *statements):
     def write():
         with server.connect() as connection, connection.cursor() as cursor:
             while not ends.wait(pause):
-                for each in statements:
-                    cursor.execute(each)
+                for statement in statements:
+                    cursor.execute(statement)
 
     with ThreadPoolExecutor(1) as pool:
         writes = pool.submit(write)
@@ -402,8 +402,8 @@ def test_connections_read_a_snapshot_together_in_one_view(run, server, lake):
         for _ in range(3):
             with source.view(table) as view:
                 chunks = list(view.chunks(("3", "ä"), 8))
-            assert [each.upto and int(each.upto[0]) for each in chunks] == [11, 19, 27, 35, 43, None]
-            read = pa.concat_tables([each.rows for each in chunks]).to_pylist()
+            assert [chunk.upto and int(chunk.upto[0]) for chunk in chunks] == [11, 19, 27, 35, 43, None]
+            read = pa.concat_tables([chunk.rows for chunk in chunks]).to_pylist()
             assert [row["id"] for row in read] == list(range(4, 46))
             assert len({row["v"] for row in read}) == 1
     run("UPDATE t SET v = v + 1")
@@ -475,10 +475,10 @@ def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_com
     table = source.describe(name)
     after = source.parse(lake.table("d.t").current_snapshot().properties["cdc.position"])
     parts = list(source.changes(after, source.position(), {name: table}, 10))
-    assert [each.is_last for each in parts] == [False] * (len(parts) - 1) + [True]
+    assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
     assert len(parts) > 5
-    assert {each.position for each in parts} == {parts[-1].position}
-    assert len({end for each in parts for end in each.tables[name].ends.tolist()}) == 1
+    assert {part.position for part in parts} == {parts[-1].position}
+    assert len({end for part in parts for end in part.tables[name].ends.tolist()}) == 1
     report = sync_table(source, name, lake, "d.t", format, batch_rows=10)
     assert (dict(report.rows_by_kind), len(report.snapshots)) == ({"+I": 60 * 6, "-D": 60 * 5 + 15}, 1)
     assert [tuple(row.values()) for row in rows_of(lake.table("d.t"))] == list(run("SELECT * FROM t ORDER BY id"))
@@ -539,14 +539,14 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(run, source, l
         ("ALTER TABLE t DROP w",), ("ALTER TABLE t ADD w int DEFAULT 8",),
         ("CREATE TABLE n LIKE t", "INSERT INTO n SELECT id + 1, v, 1, e, u FROM t", "RENAME TABLE t TO o, n TO t", "UPDATE t SET v = 9 WHERE id = 6"),
     )  # fmt: skip
-    for each in statements:
-        run(*each)
+    for statement in statements:
+        run(*statement)
         report = sync_table(source, name, lake, "d.t", format, properties=properties, batch_rows=7)
-        assert (report.filled_rows > 0) == (each != ("ALTER TABLE t DROP w",)), each
+        assert (report.filled_rows > 0) == (statement != ("ALTER TABLE t DROP w",)), statement
         names = [row[0] for row in run("SHOW COLUMNS FROM t")]
         assert [tuple(row[each] for each in names) for row in rows_of(lake.table("d.t"))] == list(
             run("SELECT * FROM t ORDER BY id")
-        ), each
+        ), statement
     assert sync_table(source, name, lake, "d.t", format).filled_rows == 0
     if format == "paimon":
         told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])

@@ -187,7 +187,9 @@ def test_columns_and_whole_tables_that_change_are_followed(server, source, lake,
     server.execute("UPDATE t SET id = 3 WHERE id = 1; UPDATE t SET id = 4 WHERE id = 3")
     server.execute("ALTER TABLE t RENAME e TO f; INSERT INTO t VALUES (5, 0, '', '', '2024-01-02')")
     report = sync_table(source, "t", lake, "d.t", format)
-    assert [each.split()[0] for each in report.schema_changes if "b" not in each.split()[1:]] == [
+    assert [
+        schema_change.split()[0] for schema_change in report.schema_changes if "b" not in schema_change.split()[1:]
+    ] == [
         "ChangeType",
         "AddColumn",
         "AddColumn",
@@ -284,13 +286,13 @@ def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_com
     after = source.parse(lake.table("d.t").current_snapshot().properties["cdc.position"])
     parts = list(source.changes(after, source.position(), {table.name: table}, 10))
     assert len(parts) > 10
-    assert [each.is_last for each in parts] == [False] * (len(parts) - 1) + [True]
-    assert {each.position for each in parts} == {parts[-1].position}
-    assert max(each.tables[table.name].rows.num_rows for each in parts if each.tables) <= 20
+    assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert {part.position for part in parts} == {parts[-1].position}
+    assert max(part.tables[table.name].rows.num_rows for part in parts if part.tables) <= 20
     report = sync_table(source, "t", lake, "d.t", format, batch_rows=10)
     assert rows_of(lake.table("d.t")) == rows_in(server, "t")
     assert dict(report.rows_by_kind) == {"-D": 30 + 20 + 10, "+I": 40 + 20, "+U": 40 + 40}
-    recorded = [each.properties for each in lake.table("d.t").snapshots()]
+    recorded = [snapshot.properties for snapshot in lake.table("d.t").snapshots()]
     assert sum("cdc.committed-ms" in each for each in recorded) == 1
 
 
@@ -454,7 +456,7 @@ def test_nothing_is_lost_in_silence(server, source, lake):
         server.execute("SET lock_timeout = 100")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             server.execute("ALTER TABLE t ALTER v TYPE bigint")
-        assert sum(each.rows.num_rows for each in view.chunks(None, 9)) == 2
+        assert sum(chunk.rows.num_rows for chunk in view.chunks(None, 9)) == 2
     sync_table(own, "t", lake, "d.t")
     server.execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (3, 3)")
     for _ in range(2):
@@ -615,8 +617,8 @@ def test_any_call_may_fail(server, source, format, what, step):
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL")
 
     def execute(*statements):
-        for each in statements:
-            server.execute(each)
+        for statement in statements:
+            server.execute(statement)
 
     def anew():
         execute("ALTER TABLE t DROP COLUMN IF EXISTS d", "TRUNCATE t")

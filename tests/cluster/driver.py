@@ -69,7 +69,7 @@ def create(lake, format, keyed=False, spread=True):
 
 def leftovers(table):
     """Files that no snapshot names."""
-    return [each.path for each in table.remove_orphan_files(older_than=timedelta(0), dry_run=True)]
+    return [orphan.path for orphan in table.remove_orphan_files(older_than=timedelta(0), dry_run=True)]
 
 
 def check(table, rows):

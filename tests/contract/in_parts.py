@@ -63,7 +63,7 @@ class PartsSource:
         self.files = []
         for part in (rows.slice(half), rows.slice(0, half)):
             self.files += worker.write(store, part.to_batches(), self.beside)
-        self.tasks = tuple(merge_parts.read_back(each, held) for each in self.files)
+        self.tasks = tuple(merge_parts.read_back(file, held) for file in self.files)
         self.parts = None
 
     def keep_last(self, key):
@@ -87,7 +87,7 @@ class PartsSource:
         return ArrowSource(self.store, self.table, map).write_by_key(*given)
 
     def close(self):
-        self.store.delete([*(each.path for each in self.files), *(self.parts.paths if self.parts else ())])
+        self.store.delete([*(file.path for file in self.files), *(self.parts.paths if self.parts else ())])
         self.store.remove_empty_folders([self.folder])
 
 

@@ -142,13 +142,13 @@ def keyed_case(rng: random.Random) -> Case:
     cut = rng.randint(0, len(rows))
     source = {(s["id"], s["dt"]): s for s in case.source if s["id"] is not None}
     clauses = []
-    for each in case.clauses:
-        if each.act == "update":
-            pool = VALUES_OF_BOTH[:1] if each.group == "when_matched" else VALUES_OF_TARGET[:1]
-            each = replace(each, values=pool[0])
-        elif each.act == "insert":
-            each = replace(each, values={**VALUES_OF_SOURCE[1], **KEY_OF_SOURCE})
-        clauses.append(each)
+    for clause in case.clauses:
+        if clause.act == "update":
+            pool = VALUES_OF_BOTH[:1] if clause.group == "when_matched" else VALUES_OF_TARGET[:1]
+            clause = replace(clause, values=pool[0])
+        elif clause.act == "insert":
+            clause = replace(clause, values={**VALUES_OF_SOURCE[1], **KEY_OF_SOURCE})
+        clauses.append(clause)
     return Case([part for part in (rows[:cut], rows[cut:]) if part], list(source.values()), ONS[1], clauses)
 
 

@@ -49,7 +49,7 @@ def test_options_choose_the_version_the_branch_or_the_changes(tmp_path, kind):
         reading = tables.reading({"path": "d.t", **{name: str(value) for name, value in options.items()}}).select(
             ["id"]
         )
-        tasks = [(each.task, each.kind) for each in reading.pieces()]
+        tasks = [(piece.task, piece.kind) for piece in reading.pieces()]
         found = executors.pieces(reading.store, tasks, table.scan(["id"]).fields, None, False)
         return sorted(id for batch in found for id in batch["id"].to_pylist())
 
@@ -88,10 +88,10 @@ def read(following, start, end):
     """The rows, with their kinds, and how many files they lie in."""
     names = [*SCHEMA.names, "_row_kind"]
     pieces = following.pieces(names, start, end)
-    tasks = [(each.task, each.kind) for each in pieces]
+    tasks = [(piece.task, piece.kind) for piece in pieces]
     found = executors.pieces(following.store, tasks, following.fields[:-1], "_row_kind", False)
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()], sum(
-        each.file_count for each in pieces
+        piece.file_count for piece in pieces
     )
 
 
@@ -137,7 +137,7 @@ def test_a_stream_stops_at_rows_that_go_where_it_shows_no_kinds(tmp_path):
     following = ByName(Lake(str(tmp_path / "lake"))).following({"path": "d.t"})
     start = following.newest()
     table.drop_partitions([{"dt": "x"}])
-    tasks = [(each.task, each.kind) for each in following.pieces(SCHEMA.names, start, following.newest())]
+    tasks = [(piece.task, piece.kind) for piece in following.pieces(SCHEMA.names, start, following.newest())]
     with pytest.raises(InvalidInput, match="rows were changed or removed, and the stream shows no kinds"):
         list(executors.pieces(following.store, tasks, following.fields[:-1], None, True))
 
@@ -155,7 +155,7 @@ def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
         assert copy.scan().to_arrow().sort_by("id") == table.scan().to_arrow().sort_by("id")
-        return [each.operation_id for each in copy.snapshots() if each.kind == "append"]
+        return [snapshot.operation_id for snapshot in copy.snapshots() if snapshot.kind == "append"]
 
     table.append(rows((1, "a", "x"), (2, "b", "y"), (3, "c", "z")))
     assert follow(maxFilesPerTrigger="2") == ["copy/0", "copy/1"]

@@ -217,7 +217,7 @@ def test_changelogs_outlive_their_snapshots(lake, properties):
     assert any(before)
     for most in (last - 2, 3, 1):
         gone = table.expire_snapshots(retain_last=most)
-        assert [each.id for each in table.snapshots()] == list(range(last - most + 1, last + 1))
+        assert [snapshot.id for snapshot in table.snapshots()] == list(range(last - most + 1, last + 1))
         assert set(gone.snapshots) <= {int(path.name[10:]) for path in home.glob("changelog/changelog-*")}
         table.remove_orphan_files(older_than=LATER)
         assert read(table, 0, last) == before
@@ -277,7 +277,7 @@ def test_a_consumer_may_protect_changelogs_alone(lake):
         {"changelog.num-retained.max": "3", "snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"}
     ).commit()
     table.expire_snapshots()
-    assert [each.id for each in table.snapshots()] == [6]
+    assert [snapshot.id for snapshot in table.snapshots()] == [6]
     assert [row[1] for row in told(table.changes(consumer="etl"))] == [2, 3, 4, 5]
     with pytest.raises(NotFound):
         table.changes(1).to_arrow()

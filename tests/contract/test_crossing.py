@@ -117,7 +117,7 @@ def test_a_key_is_live_once_wherever_it_comes(lake, engine, more, seed):
 
 def both(engines, on_spark):
     """Each merge engine in process, and a few on Spark, which finds the rows elsewhere for all engines alike."""
-    pairs = [*(("arrow", each) for each in engines), *(("spark", each) for each in on_spark)]
+    pairs = [*(("arrow", engine) for engine in engines), *(("spark", each) for each in on_spark)]
     return pytest.mark.parametrize(("frame", "engine"), pairs, indirect=["frame"])
 
 
@@ -214,7 +214,7 @@ def test_a_key_moves_in_the_snapshot_that_marks_its_old_row(lake):
     t = make(lake, **MARKED)
     t.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x"), (3, "c", 1, "y")))
     made = t.upsert(rows((1, "moved", 2, "y"), (4, "d", 1, "z")))
-    assert [each.kind for each in t.snapshots()] == ["append", "compact"] * 2
+    assert [snapshot.kind for snapshot in t.snapshots()] == ["append", "compact"] * 2
     assert {row["id"]: row["dt"] for row in t.scan(snapshot_id=made.id).to_arrow().to_pylist()} == {
         1: "x",
         2: "x",

@@ -790,7 +790,7 @@ def test_whatever_ends_a_job_what_its_tasks_wrote_is_deleted(spark, tmp_path, ca
     with pytest.raises(Exception, match=r"(?i)this disk is full|cancel|crashed|exited"):
         table.append(frame)
     assert {str(path) for path in tmp_path.rglob("*")} == before
-    assert [each.id for each in table.snapshots()] == [kept.id]
+    assert [snapshot.id for snapshot in table.snapshots()] == [kept.id]
     assert table.scan().count() == 2
     assert "files that its tasks had written are deleted" in caplog.text
     count = int(re.search(r"(\d+) files that its tasks", caplog.text)[1])

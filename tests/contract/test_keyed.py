@@ -729,7 +729,7 @@ def test_compaction_waits_for_enough_sorted_runs(lake):
 
 
 def kinds(table):
-    return [each.kind for each in table.snapshots()]
+    return [snapshot.kind for snapshot in table.snapshots()]
 
 
 def test_a_write_compacts_what_the_sorted_runs_ask_for(lake, frame):
@@ -817,7 +817,7 @@ def test_a_write_gives_way_to_others_that_compact_what_it_wrote(lake, monkeypatc
     monkeypatch.setattr(ArrowEngine, "rewrite", meanwhile)
     t.upsert(arrow([row(1)]))
     assert kinds(t) == ["append", "compact"]
-    assert "WARNING" not in {each.levelname for each in caplog.records}
+    assert "WARNING" not in {record.levelname for record in caplog.records}
     assert contents(t) == {("a", 1): "v"}
     assert len(t.remove_orphan_files(older_than=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1))) == 0
 

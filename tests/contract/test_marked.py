@@ -59,7 +59,7 @@ def held(table, rows, **how):
 
 
 def kinds(table):
-    return [each.kind for each in table.snapshots()]
+    return [snapshot.kind for snapshot in table.snapshots()]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -395,15 +395,15 @@ def test_bitmaps_of_64_bits_are_united(lake):
 
 def hll(*values):
     made = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_4)
-    for each in values:
-        made.update(each)
+    for value in values:
+        made.update(value)
     return bytes(made.serialize_compact())
 
 
 def theta(*values):
     made = datasketches.update_theta_sketch()
-    for each in values:
-        made.update(each)
+    for value in values:
+        made.update(value)
     return bytes(made.compact().serialize())
 
 

@@ -135,7 +135,7 @@ def test_a_position_delete_file_applies_to_all_parts_where_it_is_one_a_partition
     assert values(t) == {i: i for i in range(40) if i % 4}
     assert ("_mark", 1) in workers.worked
     assert "_settle" not in [name for name, _ in workers.worked]
-    deletes = {by.path for task in t.scan().plan() for each in task.deletes for by in each}
+    deletes = {by.path for task in t.scan().plan() for delete in task.deletes for by in delete}
     assert len(deletes) == 1
 
 
@@ -158,7 +158,7 @@ def test_rows_keep_their_ids_wherever_they_go(tmp_path, workers, mode):
     assert len({row_id for row_id, _ in after.values()}) == 41
     assert {i: row_id for i, (row_id, _) in after.items() if i not in (6, 99)} == {i: r for i, (r, _) in before.items()}
     assert {i for i, (_, updated) in after.items() if updated == 4} == {3, 6, 8, 30, 99}
-    deletes = [by for task in t.scan().plan() for each in task.deletes for by in each]
+    deletes = [by for task in t.scan().plan() for delete in task.deletes for by in delete]
     assert all(by.content == "deletion_vectors" for by in deletes)
     assert values(t)[8] == -8
 
@@ -189,5 +189,5 @@ def test_columns_of_the_same_rows_are_written_part_by_part(tmp_path, workers):
     made = asked.when_matched("t.id < 12").update({"v": "s.v"}).when_not_matched().insert_all().merge()
     found = {r["id"]: (r["v"], r["_ROW_ID"]) for r in t.scan(["id", "v", "_ROW_ID"]).to_arrow().to_pylist()}
     assert found == {i: (100 + i if i in (1, 3, 30) else i, ids.get(i, 20)) for i in [*range(20), 30] if i != 2}
-    assert sum(each.files_removed for each in made.partitions) == 0
+    assert sum(partition.files_removed for partition in made.partitions) == 0
     assert {name for name, _ in workers.worked} == {"_decide", "_write_columns", "_settle", "_mark"}

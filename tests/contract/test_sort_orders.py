@@ -268,9 +268,9 @@ def test_orders_keep_their_ids(lake):
     t.alter().drop_column("x").commit()  # Which only an order of old speaks of.
     assert t.inspect.sort_orders()["sort_by"].to_pylist()[2] == ["x DESC NULLS LAST"]
     after = t.alter().rename_column("a", "row").set_sort_order(["row.b desc"]).drop_column("at").commit()
-    assert [str(each) for each in after.sort_order.fields] == ["row.b DESC NULLS LAST"]
+    assert [str(field) for field in after.sort_order.fields] == ["row.b DESC NULLS LAST"]
     after = t.alter().rename_column("row.b", "c").commit()
-    assert [str(each) for each in after.sort_order.fields] == ["row.c DESC NULLS LAST"]
+    assert [str(field) for field in after.sort_order.fields] == ["row.c DESC NULLS LAST"]
     with pytest.raises(InvalidInput, match="part of the sort order"):
         t.alter().drop_column("row").commit()
     upgraded = t.alter().set_properties({"format-version": "3"}).commit()
@@ -349,7 +349,7 @@ def test_what_cannot_be_an_order_is_refused(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by="id desc")
     with pytest.raises(NotFound, match="'nope'"):
         t.alter().set_sort_order(["nope"]).commit()
-    assert [str(each) for each in t.schema.sort_order.fields] == ["id DESC NULLS LAST"]
+    assert [str(field) for field in t.schema.sort_order.fields] == ["id DESC NULLS LAST"]
 
 
 @pytest.mark.parametrize(

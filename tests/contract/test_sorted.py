@@ -58,7 +58,7 @@ def files(table, dt):
 
 def assert_sorted(table, columns):
     for dt in "ab":
-        parts = [each.select(columns).to_pylist() for each in files(table, dt)]
+        parts = [file.select(columns).to_pylist() for file in files(table, dt)]
         keys = [[[(v is not None, v or 0) for v in row.values()] for row in rows] for rows in parts]
         assert all(rows == sorted(rows) for rows in keys)
         keys.sort(key=lambda rows: rows[0])
@@ -149,9 +149,9 @@ def test_sorting_applies_deletes_and_takes_files_of_earlier_partitions(tmp_path)
     t.alter().add_partition_field("dt").commit()
     told = {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()}
     t.compact(sort_by=["id"])
-    assert not any(each for task in t.scan().plan() for each in task.deletes)
+    assert not any(delete for task in t.scan().plan() for delete in task.deletes)
     for dt in "ab":
-        found = [each["id"].to_pylist() for each in files(t, dt)]
+        found = [file["id"].to_pylist() for file in files(t, dt)]
         assert sorted(i for ids in found for i in ids) == [i for i in range(3000) if i % 3 and "ab"[i % 2] == dt]
         assert all(ids == sorted(ids) for ids in found)
     assert {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()} == told
@@ -160,7 +160,7 @@ def test_sorting_applies_deletes_and_takes_files_of_earlier_partitions(tmp_path)
 def test_compaction_in_parts_makes_several_snapshots(table):
     before, count = seen(table), len(table.snapshots())
     made = table.compact(full=True, sort_by=["id"], partial_progress=True, max_commits=2)
-    assert [each.kind for each in table.snapshots()[count:]] == ["compact", "compact"]
+    assert [snapshot.kind for snapshot in table.snapshots()[count:]] == ["compact", "compact"]
     assert table.current_snapshot().id == made.id
     assert seen(table) == before
     assert_sorted(table, ["id"])

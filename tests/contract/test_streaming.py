@@ -114,7 +114,7 @@ def test_what_is_committed_outlasts_the_snapshots_that_say_so(table):
     assert (session.last_committed(), table.stream("other").last_committed()) == (5, 7)
     assert session.commit(session.prepare(5, rows((9, "z", "x")))) is None
     assert sum(held(table).values()) == 4
-    assert first.id not in {each.id for each in table.snapshots()}
+    assert first.id not in {snapshot.id for snapshot in table.snapshots()}
 
 
 def test_a_rollback_goes_back_to_how_far_its_rows_follow(table):
@@ -237,9 +237,9 @@ def test_checkpoints_in_flight_know_which_buckets_the_earlier_ones_gave(tmp_path
     keys = ([1, 2, 3], [3, 4, 5], [1, 5, 6])
     prepared = [session.prepare(n, rows(*((i, f"v{n}", "x") for i in keys[n]))) for n in range(3)]
     again = table.stream("job")  # Out of a checkpoint.
-    for each in pickle.loads(pickle.dumps(prepared)):
-        again.commit(each)
-        assert again.commit(each) is None
+    for load in pickle.loads(pickle.dumps(prepared)):
+        again.commit(load)
+        assert again.commit(load) is None
     assert held(table) == {(i, f"v{n}", "x"): 1 for i, n in zip(range(1, 7), (2, 0, 1, 1, 2, 2), strict=True)}
     late = [again.prepare(n, rows((n + 4, "late", "x"))) for n in (3, 4)]
     table.upsert(rows((100, "new", "x")))

@@ -59,7 +59,7 @@ def sequence(table):
 
 def vectors(table):
     """(data files that have one, delete files), by metadata alone."""
-    deletes = [by for task in table.scan().plan() for each in task.deletes for by in each]
+    deletes = [by for task in table.scan().plan() for delete in task.deletes for by in delete]
     return len(deletes), {by.content for by in deletes}
 
 

@@ -27,12 +27,12 @@ def events(flights):
 
 def test_every_seat_is_booked_once_before_the_flight_and_then_changed_or_cancelled_at_most_once(flights, events):
     rows = events.to_pylist()
-    booked = [each for each in rows if each["op"] == "booked"]
-    assert len(booked) == len({each["booking_id"] for each in rows}) == flights.count() * MOST_SEATS
+    booked = [row for row in rows if row["op"] == "booked"]
+    assert len(booked) == len({row["booking_id"] for row in rows}) == flights.count() * MOST_SEATS
     histories = {}
-    for each in rows:
-        histories.setdefault(each["booking_id"], []).append(each)
-        assert each["event_date"] == each["event_at"].date() <= each["flight_date"]
+    for row in rows:
+        histories.setdefault(row["booking_id"], []).append(row)
+        assert row["event_date"] == row["event_at"].date() <= row["flight_date"]
     allowed = {("booked",), ("booked", "changed"), ("booked", "cancelled"), ("booked", "changed", "cancelled")}
     assert {tuple(each["op"] for each in history) for history in histories.values()} == allowed
     for history in histories.values():
@@ -40,31 +40,29 @@ def test_every_seat_is_booked_once_before_the_flight_and_then_changed_or_cancell
         assert history[0]["event_date"] < history[0]["flight_date"]
         changed = [each["fare"] for each in history if each["op"] == "changed"]
         assert not changed or (changed[0] > history[0]["fare"] and history[-1]["fare"] == changed[0])
-    shares = {op: sum(each["op"] == op for each in rows) / len(booked) for op in ("changed", "cancelled")}
+    shares = {op: sum(row["op"] == op for row in rows) / len(booked) for op in ("changed", "cancelled")}
     assert 0.15 < shares["changed"] < 0.22
     assert 0.06 < shares["cancelled"] < 0.10
 
 
 def test_a_day_alone_gives_the_rows_it_gives_in_a_range(flights, events):
     alone = events_of(flights, DAYS[20:21]).toArrow()
-    wanted = [each for each in events.to_pylist() if each["event_date"].isoformat() == DAYS[20]]
+    wanted = [event for event in events.to_pylist() if event["event_date"].isoformat() == DAYS[20]]
     assert sorted(alone.to_pylist(), key=lambda each: each["booking_id"]) == wanted
     assert wanted
 
 
 def test_the_latest_event_of_each_booking_is_its_state(spark, events):
     state = {each["booking_id"]: each for each in latest(spark.createDataFrame(events)).toArrow().to_pylist()}
-    wanted = {each["booking_id"]: each for each in events.to_pylist()}  # In order of time: the last one stays.
+    wanted = {event["booking_id"]: event for event in events.to_pylist()}  # In order of time: the last one stays.
     assert {key: each["op"] for key, each in state.items()} == {key: each["op"] for key, each in wanted.items()}
     assert {key: each["fare"] for key, each in state.items()} == {key: each["fare"] for key, each in wanted.items()}
 
 
 def test_routes_earn_what_was_kept(spark, flights, events):
-    state = {each["booking_id"]: each for each in events.to_pylist()}.values()
+    state = {event["booking_id"]: event for event in events.to_pylist()}.values()
     rows = earn_by_route(flights, latest(spark.createDataFrame(events))).toArrow().to_pylist()
-    assert sum(each["sold"] for each in rows) == len(state)
-    assert sum(each["cancelled"] for each in rows) == sum(each["op"] == "cancelled" for each in state)
-    assert sum(each["revenue"] or 0 for each in rows) == sum(
-        each["fare"] for each in state if each["op"] != "cancelled"
-    )
-    assert sum(each["flights"] for each in rows) == flights.count()
+    assert sum(row["sold"] for row in rows) == len(state)
+    assert sum(row["cancelled"] for row in rows) == sum(each["op"] == "cancelled" for each in state)
+    assert sum(row["revenue"] or 0 for row in rows) == sum(each["fare"] for each in state if each["op"] != "cancelled")
+    assert sum(row["flights"] for row in rows) == flights.count()

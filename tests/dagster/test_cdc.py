@@ -72,10 +72,13 @@ def sense(project, instance, lake):
 
 
 def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, instance, sense):
-    assert {tuple(each.asset_selection) for each in sense("cdc_lag").run_requests} == {(ORDERS,), (NOTES,)}
+    assert {tuple(run_request.asset_selection) for run_request in sense("cdc_lag").run_requests} == {
+        (ORDERS,),
+        (NOTES,),
+    }
     first = run()
     assert first.success
-    assert all(each.passed for each in first.get_asset_check_evaluations())
+    assert all(asset_check_evaluation.passed for asset_check_evaluation in first.get_asset_check_evaluations())
     (made,) = first.asset_materializations_for_node(ORDERS.to_python_identifier())
     assert made.metadata["cdc/snapshot_rows"].value == 2
     assert made.metadata["cdc/snapshot_is_complete"].value
@@ -84,7 +87,7 @@ def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, ins
 
     server.execute("ALTER TABLE orders ADD note text; DELETE FROM orders WHERE id = 1")
     server.execute("UPDATE orders SET amount = 21, note = 'dear' WHERE id = 2")
-    assert [each.asset_selection for each in sense("cdc_lag").run_requests] == [[ORDERS]]
+    assert [run_request.asset_selection for run_request in sense("cdc_lag").run_requests] == [[ORDERS]]
     second = run()
     assert not second.asset_materializations_for_node(NOTES.to_python_identifier()), "nothing changed in it"
     (made,) = second.asset_materializations_for_node(ORDERS.to_python_identifier())
@@ -108,15 +111,19 @@ def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):
     assert told.metadata["cdc/snapshot_rows"].value == 5
     table = lake.lake.table("shop.orders")
     assert table.scan().count() == 5
-    assert {each.properties.get("cdc.restart") for each in table.snapshots()} == {None, made.run_id}
+    assert {snapshot.properties.get("cdc.restart") for snapshot in table.snapshots()} == {None, made.run_id}
     assert len(lake.lake.table("nyc.notes").snapshots()) == before
 
 
 def test_a_snapshot_that_is_cut_short_goes_on_and_is_materialized_once_it_is_complete(server, run, sense, instance):
     assert not run(ORDERS, max_seconds=1e-6).asset_materializations_for_node(ORDERS.to_python_identifier())
-    (check,) = [each for each in run(NOTES).get_asset_check_evaluations() if each.check_name == "lag"]
+    (check,) = [
+        asset_check_evaluation
+        for asset_check_evaluation in run(NOTES).get_asset_check_evaluations()
+        if asset_check_evaluation.check_name == "lag"
+    ]
     assert check.passed
-    assert [each.asset_selection for each in sense("cdc_lag").run_requests] == [[ORDERS]]
+    assert [run_request.asset_selection for run_request in sense("cdc_lag").run_requests] == [[ORDERS]]
     (made,) = run(ORDERS).asset_materializations_for_node(ORDERS.to_python_identifier())
     assert made.metadata["dagster/row_count"].value == 2
 
@@ -151,14 +158,14 @@ def test_what_is_wrong_is_said(server, run, instance, lake):
         cdc_assets("shop", {"public.orders": "orders"}, primary_keys={"orders": ["id"]})
     server.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
     failed = run(ORDERS)
-    (failure,) = [each for each in failed.all_events if each.is_step_failure]
+    (failure,) = [event for event in failed.all_events if event.is_step_failure]
     assert "primary_key=" in failure.step_failure_data.user_failure_data.description
-    assert not [each for each in failed.all_events if each.is_step_up_for_retry], "a second try says the same"
+    assert not [event for event in failed.all_events if event.is_step_up_for_retry], "a second try says the same"
     slots = {CdcSource(url="postgresql://x").open(name)._slot for name in ("a.b", "a_b", "A.b", "a." + "b" * 70)}
     assert len(slots) == 4
     with pytest.raises(ValidationError, match="readers"):
         CdcSource(url="postgresql://x", readers=0)
-    assert all(len(each) <= 63 for each in slots)
+    assert all(len(slot) <= 63 for slot in slots)
 
 
 def test_bookings_of_the_demo_come_from_its_database(server, lake, instance):
@@ -202,8 +209,8 @@ def test_yaml_follows_a_database(server, instance, monkeypatch):
             (folder / "defs.yaml").write_text(yaml.safe_dump(contents))
         with sandbox.build_all_defs() as defs:
             repository = defs.get_repository_def()
-            assert {each.name for each in repository.schedule_defs} == {"follow_database", "sweep"}
-            assert "follow_database_at_lag" in {each.name for each in repository.sensor_defs}
+            assert {schedule_def.name for schedule_def in repository.schedule_defs} == {"follow_database", "sweep"}
+            assert "follow_database_at_lag" in {sensor_def.name for sensor_def in repository.sensor_defs}
             assert {job.name for job in repository.get_all_jobs()} >= {"maintain_shop__orders", "maintain_notes"}
             job = defs.resolve_implicit_global_asset_job_def()
             assert job.execute_in_process(instance=instance).success

@@ -42,7 +42,10 @@ def outcome(lake, instance):
         result = defs.resolve_job_def("checked" if only_checks else "made").execute_in_process(
             instance=instance, tags={f"dagster/asset_partition_range_{edge}": key for edge, key in tags.items()}
         )
-        return {each.check_name: each for each in result.get_asset_check_evaluations()}
+        return {
+            asset_check_evaluation.check_name: asset_check_evaluation
+            for asset_check_evaluation in result.get_asset_check_evaluations()
+        }
 
     return outcome
 

@@ -134,7 +134,7 @@ def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
     job = defs.resolve_implicit_global_asset_job_def()
     made = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["shop", "events"])], tags=days)
     assert made.success
-    assert all(each.passed for each in made.get_asset_check_evaluations())
+    assert all(asset_check_evaluation.passed for asset_check_evaluation in made.get_asset_check_evaluations())
     second = [dg.AssetKey("totals"), dg.AssetKey(["nyc", "doubled"])]
     total = job.execute_in_process(instance=instance, asset_selection=second, partition_key="2026-01-02")
     assert total.success
@@ -204,7 +204,9 @@ def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, sai
 
 def test_dg_finds_the_components_by_the_entry_point():
     (found,) = [
-        each for each in metadata.entry_points(group="dagster_dg_cli.registry_modules") if each.name == "lakeformat"
+        entry_point
+        for entry_point in metadata.entry_points(group="dagster_dg_cli.registry_modules")
+        if entry_point.name == "lakeformat"
     ]
     module = found.load()
     for component in (LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent):

@@ -71,13 +71,15 @@ def test_one_column_needs_no_list_and_options_are_written_as_the_formats_have_th
     found = declared(dg.AssetKey("orders"), "shop.orders", None, metadata)
     assert (found.primary_key, found.properties) == (("id",), (("bucket", "4"), ("write-only", "true")))
     (checks,) = checks_for([asset(metadata)])
-    assert {each.name: each.description for each in checks.check_specs}["unique_key"] == "No two rows have the same id."
+    assert {check_spec.name: check_spec.description for check_spec in checks.check_specs}[
+        "unique_key"
+    ] == "No two rows have the same id."
 
 
 def test_maintenance_is_declined_by_name_and_its_limits_are_checked():
-    jobs = [each.name for each in maintenance([asset({"maintenance": True})]).jobs]
+    jobs = [job.name for job in maintenance([asset({"maintenance": True})]).jobs]
     assert jobs == ["maintain_orders", "sweep_orphans"]
-    assert [each.name for each in maintenance([asset({"maintenance": False})]).jobs] == ["sweep_orphans"]
+    assert [job.name for job in maintenance([asset({"maintenance": False})]).jobs] == ["sweep_orphans"]
     for wrong, message in (
         ({"max_small": 1}, "did you mean 'max_small_files'?"),
         ("never", "maintenance='never'; give"),

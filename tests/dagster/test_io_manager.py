@@ -66,7 +66,7 @@ IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "50")) > 1000  # `make test-lon
 def pytest_generate_tests(metafunc):
     """Tests that name `format` run on both. The others take one by their name, and both in `make test-long`: the manager calls the same
     verbs of a table, whatever its format."""
-    if any(each.args[0] == "format" for each in metafunc.definition.iter_markers("parametrize")):
+    if any(marker.args[0] == "format" for marker in metafunc.definition.iter_markers("parametrize")):
         return
     both = IS_LONG or "format" in inspect.signature(metafunc.function).parameters
     turn = zlib.crc32(metafunc.function.__name__.encode()) % 2
@@ -894,9 +894,12 @@ def test_outputs_of_which_there_are_several_are_refused_with_the_way_out(io, lak
         numbers().map(mapped)
 
     result = job.execute_in_process(instance=instance, raise_on_error=False)
-    failures = {each.step_key: str(each.step_failure_data) for each in result.get_step_failure_events()}
+    failures = {
+        step_failure_event.step_key: str(step_failure_event.step_failure_data)
+        for step_failure_event in result.get_step_failure_events()
+    }
     assert failures.keys() == {"parts", "mapped[of_1]", "mapped[of_2]"}
-    assert all("in a step after collect()" in each for each in failures.values())
+    assert all("in a step after collect()" in failure for failure in failures.values())
     assert not any(map(lake.lake.exists, ("tmp.parts", "tmp.mapped")))
 
 

@@ -90,11 +90,11 @@ def day_again(project):
 
 def test_bookings_are_the_last_event_of_each_and_a_day_again_changes_nothing(project, day_again):
     events = project.table("booking_events").scan().to_arrow().sort_by("event_at").to_pylist()
-    last = {each["booking_id"]: each for each in events}
+    last = {event["booking_id"]: event for event in events}
     assert {each["op"] for each in last.values()} == {"booked", "changed", "cancelled"}
 
     before, after = (
-        ({each["booking_id"]: each for each in rows}, snapshots)
+        ({row["booking_id"]: row for row in rows}, snapshots)
         for rows, snapshots in (state["bookings"] for state in day_again)
     )
     columns = set(next(iter(before[0].values())))

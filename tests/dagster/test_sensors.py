@@ -196,7 +196,7 @@ def test_expiry_asks_when_there_are_too_many_snapshots_and_drops_them(flights, t
     (request,) = tick(EXPIRY, **limits).run_requests
     assert request.run_key == "expire:nyc.flights:1:3"
     execute(request, maintain, Upkeep(**limits))
-    assert [each.id for each in flights.snapshots()] == list(range(3, 12))
+    assert [snapshot.id for snapshot in flights.snapshots()] == list(range(3, 12))
     assert flights.scan().count() == 11
     assert not tick(EXPIRY, **limits).run_requests
 
@@ -212,14 +212,14 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
     )
     (request,) = tick(EXPIRY, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
-    assert [each.id for each in flights.snapshots()] == [3, 4, 5, 6, 7, 8]
+    assert [snapshot.id for snapshot in flights.snapshots()] == [3, 4, 5, 6, 7, 8]
     assert flights.scan(snapshot_id=3).count() == 3
     held = tick(EXPIRY, **limits)
     assert "a run in flight reads snapshot 3" in held.skip_reason.skip_message
     instance.report_run_canceled(reader)
     (request,) = tick(EXPIRY, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
-    assert [each.id for each in flights.snapshots()] == [8]
+    assert [snapshot.id for snapshot in flights.snapshots()] == [8]
 
 
 @pytest.mark.parametrize("pin", [{"snapshot_id": 3}, {"as_of": None}])
@@ -296,7 +296,9 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
     for n in range(12):
         events.append(pa.table({"event_date": pa.array([0], pa.date32()), "n": [n]}))
     observed = tick(FOREIGN_COMMITS).asset_events
-    assert [each.metadata["lake/snapshot_id"].value for each in observed] == [each.id for each in events.snapshots()]
+    assert [each.metadata["lake/snapshot_id"].value for each in observed] == [
+        snapshot.id for snapshot in events.snapshots()
+    ]
     (request,) = tick(COMPACTION).run_requests
     assert request.job_name == "maintain_booking_events"
     maintain("booking_events", run_tags=request.tags, compact=True)
@@ -315,7 +317,7 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
         (request,) = tick(EXPIRY, **limits).run_requests
         maintain("booking_events", run_tags=request.tags, upkeep=Upkeep(**limits), expire=True)
         assert len(events.snapshots()) == left
-        assert (held in [each.id for each in events.snapshots()]) == reading
+        assert (held in [snapshot.id for snapshot in events.snapshots()]) == reading
     assert events.scan().count() == 12
 
 

@@ -65,7 +65,7 @@ def main(pictures: Path) -> None:
 
 def launch_backfill(server: Server, browser: Browser, pictures: Path) -> None:
     table = server.lake.table("nyc.flights")
-    before = [each.id for each in table.snapshots()]
+    before = [snapshot.id for snapshot in table.snapshots()]
     browser.open(f"{address(server)}/assets/flights")
     browser.click("Materialize")
     browser.type("input[placeholder^='ex: 2013']", f"[{DAYS[0]}...{DAYS[-1]}]")
@@ -79,7 +79,7 @@ def launch_backfill(server: Server, browser: Browser, pictures: Path) -> None:
     tag = {"dagster/backfill": backfill}
     runs = wait_for(lambda: finished(server, server.runs(**tag)), "the backfill's run", server)
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS], runs
-    (made,) = [each for each in table.snapshots() if each.id not in before]
+    (made,) = [snapshot for snapshot in table.snapshots() if snapshot.id not in before]
     assert made.properties["dagster/backfill"] == backfill
     assert set(DAYS) <= server.instance.get_materialized_partitions(dg.AssetKey("flights"))
 

@@ -54,7 +54,7 @@ def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tm
         found = counted(sql(f"select * from {named(name)} where {where}"))
         assert found == ours(t, where=where), where
         assert found
-    told = {each["path"]: each for each in t.inspect.files().to_pylist()}
+    told = {file["path"]: file for file in t.inspect.files().to_pylist()}
     for path, rows, size in sql(f"select file_path, record_count, file_size_in_bytes from {named(name)}.files"):
         assert (told[path]["row_count"], told[path]["size_bytes"]) == (rows, size)
     for reader in ("pyiceberg", "duckdb"):

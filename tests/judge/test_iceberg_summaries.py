@@ -82,7 +82,7 @@ def test_summaries_are_javas(sql: Sql, lake: Lake, kind: str) -> None:
         *(statement.format(t=named(theirs), name=f"`d.db`.{theirs}") for _, _, statement in STEPS),
         f"select to_json(summary), operation from {named(theirs)}.snapshots order by committed_at",
     )
-    found = [dict(each) for each in t.inspect.snapshots()["summary"].to_pylist()]
+    found = [dict(snapshot) for snapshot in t.inspect.snapshots()["summary"].to_pylist()]
     for step, summary, (text, operation) in zip(STEPS, found, made, strict=False):
         if kind == "places" and step[0] == "compact":
             break  # What Java finds useless then it removes in a commit after that, of which we make one.

@@ -51,15 +51,15 @@ def _hex(bitmap: Any, serialize: Callable[[Any], bytes]) -> str:
 
 def hll(*values: int) -> str:
     made = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_4)
-    for each in values:
-        made.update(each)
+    for value in values:
+        made.update(value)
     return bytes(made.serialize_compact()).hex()
 
 
 def theta(*values: int) -> str:
     made = datasketches.update_theta_sketch()
-    for each in values:
-        made.update(each)
+    for value in values:
+        made.update(value)
     return bytes(made.compact().serialize()).hex()
 
 

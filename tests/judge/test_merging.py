@@ -58,10 +58,10 @@ def statement(case: Case, target: str) -> str:
 def merge(table: Table, case: Case, spark: Any = None) -> None:
     source = pa.Table.from_pylist(case.source, SOURCE)
     chain = table.merge_into(spark.createDataFrame(source) if spark else source, on=case.on.text)
-    for each in case.clauses:
-        when = getattr(chain, each.group)(*([each.condition.text] if each.condition else []))
-        given = [{name: e.text for name, e in each.values.items()}] if each.values else []
-        chain = getattr(when, each.act)(*given)
+    for clause in case.clauses:
+        when = getattr(chain, clause.group)(*([clause.condition.text] if clause.condition else []))
+        given = [{name: e.text for name, e in clause.values.items()}] if clause.values else []
+        chain = getattr(when, clause.act)(*given)
     chain.merge()
 
 

@@ -168,7 +168,7 @@ def far(s3: S3) -> Iterator[Delayed]:
 
 def together(requests: list[Request]) -> int:
     """How many requests were under way at the same time, at most."""
-    changes = sorted([(each.begun, 1) for each in requests] + [(each.ended, -1) for each in requests])
+    changes = sorted([(request.begun, 1) for request in requests] + [(request.ended, -1) for request in requests])
     most = now = 0
     for _, change in changes:
         now += change
@@ -259,7 +259,11 @@ def test_verbs_wait_for_few_round_trips(s3: S3, far: Delayed, format: str):
         assert len(far.requests) <= requests, far.requests
         assert far.in_sequence() <= BUSY * in_sequence, far.requests
         if verb == "append":
-            data = [each.ended for each in far.requests if each.method == "PUT" and each.target.endswith(".parquet")]
+            data = [
+                request.ended
+                for request in far.requests
+                if request.method == "PUT" and request.target.endswith(".parquet")
+            ]
             print(f"{format} append: {far.in_sequence(max(data))} in sequence after its data files")
             assert len(data) == 2
             assert far.in_sequence(max(data)) <= BUSY * 8
@@ -293,7 +297,7 @@ def test_many_small_delete_files_are_read_together(s3: S3, far: Delayed):
     found = s3.lake(far.own_port).table("d.marked").scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == [n for n in range(300) if n % 10]
     show("merge-on-read of 30 files with 30 delete files", far, time.monotonic() - started)
-    opened = [each for each in far.requests if "deletes" in each.target]
+    opened = [request for request in far.requests if "deletes" in request.target]
     assert len(opened) == 30
     assert len(far.requests) <= 30 + 30 + 60 + 8, "a request for each file, one for each manifest, and the table's own"
     assert far.in_sequence() <= BUSY * 14
@@ -311,6 +315,6 @@ def test_a_sweep_deletes_a_thousand_files_a_request(s3: S3, far: Delayed):
     removed = s3.lake(far.own_port).table("d.swept").remove_orphan_files(older_than=timedelta(0))
     assert len(removed) == 2500
     show("sweep of 2,500 orphans", far, time.monotonic() - started)
-    assert len([each for each in far.requests if each.method == "POST"]) == 3
+    assert len([request for request in far.requests if request.method == "POST"]) == 3
     assert far.in_sequence() <= BUSY * 16
     assert len(list(folder.iterdir())) == 1

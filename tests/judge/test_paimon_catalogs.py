@@ -114,7 +114,7 @@ def test_a_rest_catalog_is_listed_and_read(java: Conversation, server: str, tmp_
     theirs("write", rows=[[3, "v3"]])
     assert (content(table), table.schema.names) == ([[1, "v1"], [2, "v2"], [3, "v3"]], ("id", "dt", "x"))
     assert content(lake.table(f"{namespace}.t").dry_run()[0]) == content(table)
-    assert [each.id for each in table.snapshots()] == [1, 2]
+    assert [snapshot.id for snapshot in table.snapshots()] == [1, 2]
     for number in range(3):
         theirs("create", f"{namespace}.t{number}", keyed=keyed, options={})
     assert lake.tables(namespace) == [f"{namespace}.{name}" for name in ("t", "t0", "t1", "t2")]

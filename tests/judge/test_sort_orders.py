@@ -81,13 +81,15 @@ def test_spark_and_we_sort_alike(engines: dict, sql: Sql, lake: Lake, name: str)
     )
     t, own = lake.table(f"d.spark_{name}"), lake.create_table(f"d.ours_{name}", SCHEMA, format="iceberg", sort_by=asked)
     assert orders(t) == orders(own)
-    assert [str(each) for each in t.schema.sort_order.fields] == [str(each) for each in own.schema.sort_order.fields]
+    assert [str(field) for field in t.schema.sort_order.fields] == [
+        str(field) for field in own.schema.sort_order.fields
+    ]
     assert as_we_sort(t, asked) == [0] * t.inspect.files().num_rows
     own.append(t.scan().to_arrow())
     assert as_we_sort(own, asked) == [1]
     # Spark reads our file one row after the other: as it would have sorted it.
     of_ours = f"lake.`d.db`.ours_{name}"
-    words = ", ".join(f"{each}" for each in own.schema.sort_order.fields).replace("truncate(2, s)", "substr(s, 1, 2)")
+    words = ", ".join(f"{field}" for field in own.schema.sort_order.fields).replace("truncate(2, s)", "substr(s, 1, 2)")
     words = words.replace("bucket(4, id)", "lake.system.bucket(4, id)").replace("day(ts)", "to_date(ts)")
     words = words.replace("month(ts)", "trunc(ts, 'MM')").replace("hour(ts)", "date_trunc('HOUR', ts)")
     ranked = f"select _pos as at, rank() over (order by {words}) as r from {of_ours}"
@@ -140,7 +142,7 @@ def test_an_order_that_spark_changes_is_ours(sql: Sql, lake: Lake) -> None:
     t = lake.create_table("d.changed", SCHEMA, format="iceberg", sort_by=["id"])
     name = "lake.`d.db`.changed"
     sql(f"alter table {name} write ordered by s desc", f"alter table {name} rename column s to text", "select 1")
-    assert [str(each) for each in t.schema.sort_order.fields] == ["text DESC NULLS LAST"]
+    assert [str(field) for field in t.schema.sort_order.fields] == ["text DESC NULLS LAST"]
     assert t.schema.sort_order.id == 2
     t.alter().set_sort_order(["id"]).commit()
     sql(f"alter table {name} write unordered", "select 1")
@@ -164,7 +166,7 @@ def test_pyiceberg_knows_our_orders_and_we_its(engines: dict, tmp_path: Path) ->
     peer.ask(verb="continue", rows=[[9, "z"], [8, "y"]], **theirs)
     peer.ask(verb="continue", rows=[[7, "x"]], sort_by=[["v", "truncate[1]"]], **theirs)
     t = lake.table("d.t")
-    assert [str(each) for each in t.schema.sort_order.fields] == ["truncate(1, v) DESC NULLS FIRST"]
+    assert [str(field) for field in t.schema.sort_order.fields] == ["truncate(1, v) DESC NULLS FIRST"]
     t.append(pa.table({"id": [4, 5], "v": ["da", "e"]}))
     t.compact(sort_by=["v desc"])
     t.append(pa.table({"id": [6], "v": ["f"]}))

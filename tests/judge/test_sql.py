@@ -112,7 +112,7 @@ class Statements:
         clauses = [f"WHEN MATCHED AND s.id % 3 = {low % 3} THEN DELETE", f"WHEN MATCHED THEN UPDATE SET t.{one} = s.id % 100, t.v = 'm'",
                    f"WHEN NOT MATCHED THEN INSERT (id, v, {', '.join(self.numbers)}, dt) VALUES (s.id, 'new', {', '.join('7' for _ in self.numbers)}, s.dt)",
                    f"WHEN NOT MATCHED BY SOURCE AND t.id < {low // 4} THEN UPDATE SET t.v = 'left'"]  # fmt: skip
-        chosen = [each for each in clauses if self.chance.random() < 0.7] or clauses[:1]
+        chosen = [clause for clause in clauses if self.chance.random() < 0.7] or clauses[:1]
         return f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id {' '.join(chosen)}"
 
     def _alter(self) -> str:

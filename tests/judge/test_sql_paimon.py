@@ -73,12 +73,12 @@ class OfPaimon(Statements):
 
     def _merge(self, low: int) -> str:
         names = ", ".join(["id", "v", *self.numbers, "dt"])
-        values = ", ".join(["'s' AS v", *(f"{low % 9} AS {each}" for each in self.numbers)])
+        values = ", ".join(["'s' AS v", *(f"{low % 9} AS {number}" for number in self.numbers)])
         source = f"(SELECT id, dt, {values} FROM (SELECT DISTINCT id, dt FROM {{t}} WHERE id >= {low} UNION ALL SELECT {1000 + low}L, 'c'))"
         one = self.chance.choice(self.numbers)
         clauses = [f"WHEN MATCHED AND s.id % 3 = {low % 3} THEN DELETE", f"WHEN MATCHED THEN UPDATE SET {one} = s.id % 100, v = 'm'",
                    f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({names})"]  # fmt: skip
-        chosen = [each for each in clauses if self.chance.random() < 0.7] or clauses[:1]
+        chosen = [clause for clause in clauses if self.chance.random() < 0.7] or clauses[:1]
         return f"MERGE INTO {{t}} AS t USING {source} AS s ON t.id = s.id AND t.dt = s.dt {' '.join(chosen)}"
 
 

@@ -137,7 +137,7 @@ def race(
     finally:
         if moves is not None:
             moves.append(turns.moves)
-    return [f"seed {seed}, {attempts} attempts: {each}" for each in world.violations(store, reports)]
+    return [f"seed {seed}, {attempts} attempts: {violation}" for violation in world.violations(store, reports)]
 
 
 def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tuple[CommitError | None, int]:

@@ -224,7 +224,7 @@ def state(store: MemoryFiles, remembered: Remembered) -> dict[str, Any]:
     table = Table("t", store, judge)
     seen: dict[str, Any] = {"now": content(table), "columns": table.schema.names}
     versions: list[tuple[dict[str, Any], str | None]] = [
-        ({"snapshot_id": each.id}, f"snapshot/snapshot-{each.id + 1}") for each in table.snapshots()[:-1]
+        ({"snapshot_id": snapshot.id}, f"snapshot/snapshot-{snapshot.id + 1}") for snapshot in table.snapshots()[:-1]
     ]
     versions += [({"tag": tag}, None) for tag in table.inspect.tags()["tag_name"].to_pylist()]
     for version, following in versions:
@@ -339,14 +339,14 @@ def test_the_nth_call_fails_on_branches(verb: str, after: bool):
         found = on_branches(table)
         tags = {name: table.branch(name).inspect.tags()["tag_name"].to_pylist() for name in found}
         versions = {
-            (name, each.id): remembered(
-                (name, each.id),
+            (name, snapshot.id): remembered(
+                (name, snapshot.id),
                 table._store,
-                lambda files, name=name, id=each.id: content(Table("t", files, judge).branch(name), snapshot_id=id),
-                f"{_folder(name)}snapshot/snapshot-{each.id + 1}",
+                lambda files, name=name, id=snapshot.id: content(Table("t", files, judge).branch(name), snapshot_id=id),
+                f"{_folder(name)}snapshot/snapshot-{snapshot.id + 1}",
             )
             for name in found
-            for each in table.branch(name).snapshots()
+            for snapshot in table.branch(name).snapshots()
         }
         return found, tags, versions, swept(table._store)
 
@@ -406,7 +406,7 @@ def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
             assert all(after and each in failing.failed for each in left), failing.failed  # Nobody heard of this file.
             made = create_with_rows(table, schema, rows(1, 2), "op")
         assert content(table) == [(1, "v", "a"), (2, "v", "a")], failing.failed
-        assert [each.operation_id for each in table.snapshots()] == ["op"], failing.failed
+        assert [snapshot.operation_id for snapshot in table.snapshots()] == ["op"], failing.failed
         assert (made.id, made.kind, made.rows_added) == (table.current_snapshot().id, "append", 2), failing.failed
         assert format.head(store).version() == 1  # Of Iceberg, the version that makes the table has the rows.
         with pytest.raises(AlreadyExists):
@@ -439,7 +439,7 @@ def test_a_write_that_compacts_lands_once_whatever_fails(after):
         table = Table("t", store, dialect)
         assert (made.kind, made.operation_id) == ("append", "once"), failing.failed
         assert sorted(row[0] for row in content(table)) == [1, 2, 3], failing.failed
-        kinds = [each.kind for each in table.snapshots()]
+        kinds = [snapshot.kind for snapshot in table.snapshots()]
         assert kinds[:3] == ["append", "compact", "append"], failing.failed
         assert kinds[3:] in ([], ["compact"]), failing.failed
         table.upsert(rows(4))

@@ -106,7 +106,7 @@ class Case:
             return not (retracts and spec.sequence)
         if retracts:
             return False
-        functions = {each.column: each.function for each in spec.aggregations}
+        functions = {aggregation.column: aggregation.function for aggregation in spec.aggregations}
         if spec.sequence:
             values = [c for c in self.columns if c not in spec.sequence]
             return not spec.groups and all(functions.get(c) in COMMUTES for c in values)
@@ -353,7 +353,7 @@ class World:
         )
 
     def shown(self, name: str, value: Any) -> Any:
-        is_set = any(each.distinct and each.column == name for each in self.case.spec.aggregations)
+        is_set = any(aggregation.distinct and aggregation.column == name for aggregation in self.case.spec.aggregations)
         return sorted(value) if is_set and isinstance(value, list) else value
 
     def compact(self, full: bool) -> None:
@@ -429,7 +429,7 @@ class World:
         now = self.table.current_snapshot()
         if now is None:
             return
-        there = {each.id for each in self.table.snapshots()}
+        there = {snapshot.id for snapshot in self.table.snapshots()}
         levels = self.table.inspect.files()["level"].to_pylist()
         spec = self.case.spec
         plain = spec.engine == "deduplicate" and not spec.sequence

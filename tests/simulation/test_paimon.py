@@ -177,7 +177,7 @@ def test_racing_writers_whose_commits_expire_snapshots_lose_nothing():
         found = Counter(table.scan().to_arrow()["id"].to_pylist())
         assert written <= found.keys() <= written | unsure, seed
         assert set(found.values()) == {1}, seed
-        counts = [table.scan(snapshot_id=each.id).count() for each in table.snapshots()]
+        counts = [table.scan(snapshot_id=snapshot.id).count() for snapshot in table.snapshots()]
         assert counts == sorted(counts), seed
         assert counts[-1] == len(found), seed
         assert len(counts) < len(found), "nothing expired"

@@ -114,10 +114,10 @@ def test_a_partial_partition_is_overwritten_whole(lake):
 def test_delete_and_update_by_conditions_of_our_own(lake, orders):
     lake.sql("DELETE FROM shop.orders AS o WHERE o.id = 1 OR o.name IS NULL")
     lake.sql("UPDATE shop.orders SET amount = amount * 2, orders.name = upper(name) WHERE shop.orders.amount < 30")
-    found = {each[0]: each[1:3] for each in rows(orders)}
+    found = {row[0]: row[1:3] for row in rows(orders)}
     assert found == {2: ("BOB", Decimal("40.00")), 4: ("dan", None), 5: ("eve", Decimal("50.00"))}
     lake.sql("UPDATE shop.orders SET name = DEFAULT")
-    assert {each[1] for each in rows(orders)} == {None}
+    assert {row[1] for row in rows(orders)} == {None}
     lake.sql("DELETE FROM shop.orders")
     assert ids(orders) == []
 
@@ -146,13 +146,13 @@ def test_values_of_subqueries_and_functions_of_the_engine_alone(lake, orders):
         "WHERE EXISTS (SELECT 1 FROM other s WHERE s.id = o.id)",
         other=other,
     )
-    found = {each[0]: each[1:3] for each in rows(orders)}
+    found = {row[0]: row[1:3] for row in rows(orders)}
     assert found[1] == ("A", Decimal("11.50"))
     assert found[3] == ("C", Decimal("31.00"))
     assert found[4] == ("D", None)
     assert found[2] == ("bob", Decimal("20.00"))
     lake.sql("UPDATE shop.orders SET name = lpad(name, 3, '*') WHERE initcap(name) = 'A'")
-    assert {each[0]: each[1] for each in rows(orders)}[1] == "**A"
+    assert {row[0]: row[1] for row in rows(orders)}[1] == "**A"
     assert len(orders.snapshots()) == 3
 
 
@@ -204,7 +204,7 @@ def test_merge_with_all_clauses(lake, orders):
         params={"most": 10},
         changes=source,
     )
-    assert {each[0]: each[1:] for each in rows(orders)} == {
+    assert {row[0]: row[1:] for row in rows(orders)} == {
         2: ("B", Decimal("21.00"), "05-01"),
         3: ("C", Decimal("1.00"), "05-02"),
         5: ("left", Decimal("50.00"), "05-03"),
@@ -223,7 +223,7 @@ def test_merge_from_tables_values_and_engine_expressions(lake, orders):
     lake.sql(
         "MERGE INTO shop.orders s USING (VALUES (1, 'one'), (7, 'seven')) AS t(id, word) ON s.id = t.id WHEN MATCHED THEN UPDATE SET name = lpad(word, 4, '_') WHEN NOT MATCHED THEN INSERT (id, name, dt) VALUES (t.id, t.word, '05-07')"
     )
-    assert {each[0]: each[1] for each in rows(orders)} == {1: "_one", 2: "bob", 3: None, 4: "dan", 7: "seven"}
+    assert {row[0]: row[1] for row in rows(orders)} == {1: "_one", 2: "bob", 3: None, 4: "dan", 7: "seven"}
     lake.sql(
         "MERGE INTO shop.orders t USING other s ON t.id = s.id WHEN MATCHED AND initcap(t.name) = 'Dan' THEN DELETE",
         other=pa.table({"id": [1, 4]}),
@@ -241,11 +241,11 @@ def test_columns_stand_where_our_own_evaluator_takes_values_alone(lake, orders):
         "WHEN NOT MATCHED BY SOURCE AND t.id = 5 THEN UPDATE SET name = substring('unmatched', t.id)",
         staged=staged,
     )
-    assert {each[0]: each[1] for each in rows(orders)} == {1: "Ann", 2: "bOb", 3: None, 4: "dan", 5: "tched", 7: "cde"}
+    assert {row[0]: row[1] for row in rows(orders)} == {1: "Ann", 2: "bOb", 3: None, 4: "dan", 5: "tched", 7: "cde"}
     lake.sql(
         "UPDATE shop.orders SET name = replace(name, substring(name, id), dt) WHERE contains(dt, right(dt, id)) AND id < 3"
     )
-    assert {each[0]: each[1] for each in rows(orders) if each[0] < 3} == {1: "05-01", 2: "b05-01"}
+    assert {row[0]: row[1] for row in rows(orders) if row[0] < 3} == {1: "05-01", 2: "b05-01"}
     lake.sql(
         "MERGE INTO shop.orders t USING staged s ON t.id = s.id AND startswith(t.name, substring('cab', s.id - 6, 1)) WHEN MATCHED THEN DELETE",
         staged=staged,
@@ -307,7 +307,7 @@ def test_nulls_without_a_type_are_merged_into_columns_of_every_type(lake, orders
         "MERGE INTO shop.orders t USING (SELECT 6 AS id, NULL AS name, NULL AS amount, '05-06' AS dt) s ON t.id = s.id "
         "WHEN NOT MATCHED THEN INSERT *"
     )
-    found = {each[0]: each[1:] for each in rows(orders)}
+    found = {row[0]: row[1:] for row in rows(orders)}
     assert (found[1], found[6]) == ((None, Decimal("10.50"), "05-01"), (None, None, "05-06"))
 
 
@@ -319,7 +319,7 @@ def test_merge_on_any_condition(lake, orders):
         "WHEN NOT MATCHED BY SOURCE AND o.amount IS NULL THEN DELETE",
         bands=bands,
     )
-    assert {each[0]: each[1] for each in rows(orders)} == {1: "ann", 2: "mid", 3: "mid", 5: "top", 90: "none"}
+    assert {row[0]: row[1] for row in rows(orders)} == {1: "ann", 2: "mid", 3: "mid", 5: "top", 90: "none"}
     either = "MERGE INTO shop.orders o USING s ON o.id = s.id OR o.name = s.name WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (s.id, 'x')"
     lake.sql(either, s=pa.table({"id": [5, 77], "name": ["ann", None]}))
     assert ids(orders) == [2, 3, 77, 90]
@@ -396,7 +396,7 @@ def test_other_tables_stay_as_they_are(lake, orders):
 def test_question_marks_keep_their_places_where_the_text_is_put_together_anew(lake, orders):
     text = "UPDATE shop.orders SET name = concat(initcap(name), ?), amount = ? WHERE initcap(name) = ? AND dt = ?"
     lake.sql(text, params=["!", 7, "Ann", "05-01"])
-    assert {each[0]: each[1:3] for each in rows(orders)}[1] == ("Ann!", Decimal("7.00"))
+    assert {row[0]: row[1:3] for row in rows(orders)}[1] == ("Ann!", Decimal("7.00"))
 
 
 def test_id_names_the_one_commit_of_a_text(lake, orders):

@@ -83,6 +83,6 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
         elif example.gives is not None:
             got = rows(found)
             if (example.then or "").startswith("DESCRIBE"):
-                wanted = {each[0] for each in example.gives}
+                wanted = {give[0] for give in example.gives}
                 got = [each[: len(example.gives[0])] for each in got if each[0] in wanted]
             assert got == example.gives, example.sql

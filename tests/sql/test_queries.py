@@ -77,8 +77,8 @@ def test_frames_of_every_kind_are_named(lake, orders):
         {"id": [1, 7]},
         orders.scan(["id"]),
     ]
-    for each in kinds:
-        assert ids(lake, "SELECT o.id FROM shop.orders o JOIN staged s ON o.id = s.id WHERE o.id = 1", staged=each) == [
+    for kind in kinds:
+        assert ids(lake, "SELECT o.id FROM shop.orders o JOIN staged s ON o.id = s.id WHERE o.id = 1", staged=kind) == [
             1
         ]
     with pytest.raises(InvalidInput, match="give a frame"):
@@ -176,7 +176,7 @@ def test_metadata_tables_in_every_spelling(lake, orders):
 
 def test_an_incremental_query_gives_what_came(lake, orders):
     lake.sql("INSERT INTO shop.orders VALUES (6, 'fay', 1, '05-04')")
-    first, last = (each.id for each in orders.snapshots())
+    first, last = (snapshot.id for snapshot in orders.snapshots())
     text = f"SELECT q.id FROM paimon_incremental_query('shop.orders', '{first}', :last) AS q"
     assert ids(lake, text, params={"last": last}) == [6]
 

@@ -385,7 +385,7 @@ def test_changes_on_spark_are_those_in_process(plain, spark, format):
             if way == "here":
                 text = text.replace("soundex(name) = 'B000'", "name = 'b'")
             plain.sql(text.replace("{t}", name), spark=spark if way == "there" else None, staged=staged)
-        found[way] = rows(table), [each.kind for each in table.snapshots()]
+        found[way] = rows(table), [snapshot.kind for snapshot in table.snapshots()]
     assert found["here"] == found["there"]
 
 

@@ -30,7 +30,7 @@ def test_create_table_declares_what_it_says(lake, format):
         """
     )
     table = lake.table("shop.t")
-    found = {each.name: each for each in table.schema.fields}
+    found = {field.name: field for field in table.schema.fields}
     assert table.format == format
     assert table.schema.primary_key == ("id", "dt")
     assert table.schema.partitioning.columns == ("dt",)
@@ -50,7 +50,7 @@ def test_partitions_are_columns_transforms_and_columns_with_types(lake):
         "CREATE TABLE a.t (id INT, ts TIMESTAMP, s STRING) USING iceberg PARTITIONED BY (days(ts), bucket(4, id), truncate(s, 2), s)"
     )
     fields = lake.table("a.t").schema.partitioning.fields
-    assert [str(each.transform) for each in fields] == ["day", "bucket[4]", "truncate[2]", "identity"]
+    assert [str(field.transform) for field in fields] == ["day", "bucket[4]", "truncate[2]", "identity"]
     lake.sql("CREATE TABLE a.p (id INT) USING paimon PARTITIONED BY (dt STRING COMMENT 'day', `hh` INT)")
     assert names(lake.table("a.p")) == ["id", "dt", "hh"]
     assert lake.table("a.p").schema.partitioning.columns == ("dt", "hh")
@@ -93,7 +93,7 @@ def test_a_replaced_table_may_have_other_columns_and_keeps_its_history(lake, ord
         "FROM shop.orders WHERE dt = '05-01'"
     )
     table = lake.table("shop.orders")
-    assert [str(each.type) for each in table.schema.fields][:3] == ["bigint", "int", "string"]
+    assert [str(field.type) for field in table.schema.fields][:3] == ["bigint", "int", "string"]
     assert (names(table), table.schema.comment) == (["Name", "id", "dt", "amount", "note"], "anew")
     assert [row[:3] for row in rows(table)] == [(1, 1, "05-01"), (2, 2, "05-01")]
     assert (
@@ -111,7 +111,7 @@ def test_a_replaced_table_may_have_other_columns_and_keeps_its_history(lake, ord
             lake.sql(f"{replace} AS SELECT 1 AS only")
     else:
         lake.sql(f"{replace} PARTITIONED BY (bucket(2, only)) AS SELECT CAST(1 AS BIGINT) AS only")
-        assert [str(each) for each in table.schema.partitioning.fields] == ["bucket(2, only)"]
+        assert [str(field) for field in table.schema.partitioning.fields] == ["bucket(2, only)"]
         lake.sql(f"{replace} AS SELECT 1 AS dt")
     assert len(rows(lake.sql(f"SELECT * FROM shop.orders VERSION AS OF {first}"))) == 5
 
@@ -286,12 +286,12 @@ def test_alter_table_properties_comments_and_partitions(lake, orders):
 @pytest.mark.parametrize("orders", ["iceberg"], indirect=True)
 def test_alter_table_of_iceberg_alone(lake, orders):
     lake.sql("ALTER TABLE shop.orders ADD PARTITION FIELD bucket(8, id) AS shard")
-    assert [each.name for each in orders.schema.partitioning.fields] == ["dt", "shard"]
+    assert [field.name for field in orders.schema.partitioning.fields] == ["dt", "shard"]
     lake.sql("ALTER TABLE shop.orders DROP PARTITION FIELD bucket(8, id)")
     lake.sql("ALTER TABLE shop.orders REPLACE PARTITION FIELD dt WITH truncate(name, 1)")
-    assert [str(each.transform) for each in orders.schema.partitioning.fields] == ["truncate[1]"]
+    assert [str(field.transform) for field in orders.schema.partitioning.fields] == ["truncate[1]"]
     lake.sql("ALTER TABLE shop.orders WRITE ORDERED BY name DESC NULLS LAST, bucket(4, id)")
-    assert [str(each) for each in orders.schema.sort_order.fields] == [
+    assert [str(field) for field in orders.schema.sort_order.fields] == [
         "name DESC NULLS LAST",
         "bucket(4, id) ASC NULLS FIRST",
     ]
@@ -386,15 +386,15 @@ def test_describe_and_show_tell_what_there_is(lake, orders):
         ("Part 0", "dt", None),
     } <= set(told)
     assert rows(lake.sql("DESC TABLE shop.orders name")) == [("name", "string", "who")]
-    extended = dict(each[:2] for each in rows(lake.sql("DESCRIBE EXTENDED shop.orders")))
+    extended = dict(row[:2] for row in rows(lake.sql("DESCRIBE EXTENDED shop.orders")))
     assert (extended["Provider"], extended["Location"]) == (orders.format, orders.uri)
     assert column(lake.sql("SHOW COLUMNS IN shop.orders"), "col_name") == ["id", "name", "amount", "dt"]
     assert column(lake.sql("SHOW TBLPROPERTIES shop.orders ('note')"), "value") == ["it's"]
     assert column(lake.sql("SHOW PARTITIONS shop.orders PARTITION (dt = '05-01')"), "partition") == ["dt=05-01"]
     assert column(lake.sql("SHOW COLUMNS FROM orders IN shop"), "col_name") == ["id", "name", "amount", "dt"]
-    parted = dict(each[:2] for each in rows(lake.sql("DESCRIBE EXTENDED shop.orders PARTITION (dt = '05-01')")))
+    parted = dict(row[:2] for row in rows(lake.sql("DESCRIBE EXTENDED shop.orders PARTITION (dt = '05-01')")))
     assert (parted["Partition Values"], parted["Rows"]) == ("dt=05-01", "2")
-    assert "Rows" not in dict(each[:2] for each in rows(lake.sql("DESC shop.orders PARTITION (dt = '05-01')")))
+    assert "Rows" not in dict(row[:2] for row in rows(lake.sql("DESC shop.orders PARTITION (dt = '05-01')")))
     with pytest.raises(NotFound, match="found no partition"):
         lake.sql("DESCRIBE shop.orders PARTITION (dt = 'nope')")
     ((database, name, temporary, text),) = rows(lake.sql("SHOW TABLE EXTENDED IN shop LIKE 'ord*|x'"))

@@ -129,7 +129,7 @@ INSERT INTO T VALUES
     lake.sql("ALTER TABLE T SET ('full-compaction.delta-commits' = '1');")
     table = lake.table("default.T")
     assert table.properties["full-compaction.delta-commits"] == "1"
-    assert [each.kind for each in table.snapshots()] == ["append", "append", "delete", "delete", "compact"]
+    assert [snapshot.kind for snapshot in table.snapshots()] == ["append", "append", "delete", "delete", "compact"]
 
 
 def test_merge_into_of_iceberg(lake):

@@ -21,7 +21,9 @@ def _differences(there, body):
     for node in body:
         if isinstance(node, ast.ClassDef):
             if hasattr(there, node.name):
-                yield from (f"{node.name}.{each}" for each in _differences(getattr(there, node.name), node.body))
+                yield from (
+                    f"{node.name}.{difference}" for difference in _differences(getattr(there, node.name), node.body)
+                )
             else:
                 yield node.name
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):  # Those are of C.
@@ -45,4 +47,4 @@ def _parameters(node, there):
     given = node.args
     names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs) if each.arg != "self"]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
-    yield from (f"{node.name}({each})" for each in names if each not in known and not takes_any)
+    yield from (f"{node.name}({name})" for name in names if name not in known and not takes_any)

@@ -16,30 +16,30 @@ from tests.unit.serving import Serving
 def applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, Any]:
     """A commit, in the words of the specification's updates."""
     made = copy.deepcopy(base)
-    for each in updates:
-        match each["action"]:
+    for update in updates:
+        match update["action"]:
             case "add-schema":
-                made["schemas"].append(each["schema"])
-                made["last-column-id"] = each["last-column-id"]
+                made["schemas"].append(update["schema"])
+                made["last-column-id"] = update["last-column-id"]
             case "set-current-schema":
-                made["current-schema-id"] = each["schema-id"]
+                made["current-schema-id"] = update["schema-id"]
             case "set-properties":
-                made["properties"].update(each["updates"])
+                made["properties"].update(update["updates"])
             case "remove-properties":
-                for key in each["removals"]:
+                for key in update["removals"]:
                     del made["properties"][key]
             case "add-snapshot":
-                made["snapshots"].append(each["snapshot"])
-                made["last-sequence-number"] = each["snapshot"]["sequence-number"]
+                made["snapshots"].append(update["snapshot"])
+                made["last-sequence-number"] = update["snapshot"]["sequence-number"]
             case "remove-snapshots":
-                made["snapshots"] = [s for s in made["snapshots"] if s["snapshot-id"] not in each["snapshot-ids"]]
+                made["snapshots"] = [s for s in made["snapshots"] if s["snapshot-id"] not in update["snapshot-ids"]]
             case "set-snapshot-ref":
-                ref = {k: v for k, v in each.items() if k not in ("action", "ref-name")}
-                made["refs"][each["ref-name"]] = ref
-                if each["ref-name"] == "main":
+                ref = {k: v for k, v in update.items() if k not in ("action", "ref-name")}
+                made["refs"][update["ref-name"]] = ref
+                if update["ref-name"] == "main":
                     made["current-snapshot-id"] = ref["snapshot-id"]
             case "remove-snapshot-ref":
-                del made["refs"][each["ref-name"]]
+                del made["refs"][update["ref-name"]]
             case other:
                 raise AssertionError(other)
     return made
@@ -49,26 +49,26 @@ def view_applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[st
     """A commit to a view; what is added gets its number here, as in Java's server."""
     made = copy.deepcopy(base)
     added: dict[str, int] = {}
-    for each in updates:
-        match each["action"]:
+    for update in updates:
+        match update["action"]:
             case "add-schema":
                 added["schema"] = 1 + max(s["schema-id"] for s in made["schemas"])
-                made["schemas"].append({**each["schema"], "schema-id": added["schema"]})
+                made["schemas"].append({**update["schema"], "schema-id": added["schema"]})
             case "add-view-version":
-                version = each["view-version"]
+                version = update["view-version"]
                 added["version"] = 1 + max(v["version-id"] for v in made["versions"])
                 schema_id = added["schema"] if version["schema-id"] == -1 else version["schema-id"]
                 assert schema_id in {s["schema-id"] for s in made["schemas"]}
                 made["versions"].append({**version, "version-id": added["version"], "schema-id": schema_id})
             case "set-current-view-version":
-                chosen = each["view-version-id"]
+                chosen = update["view-version-id"]
                 made["current-version-id"] = added["version"] if chosen == -1 else chosen
                 entry = {"timestamp-ms": int(time.time() * 1000), "version-id": made["current-version-id"]}
                 made["version-log"].append(entry)
             case "set-properties":
-                made["properties"].update(each["updates"])
+                made["properties"].update(update["updates"])
             case "remove-properties":
-                for key in each["removals"]:
+                for key in update["removals"]:
                     del made["properties"][key]
             case other:
                 raise AssertionError(other)

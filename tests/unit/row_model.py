@@ -302,13 +302,13 @@ class Function:
             return old + self._rows(new)[: max(int(min(limit, 99)) - len(old), 0)]
         by_key: dict[tuple, dict] = {}
         for is_new, rows in enumerate((self._rows(old), self._rows(new))):
-            for each in rows:
-                key = self._nested_key(each)
+            for row in rows:
+                key = self._nested_key(row)
                 if key in by_key:
-                    if self._order(each) >= self._order(by_key[key]):
-                        by_key[key] = each
+                    if self._order(row) >= self._order(by_key[key]):
+                        by_key[key] = row
                 elif not is_new or len(by_key) < limit:
-                    by_key[key] = each
+                    by_key[key] = row
         return list(by_key.values())
 
     def _retract_nested_update(self, old, new):
@@ -329,10 +329,10 @@ class Function:
 
     def _rows(self, rows):
         """Those that are no null and have a whole key, where they need one."""
-        rows = [each for each in rows or [] if each is not None]
+        rows = [row for row in rows or [] if row is not None]
         if self.how.null_keys == "merge":
             return rows
-        whole = [each for each in rows if None not in self._nested_key(each)]
+        whole = [row for row in rows if None not in self._nested_key(row)]
         if self.how.null_keys == "error" and whole != rows:
             raise Refused
         return whole
@@ -356,9 +356,9 @@ def _utf16(text: str) -> bytes:
 
 def unique(values: list) -> list:
     kept: list = []
-    for each in values:
-        if each not in kept:
-            kept.append(each)
+    for value in values:
+        if value not in kept:
+            kept.append(value)
     return kept
 
 

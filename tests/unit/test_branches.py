@@ -483,7 +483,7 @@ def test_every_verb_of_rows_happens_on_an_iceberg_branch_alone(tmp_path, version
         b.compact(full=True)
         b.rewrite_manifests()
     assert content(table) == [1, 2, 3, 4]
-    assert [each.kind for each in table.snapshots()] == ["append"]
+    assert [snapshot.kind for snapshot in table.snapshots()] == ["append"]
     table.fast_forward("b")
     assert content(table) == [2, 3, 4, 10, 12]
 
@@ -494,7 +494,7 @@ def test_iceberg_metadata_of_a_paimon_table_follows_the_table_and_not_its_branch
     branch = table.create_branch("b")
 
     def mirrored():
-        return {each.path for each in table.stored_files() if each.path.startswith("metadata/")}
+        return {stored_file.path for stored_file in table.stored_files() if stored_file.path.startswith("metadata/")}
 
     before = mirrored()
     assert before

@@ -366,16 +366,16 @@ def test_whatever_is_asked_for_ends_without_a_traceback(table, cli, tmp_path):
     for number in range(160):
         command = commands[number % len(commands)]
         arguments = [command]
-        for each in getattr(app.COMMANDS[command], command).params:
-            if isinstance(each, click.Option) and chance.random() < 0.6:
+        for param in getattr(app.COMMANDS[command], command).params:
+            if isinstance(param, click.Option) and chance.random() < 0.6:
                 continue
             wrong = (
                 chance.choice([*WRONG, *[table_name] * 20])
-                if each.name in ("table", "source")
+                if param.name in ("table", "source")
                 else chance.choice(WRONG)
             )
-            flags = [max(each.opts, key=len)] if isinstance(each, click.Option) else []
-            arguments += flags if getattr(each, "is_flag", False) else [*flags, wrong]
+            flags = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
+            arguments += flags if getattr(param, "is_flag", False) else [*flags, wrong]
         cli(*arguments, code=(0, 1, 2), warehouse=chance.choice([tmp_path / "wh"] * 9 + WRONG[-8:]))
 
 

@@ -191,8 +191,8 @@ def test_compaction_copies_large_row_groups_and_writes_small_ones_anew(tmp_path,
         pa.table({"id": range(i * 100, i * 100 + n), "raw": [rng.randbytes(50_000) for _ in range(n)]})
         for i, n in enumerate((90, 2, 3, 90, 1))
     ]
-    for each in parts:
-        table.append(each)
+    for part in parts:
+        table.append(part)
     paths = [path for task in table.scan().plan() for path in task.paths]
     before = [group for path in paths for group in row_groups(table.scan().store, path)]
     table.compact(full=True)

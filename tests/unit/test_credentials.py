@@ -119,10 +119,10 @@ def test_threads_ask_once(time):
         renewing()
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert source.count == 1
 
 

@@ -108,10 +108,10 @@ def answers(classes):
             lambda: dataclasses.replace(parent, a=4),
             lambda: dataclasses.replace(parent, hidden=4),
             lambda: dataclasses.asdict(Child(1, d="x")),
-            lambda: [str(inspect.signature(each)) for each in classes],
-            lambda: [each.__match_args__ for each in classes],
-            lambda: [each.__slots__ for each in classes],
-            lambda: [each.__doc__ for each in classes],
+            lambda: [str(inspect.signature(class_)) for class_ in classes],
+            lambda: [class_.__match_args__ for class_ in classes],
+            lambda: [class_.__slots__ for class_ in classes],
+            lambda: [class_.__doc__ for class_ in classes],
             lambda: copy.deepcopy(parent).c is not parent.c,
             lambda: parent.__reduce_ex__(2)[2],
             lambda: Parent(1).c is not Parent(1).c,
@@ -121,7 +121,7 @@ def answers(classes):
 
 def test_it_answers_as_the_standard_one_does():
     ours, standard = answers(declared(dataclass)), answers(declared(dataclasses.dataclass))
-    assert [str(each) for each in ours] == [str(each) for each in standard]
+    assert [str(our) for our in ours] == [str(each) for each in standard]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def test_troubleshooting_quotes_messages_of_the_code():
     texts: list[str] = []
     for path in (ROOT / "lakeformat").rglob("*.py"):
         constants = [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)]
-        texts += [each for each in constants if isinstance(each, str)]
+        texts += [constant for constant in constants if isinstance(constant, str)]
     known = "\n".join(texts)
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     quoted = "".join(re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()

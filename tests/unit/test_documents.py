@@ -186,7 +186,7 @@ def test_lists_that_repeat_those_before_them_say_the_same_to_others(tmp_path, fo
     names = "manifest/manifest-list-*" if format == "paimon" else "metadata/snap-*.avro"
     lists = sorted(Path(table.uri.removeprefix("file://")).glob(names))
     assert len(lists) == (20 if format == "paimon" else 10)
-    for each in lists:
-        records = [*fastavro.reader(each.open("rb"))]
+    for list_ in lists:
+        records = [*fastavro.reader(list_.open("rb"))]
         paths = [record.get("_FILE_NAME") or record.get("manifest_path") for record in records]
         assert len(set(paths)) == len(paths)

@@ -56,7 +56,7 @@ def test_a_table_that_java_encrypted_reads_row_for_row(name):
     assert table.scan(where="id > 6").count() == 4
     task = pickle.loads(pickle.dumps(table.scan().plan()[0]))
     assert task.keys
-    assert all(each.key.hex() not in repr(task) for each in task.keys)
+    assert all(key.key.hex() not in repr(task) for key in task.keys)
     assert repr(task.keys[0].key) not in repr(task)
     assert repr(task.keys[0].signed) not in repr(task)
 
@@ -223,8 +223,8 @@ def encrypt(folder):
     def changed(path, change, name):
         reader = fastavro.reader(io.BytesIO(Path(path).read_bytes()))
         records, out = list(reader), io.BytesIO()
-        for each in records:
-            change(each)
+        for record in records:
+            change(record)
         fastavro.writer(
             out,
             reader.writer_schema,

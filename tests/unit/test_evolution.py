@@ -30,13 +30,13 @@ SCHEMA = Schema(
 
 
 def names(schema: Schema) -> list[str]:
-    return [each.name for each in schema.fields]
+    return [field.name for field in schema.fields]
 
 
 def at(schema: Schema, *path: str) -> Field:
     fields = schema.fields
     for name in path:
-        found = next(each for each in fields if each.name == name)
+        found = next(field for field in fields if field.name == name)
         fields = found.type.fields if isinstance(found.type, Row) else ()
     return found
 
@@ -61,7 +61,7 @@ def test_columns_go_where_they_are_asked_to():
     assert names(ev.apply(SCHEMA, [ev.MoveColumn("id", after="d")]))[-2:] == ["d", "id"]
     assert names(ev.apply(SCHEMA, [ev.MoveColumn("id", after="k")]))[:3] == ["dt", "k", "id"]
     moved = ev.apply(SCHEMA, [ev.MoveColumn("address.zip", first=True)])
-    assert [each.name for each in at(moved, "address").type.fields] == ["zip", "city"]
+    assert [field.name for field in at(moved, "address").type.fields] == ["zip", "city"]
 
 
 def test_parts_of_columns_change_by_path():
@@ -251,13 +251,13 @@ def test_a_schema_goes_towards_any_columns_and_ids_stay_where_values_fit(old, ne
     numbered, last = ev.number(fields(old), -1, collections_have_ids=True)
     before = Schema(fields=numbered, last_field_id=last)
     after = ev.apply(before, ev.towards(before, fields(new)), collections_have_ids=True)
-    assert [(each.name, str(each.type), each.comment) for each in after.fields] == [tuple(each) for each in new]
-    ids = {each.name.casefold(): each for each in before.fields}
-    for each in after.fields:
-        was = ids.get(each.name.casefold())
-        fits = was is not None and (str(was.type) == str(each.type) or ev.can_widen(was.type, each.type))
-        assert (was is not None and was.id == each.id) == fits, each
-        assert fits or each.id > last
+    assert [(field.name, str(field.type), field.comment) for field in after.fields] == [tuple(each) for each in new]
+    ids = {field.name.casefold(): field for field in before.fields}
+    for field in after.fields:
+        was = ids.get(field.name.casefold())
+        fits = was is not None and (str(was.type) == str(field.type) or ev.can_widen(was.type, field.type))
+        assert (was is not None and was.id == field.id) == fits, field
+        assert fits or field.id > last
     assert ev.towards(after, after.fields) == ()
 
 

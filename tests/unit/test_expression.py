@@ -138,12 +138,12 @@ def comparisons(draw):
         name, fillers = draw(
             st.sampled_from([("i", range(100, 120)), ("f", np.arange(5.0, 25)), ("s", [f"z{n}" for n in range(20)])])
         )
-        fillers = [each if isinstance(each, int | str) else float(each) for each in fillers]
+        fillers = [filler if isinstance(filler, int | str) else float(filler) for filler in fillers]
         if draw(st.booleans()):
             return is_in(name, [*draw(st.lists(operands(name), max_size=3)), *fillers])
         values = st.one_of(st.none(), st.sampled_from(VALUES[name]))
         rows = draw(st.lists(st.tuples(values, st.sampled_from(VALUES["o"])), max_size=3))
-        return predicate.in_tuples([name, "o"], [*rows, *((each, True) for each in fillers)])
+        return predicate.in_tuples([name, "o"], [*rows, *((filler, True) for filler in fillers)])
     if kind == "null":
         return predicate.is_null(here)
     if kind == "text":
@@ -195,8 +195,8 @@ def bounds_of(files: list[pa.Table], draw) -> dict[str, Bounds]:
         if draw(st.integers(0, 9)) == 0:
             continue
         minima, maxima, nulls, counts, nans = [], [], [], [], []
-        for each in files:
-            values = [v for v in each[field.name].to_pylist() if v is not None and v == v]
+        for file in files:
+            values = [v for v in file[field.name].to_pylist() if v is not None and v == v]
             low, high = (min(values), max(values)) if values else (None, None)
             if field.name == "s" and draw(st.booleans()) and values:
                 low = low[:1]
@@ -204,9 +204,9 @@ def bounds_of(files: list[pa.Table], draw) -> dict[str, Bounds]:
             unknown = draw(st.sampled_from([(), (), (), (), ("low",), ("high",), ("low", "high")]))
             minima.append(None if "low" in unknown else low)
             maxima.append(None if "high" in unknown else high)
-            nulls.append(None if draw(st.integers(0, 5)) == 0 else each[field.name].null_count)
-            counts.append(None if draw(st.integers(0, 5)) == 0 else each.num_rows)
-            found_nans = sum(v is not None and v != v for v in each[field.name].to_pylist())
+            nulls.append(None if draw(st.integers(0, 5)) == 0 else file[field.name].null_count)
+            counts.append(None if draw(st.integers(0, 5)) == 0 else file.num_rows)
+            found_nans = sum(v is not None and v != v for v in file[field.name].to_pylist())
             nans.append(None if draw(st.integers(0, 2)) == 0 else found_nans)
         found[field.name] = Bounds(
             pa.array(minima, field.type),

@@ -282,7 +282,7 @@ def test_bitmaps_and_bit_slices_leave_out_files_and_no_rows():
     rows = table.scan([*PRUNED, *KEPT]).to_arrow()
     assert len(rows) == 24
     for column in rows.column_names:
-        given = [each for each in rows[column].to_pylist() if each is not None and each == each][::15]
+        given = [row for row in rows[column].to_pylist() if row is not None and row == row][::15]
         listed = ", ".join(literal(each) for each in given)
         same = [pc.equal(rows[column], pa.scalar(each, rows[column].type)) for each in given]
         among = pc.or_kleene(*same)

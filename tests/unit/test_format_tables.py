@@ -94,7 +94,9 @@ def test_files_of_a_folder_are_the_rows_of_a_table(tmp_path, file_format):
     (shown,) = lake.sql("EXPLAIN SELECT id FROM d.t WHERE p = 1").to_arrow().to_pylist()
     assert (shown["files_read"], shown["rows_read"], shown["files"]) == (1, None, 2)
     partitions = table.inspect.partitions().to_pylist()
-    assert [(each["p"], each["q"], each["file_count"], each["row_count"]) for each in partitions] == [
+    assert [
+        (partition["p"], partition["q"], partition["file_count"], partition["row_count"]) for partition in partitions
+    ] == [
         (1, "a/b", 1, None),
         (2, None, 1, None),
     ]

@@ -447,10 +447,10 @@ def test_writers_of_plain_and_compressed_metadata_contest_one_name(lake):
         t.append(rows((i + 10, "a")))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 10, 11, 12]
     assert {"k0", "k1", "k2"} <= t.properties.keys()
 

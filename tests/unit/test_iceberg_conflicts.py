@@ -71,7 +71,7 @@ def check(table: Table, operation: Operation) -> None:
 
 
 def paths(table: Table, dt: str) -> tuple[str, ...]:
-    return tuple(each["path"] for each in table.inspect.files().to_pylist() if f"dt={dt}/" in each["path"])
+    return tuple(file["path"] for file in table.inspect.files().to_pylist() if f"dt={dt}/" in file["path"])
 
 
 def last(table: Table) -> int:

@@ -200,7 +200,7 @@ def test_rows_lists_and_maps_have_defaults(table):
     ]
     table.merge_into(pa.table({"id": [4, 5]}), on="t.id = s.id").when_not_matched().insert({"id": "s.id"}).merge()
     assert rows(table, "id", "r", where="id = 5") == [{"id": 5, "r": new["r"]}]
-    moments = pa.concat_arrays([each.values.view(pa.int64()) for each in table.scan(["l"]).to_arrow()["l"].chunks])
+    moments = pa.concat_arrays([chunk.values.view(pa.int64()) for chunk in table.scan(["l"]).to_arrow()["l"].chunks])
     assert moments.to_pylist() == [1510871468123456789, None] * 5
     with pytest.raises(InvalidInput, match="default"):
         table.alter().add_column("w", "map<string, int>", default='{"keys": ["a"], "values": []}').commit()

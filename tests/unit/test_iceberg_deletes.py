@@ -520,7 +520,7 @@ def test_a_snapshot_that_does_not_say_what_it_did_is_looked_at(stored, meanwhile
 
 
 def test_each_check_is_one_of_java_s_and_each_verb_has_its_own():
-    assert {each for checks in conflict.CHECKED.values() for each in checks} == set(conflict.Check)
+    assert {check for checks in conflict.CHECKED.values() for check in checks} == set(conflict.Check)
     assert conflict.LOOKS_AT[conflict.Check.ADDED_DATA] == {"append", "overwrite"}
     for kind, isolation in itertools.product(("delete", "update", "merge"), ("serializable", "snapshot")):
         assert (RowDelta, kind, isolation) in conflict.CHECKED

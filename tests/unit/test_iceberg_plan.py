@@ -347,7 +347,7 @@ def test_a_snapshot_says_what_changed():
     first = table.append(rows(1, 2))
     assert first.partitions == (PartitionChange(("a",), 1, 0, 2, 0, first.bytes_added, 0),)
     second = table.append(pa.concat_tables([rows(3), rows(4, dt="b")]))
-    size = sum(each["size_bytes"] for each in table.inspect.files().to_pylist())
+    size = sum(file["size_bytes"] for file in table.inspect.files().to_pylist())
     told = document(table)["snapshots"][1]["summary"]
     expected = {
         "operation": "append", "added-data-files": "2", "added-records": "2", "changed-partition-count": "2",
@@ -403,9 +403,9 @@ def test_a_summary_counts_what_came_and_what_went_by_partition():
     table.overwrite(rows(3, dt="c"))
     summary = document(table)["snapshots"][-1]["summary"]
     figures = {path: summary[f"partitions.dt={path}"].split(",") for path in "abc"}
-    assert [each for each in figures["a"] if "size" not in each] == ["deleted-data-files=1", "deleted-records=1"]
+    assert [figure for figure in figures["a"] if "size" not in figure] == ["deleted-data-files=1", "deleted-records=1"]
     assert figures["b"] == figures["a"]
-    assert [each for each in figures["c"] if "size" not in each] == ["added-data-files=1", "added-records=1"]
+    assert [figure for figure in figures["c"] if "size" not in figure] == ["added-data-files=1", "added-records=1"]
 
 
 def test_a_snapshot_follows_the_clock_and_the_numbers_of_the_table():
@@ -472,7 +472,7 @@ def test_manifests_of_one_spec_and_content_are_merged_once_there_are_enough():
     assert sum(m["added_files_count"] + m["existing_files_count"] for m in metas(table)) == 6
     assert len(metas(table)) < 5
     summaries = [each["summary"] for each in document(table)["snapshots"]]
-    assert any(int(each["manifests-replaced"]) >= 3 and each["manifests-created"] == "2" for each in summaries)
+    assert any(int(summary["manifests-replaced"]) >= 3 and summary["manifests-created"] == "2" for summary in summaries)
     table.append(rows(10, 11))
     table.delete("id = 10")
     table.evolve([evolution.AddPartitionField(identity("id").fields[0])])

@@ -115,7 +115,7 @@ def test_an_upper_bound_of_floats_leaves_out_files_and_manifests_without_nan(tmp
             assert sorted(map(str, scan.to_arrow()[column].to_pylist())) == ["2000000000.0", "nan"]
             assert sum(len(task.paths) for task in scan.plan()) == 2
         reasons = t.scan(where="f > 1e9").explain_manifests()["left_out_by"].to_pylist()
-        assert sum(each is None for each in reasons) == (2 if partition else 4)
+        assert sum(reason is None for reason in reasons) == (2 if partition else 4)
         assert t.scan(where="not f <= 1e9 and not isnan(f)").count() == 1
 
 

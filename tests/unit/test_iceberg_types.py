@@ -169,7 +169,9 @@ def test_bounds_of_uuids_are_read_as_bytes_and_as_signed_numbers():
         is_one = len({value[0] >> 7 for value in values}) == 1
         for low, high in ((min(values), max(values)), (min(values, key=signed), max(values, key=signed))):
             low, high = (pa.array([None, each, None]).slice(1) for each in (low, high))
-            low, high = (each.to_pylist() for each in single_value.decode_bounds(low, high, scalar(Kind.UUID)))
+            low, high = (
+                decode_bound.to_pylist() for decode_bound in single_value.decode_bounds(low, high, scalar(Kind.UUID))
+            )
             assert low[1] is high[1] is None
             assert (low[0] is not None) == (high[0] is not None) == is_one
             assert not is_one or low[0] <= min(values) <= max(values) <= high[0]
@@ -466,9 +468,9 @@ def geo_bounds(table):
     """Of each file the bounds of the second column, as they stand in manifests."""
     return [
         tuple(
-            {end["key"]: end["value"] for end in each[name] or ()}.get(2) for name in ("lower_bounds", "upper_bounds")
+            {end["key"]: end["value"] for end in entry[name] or ()}.get(2) for name in ("lower_bounds", "upper_bounds")
         )
-        for each in entries(table)
+        for entry in entries(table)
     ]
 
 

@@ -67,7 +67,7 @@ def test_scattered_files_begin_with_a_hash_and_every_verb_works(tmp_path):
     lost = folder / "data/0000/1111/0000/00000000/dt=a/00000-0-00000000-0000-0000-0000-000000000000-00001.parquet"
     lost.parent.mkdir(parents=True)
     lost.write_bytes(b"x")
-    assert [each.path for each in table.remove_orphan_files(OLD)] == [str(lost.relative_to(folder))]
+    assert [orphan.path for orphan in table.remove_orphan_files(OLD)] == [str(lost.relative_to(folder))]
     table.alter().set_properties({"write.object-storage.partitioned-paths": "false"}).commit()
     before = below(folder / "data")
     table.append(rows(5))

@@ -195,7 +195,7 @@ def compared(rows, schema, spec, types):
     found.validate(full=True)
     assert found.schema == schema
     found_rows = found.to_pylist()
-    distinct = any(each.distinct and each.function == "collect" for each in spec.aggregations)
+    distinct = any(aggregation.distinct and aggregation.function == "collect" for aggregation in spec.aggregations)
     for row in (*found_rows, *expected):
         if distinct and isinstance(row["v"], list):
             row["v"] = sorted(map(_text, row["v"]))

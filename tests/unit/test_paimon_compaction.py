@@ -440,10 +440,10 @@ def test_threads_appending_overwriting_and_compacting_lose_nothing(tmp_path):
 
     work = [(append, 1), (append, 2), (overwrite,), (compacting,)]
     threads = [threading.Thread(target=guarded, args=w) for w in work]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert failures == []
     assert ids(t) == sorted([0, *(1000 * n + i for n in (1, 2) for i in range(6)), 50_003])
 

@@ -373,7 +373,7 @@ def test_missing_manifests_of_changelog_files_are_no_hindrance(tmp_path, home, l
     if list_too:
         (home / "manifest" / name).unlink()
     Lake(str(tmp_path)).table("d.t").expire_snapshots(retain_last=1)
-    assert [each.id for each in table.snapshots()] == [3]
+    assert [snapshot.id for snapshot in table.snapshots()] == [3]
 
 
 def test_a_missing_list_of_a_changelog_that_goes_is_no_hindrance():
@@ -469,7 +469,7 @@ KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"}
 
 
 def there(table):
-    return [each.id for each in table.snapshots()]
+    return [snapshot.id for snapshot in table.snapshots()]
 
 
 @pytest.mark.parametrize(
@@ -1188,7 +1188,7 @@ def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     table = aged({}, 2)
     for path in (*SWEPT, *OWN, *OF_OTHERS):
         table._store.write(path, b"1")
-    assert {each.path for each in table._view().maintenance.orphans(10_000)} == set(SWEPT)
+    assert {orphan.path for orphan in table._view().maintenance.orphans(10_000)} == set(SWEPT)
     table._store.write("bucket-0/.data.parquet.crc", b"x")
     table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
     waves = dialect.everything(table._store).waves
@@ -1269,7 +1269,7 @@ def test_index_files_beside_data_files_go_with_them():
         world.store.write(f"{path}.index", b"1")
     world = world.copy()
     world.store.write(f"dt=a/bucket-0/data-{ID}-0.parquet.index", b"nobody's")
-    assert [each.path for each in dialect.load(world.store, 12).maintenance.orphans(2)] == [
+    assert [orphan.path for orphan in dialect.load(world.store, 12).maintenance.orphans(2)] == [
         f"dt=a/bucket-0/data-{ID}-0.parquet.index"
     ]
     world.expire(Retention(3, 3))
@@ -1434,7 +1434,7 @@ def test_a_table_goes_on_without_the_files_that_are_missing(tmp_path, format):
     for k in range(3):
         table.append({"k": [k, k + 10], "p": [k % 2] * 2})
     assert table.remove_missing_files() is None
-    (lost,) = [each.path for each in table.stored_files() if "p=1/" in each.path]
+    (lost,) = [stored_file.path for stored_file in table.stored_files() if "p=1/" in stored_file.path]
     table._store.delete([lost])
     again = Lake(tmp_path).table("d.t")
     assert len(again.missing_files()) == 1
@@ -1461,10 +1461,14 @@ def test_a_purged_table_begins_anew(tmp_path):
     table.create_branch("b", tag="good")
     (tmp_path / "d.db" / "t" / "somebody.else").write_text("")
     table.purge()
-    assert [each.path for each in table.stored_files()] == ["schema/schema-0", "schema/schema-1", "somebody.else"]
+    assert [stored_file.path for stored_file in table.stored_files()] == [
+        "schema/schema-0",
+        "schema/schema-1",
+        "somebody.else",
+    ]
     assert (table.scan().count(), table.snapshots(), lake.table("d.t").schema.names) == (0, [], ("k", "x"))
     table.append({"k": [2], "x": [3]})
-    assert [each.id for each in lake.table("d.t").snapshots()] == [1]
+    assert [snapshot.id for snapshot in lake.table("d.t").snapshots()] == [1]
     assert lake.table("d.t").scan().to_arrow()["k"].to_pylist() == [2]
     table.purge()
     table.purge()

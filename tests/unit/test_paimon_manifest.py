@@ -538,7 +538,7 @@ def test_tasks_take_as_many_files_as_their_size_allows_and_are_made_when_asked_f
     assert [path for task in tasks for path in task.paths] == expected == found.paths.to_pylist()
     assert [size for task in tasks for size in task.sizes_bytes] == sizes.tolist()
     weights = [[max(size, 8) for size in task.sizes_bytes] for task in tasks]
-    assert all(sum(each) <= 64 or len(each) == 1 for each in weights)
+    assert all(sum(weight) <= 64 or len(weight) == 1 for weight in weights)
     assert all(sum(each) + after[0] > 64 for each, after in pairwise(weights))  # No task leaves room for the next file.
     assert tasks == list(tasks) != tasks[1:] == [*tasks][1:]
     assert tasks[-1] == list(tasks)[-1] is not tasks[-1]

@@ -424,7 +424,7 @@ def test_what_entries_say_of_long_keys_is_cut():
     table.upsert({"k": [long], "v": [1]})
     entries = table._view().files().entries
     ends = [entries[name].to_pylist()[0] for name in ("_KEY_STATS", "_VALUE_STATS")]
-    assert [each["_NULL_COUNTS"] for each in ends] == [[0], [0, 0]]
+    assert [end["_NULL_COUNTS"] for end in ends] == [[0], [0, 0]]
     for each, length in zip(ends, (128, 3), strict=True):
         assert b"k" * length in each["_MIN_VALUES"]
         assert b"k" * (length + 1) not in each["_MIN_VALUES"]

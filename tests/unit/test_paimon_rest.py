@@ -219,15 +219,15 @@ class Committing:
         """As far as columns are added, last, and options set."""
         newest = max((self.folder / "schema").iterdir(), key=lambda path: int(path.name[7:]))
         schema = json.loads(newest.read_text())
-        for each in changes:
-            if each["action"] == "setOption":
-                schema["options"][each["key"]] = each["value"]
+        for change in changes:
+            if change["action"] == "setOption":
+                schema["options"][change["key"]] = change["value"]
                 continue
-            (name,) = each["fieldNames"]
+            (name,) = change["fieldNames"]
             if any(field["name"] == name for field in schema["fields"]):
                 return 409, {"resourceType": "COLUMN", "message": f"there is a column {name}"}
             schema["highestFieldId"] += 1
-            schema["fields"].append({"id": schema["highestFieldId"], "name": name, "type": each["dataType"]})
+            schema["fields"].append({"id": schema["highestFieldId"], "name": name, "type": change["dataType"]})
         schema["id"] += 1
         (self.folder / f"schema/schema-{schema['id']}").write_text(json.dumps({**schema, "timeMillis": 7}))
         return 200, {}
@@ -308,7 +308,7 @@ def test_commits_go_through_the_server_and_count_what_each_partition_has(served)
     branch.create_tag("ours")
     branch.expire_snapshots(retain_last=1)
     branch.delete_tag("ours")
-    assert (ids(branch), len(branch.snapshots()), [each.id for each in table.snapshots()][-1]) == ([6, 7], 1, 8)
+    assert (ids(branch), len(branch.snapshots()), [snapshot.id for snapshot in table.snapshots()][-1]) == ([6, 7], 1, 8)
     table.expire_snapshots(retain_last=1)
     assert (ids(table), len(list((committing.folder / "snapshot").glob("snapshot-*")))) == ([1, 2, 3, 4, 5], 1)
     committing.server.answers["databases/n/tables/t"][1]["id"] = "another"
@@ -345,7 +345,7 @@ def test_each_request_of_a_commit_may_fail_once(served, is_late):
             assert ids(table) == expected
             if asked < number:
                 break
-    operations = [each.operation_id for each in table.snapshots()]
+    operations = [snapshot.operation_id for snapshot in table.snapshots()]
     assert len(operations) == len(set(operations))
     assert {k: v for k, v in committing.counts.items() if any(v)} == counted(table)
 
@@ -463,4 +463,4 @@ def test_racing_writers_each_land_once(served):
 
         list(writers.map(write, range(8)))
     assert ids(table) == list(range(8))
-    assert [each.id for each in table.snapshots()] == list(range(1, 9))
+    assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, 9))

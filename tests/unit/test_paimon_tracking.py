@@ -27,7 +27,7 @@ def golden(name: str) -> Table:
 
 def rows(table: Table, columns=("id", "a", "b"), **how) -> list[tuple]:
     found = table.scan(columns=list(columns), **how).to_arrow()
-    return sorted(zip(*(each.to_pylist() for each in found.columns), strict=True))
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def test_columns_of_several_files_are_put_together_by_row_id():
@@ -65,7 +65,7 @@ def test_tasks_leave_the_files_they_are_made_of_as_they_were():
     found = view.files()
     before = found.entries.to_pylist()
     tasks = view.tasks(found, view.project(["id", "_SEQUENCE_NUMBER"]))
-    assert any(each.lineage for each in tasks)
+    assert any(task.lineage for task in tasks)
     assert found.entries.to_pylist() == before
 
 
@@ -196,7 +196,7 @@ def test_a_merge_deletes_by_vectors_and_updates_by_columns():
     before = ids(table)
     source = data(3, 8).set_column(2, "b", pa.array([-1, 200, 7, -1, 300], pa.int32()))
     made_by = merging(table, pa.concat_tables([source, data(20, 21)]))
-    assert (made_by.kind, sum(each.files_removed for each in made_by.partitions)) == ("merge", 0)
+    assert (made_by.kind, sum(partition.files_removed for partition in made_by.partitions)) == ("merge", 0)
     kept = dict(rows(table, ("id", "b")))
     assert kept == {**{i: i for i in (0, 1, 2, 5, 8, 9, 20)}, 4: 200, 7: 300}
     assert {id: row for id, row in ids(table).items() if id < 20} == {id: before[id] for id in kept if id < 20}

@@ -187,7 +187,7 @@ def marked(request):
 def vectors(store):
     document = load(store, head(store).version()).document
     index = manifest.read_index(store, document)
-    return index, {each["of"]: each["cardinality"] for each in manifest.vectors(index).to_pylist()}
+    return index, {vector["of"]: vector["cardinality"] for vector in manifest.vectors(index).to_pylist()}
 
 
 OTHERS = {
@@ -433,7 +433,7 @@ def test_parts_of_a_compaction_that_mark_rows_of_one_file_mark_all_of_them(tmp_p
         )
         assert len(found) == 100
         files = table.inspect.files().to_pylist()
-        assert [each["deleted_row_count"] for each in files if each["row_count"] == 100] == [6 + 3 * turn]
+        assert [file["deleted_row_count"] for file in files if file["row_count"] == 100] == [6 + 3 * turn]
 
 
 @pytest.mark.parametrize("target", [None, 1], ids=["a file for all", "large files stay"])
@@ -562,7 +562,7 @@ def test_a_write_asked_for_again_shows_its_rows_once_whatever_call_failed(after)
         made = table.upsert(ones(2, 3), id="once")
         assert (made.kind, made.operation_id) == ("append", "once"), failing.failed
         assert sums(table) == {1: 1, 2: 2, 3: 1}, failing.failed
-        asked = [each.operation_id for each in table.snapshots()]
+        asked = [snapshot.operation_id for snapshot in table.snapshots()]
         assert (asked.count("once"), asked.count("once/compact"), len(asked)) == (1, 1, 4), failing.failed
         assert table.compact(full=False) is None
         table.remove_orphan_files(AT_ONCE)
@@ -607,13 +607,13 @@ def test_who_was_killed_between_the_two_snapshots_and_asks_again_finishes(write)
         try:
             write(Table("t", Dies(store, n), dialect))
         except KeyboardInterrupt:
-            kinds = [each.kind for each in table.snapshots()]
+            kinds = [snapshot.kind for snapshot in table.snapshots()]
             waited += kinds[2:] == ["append"]
             assert sums(table) == ({1: 1, 2: 2, 3: 1} if kinds[2:] == ["append", "compact"] else {1: 1, 2: 1}), n
             write(table)
             write(table)
             assert sums(table) == {1: 1, 2: 2, 3: 1}, n
-            assert [each.kind for each in table.snapshots()] == ["append", "compact"] * 2, n
+            assert [snapshot.kind for snapshot in table.snapshots()] == ["append", "compact"] * 2, n
         else:
             break
     assert waited > 2

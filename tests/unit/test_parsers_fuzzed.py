@@ -181,7 +181,7 @@ def look(table):
     """Whatever can be asked of a table without changing it."""
     yield lambda: table.schema
     yield lambda: table.properties
-    yield lambda: [repr(each) for each in table.snapshots()]
+    yield lambda: [repr(snapshot) for snapshot in table.snapshots()]
     yield lambda: table.scan().to_arrow()
     yield lambda: table.scan(where="dt = 'a' and id < 2").count()
     yield lambda: table.scan(tag="kept").to_arrow()
@@ -518,7 +518,7 @@ def test_rest_answers(rest, seed):
                 Renewing(found.lease)()
 
     ask = chance.choice([
-        lambda: [catalog.tables(each) for each in catalog.namespaces()],
+        lambda: [catalog.tables(namespace) for namespace in catalog.namespaces()],
         found,
         found,
         found,
@@ -531,7 +531,7 @@ def test_rest_answers(rest, seed):
         lambda: entry.head(files).version(),
         lambda: entry.head(files).advance(Pointer(server.pointer), plan),
         lambda: entry.head(files).advance(0, plan),
-        lambda: [views.find(each) for each in views.names("a")],
+        lambda: [views.find(name) for name in views.names("a")],
         lambda: views.create(VIEW, "replace"),
         lambda: views.create(replace(VIEW, name="a.w"), "error"),
         lambda: views.alter("a.v", {"k": "v"}, frozenset(["c"])),
@@ -602,7 +602,7 @@ def test_lines_of_sql_catalogs(database, seed):
     entry = catalog.place(name)
     for ask in (
         catalog.namespaces,
-        lambda: [catalog.tables(each) for each in catalog.namespaces()],
+        lambda: [catalog.tables(namespace) for namespace in catalog.namespaces()],
         lambda: catalog.find(name, {}),
         entry.location,
         lambda: entry.sharers(files),
@@ -668,8 +668,8 @@ def statements(tmp_path_factory):
         ("default.my_table", "paimon"),
     ):
         lake.create_table(name, SCHEMA, format=format, partition_by=["dt"]).append(rows(0))
-    examples = {each.sql for group in GROUPS for each in group.examples}
-    kept = [each for each in sorted(examples) if not re.search("(?i)orphan|drop|purge|location|folder", each)]
+    examples = {example.sql for group in GROUPS for example in group.examples}
+    kept = [example for example in sorted(examples) if not re.search("(?i)orphan|drop|purge|location|folder", example)]
     return lake, [
         re.findall(r"\s+|\w+|'[^']*'|`[^`]*`|.", re.sub(r"\b(prod|spark_catalog)\.", "", each)) for each in kept
     ]

@@ -36,9 +36,9 @@ def public() -> dict[str, str]:
     for name in re.findall(r"^::: ([\w.]+)$", reference, re.MULTILINE):
         if name == "lakeformat.errors":
             lines |= {
-                f"lakeformat.{each.__name__}": bases(each)
-                for each in vars(import_module(name)).values()
-                if is_error(each)
+                f"lakeformat.{value.__name__}": bases(value)
+                for value in vars(import_module(name)).values()
+                if is_error(value)
             }
             continue
         module, _, attribute = name.rpartition(".")

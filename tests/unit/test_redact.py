@@ -89,7 +89,7 @@ def test_options_of_a_store():
 
 
 def test_every_error_redacts_its_message():
-    for kind in (each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, LakeError)):
+    for kind in (value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, LakeError)):
         error = kind("cannot reach postgresql://u:Secret@host:5432/db?sig=Secret&x=1 for s3://bucket/a:b/c@d")
         said = "cannot reach postgresql://u:***@host:5432/db?sig=***&x=1 for s3://bucket/a:b/c@d"
         assert str(error) == str(pickle.loads(pickle.dumps(error))) == said

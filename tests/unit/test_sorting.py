@@ -51,8 +51,8 @@ def test_any_rows_come_in_order_and_equal_ones_as_they_were(kind, memory):
     columns = [pa.array([row[i] for row in rows], types[i]) for i in range(3)]
     table = pa.table(columns, names=["a", "b", "place"])
     pieces = [table.slice(start, 70).combine_chunks().to_batches()[0] for start in range(0, 900, 70)]
-    batches = [pa.RecordBatch.from_arrays([column.take(pa.array(range(len(column)))) for column in each], names=each.schema.names)
-               for each in pieces]  # fmt: skip
+    batches = [pa.RecordBatch.from_arrays([column.take(pa.array(range(len(column)))) for column in piece], names=piece.schema.names)
+               for piece in pieces]  # fmt: skip
     for by in (["a"], ["b", "a"]):
         found = pa.Table.from_batches(list(in_order(iter(batches), by, memory)), table.schema)
         places = {"a": 0, "b": 1}

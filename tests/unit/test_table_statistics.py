@@ -77,8 +77,8 @@ def test_distinct_values_are_counted_and_noted_with_the_snapshot(tmp_path):
     footer = data[-entry["file-footer-size-in-bytes"] :]
     assert footer[:4] == b"PFA1"
     blobs = json.loads(footer[4:-12])["blobs"]
-    assert [each["type"] for each in blobs] == [theta.BLOB] * 3
-    assert [{k: each[k] for k in ("type", "fields", "properties")} for each in blobs] == [
+    assert [blob["type"] for blob in blobs] == [theta.BLOB] * 3
+    assert [{k: blob[k] for k in ("type", "fields", "properties")} for blob in blobs] == [
         {k: each[k] for k in ("type", "fields", "properties")} for each in entry["blob-metadata"]
     ]
 
@@ -86,7 +86,7 @@ def test_distinct_values_are_counted_and_noted_with_the_snapshot(tmp_path):
     assert {row["distinct_values"] for row in table.inspect.statistics().to_pylist()} == {150, 7, 2, 100}
     again = table.compute_table_stats(["id"])
     assert len(table.inspect.statistics()) == 2
-    swept = [each.path for each in table.remove_orphan_files(datetime.timedelta(days=-1))]
+    swept = [orphan.path for orphan in table.remove_orphan_files(datetime.timedelta(days=-1))]
     assert [path.endswith(each) for each in swept] == [True]  # Another took its place.
     table.expire_snapshots(retain_last=1)
     assert [table._store.exists(each) for each in (path, old, again)] == [False, False, True]
@@ -131,7 +131,7 @@ def test_a_rest_catalog_is_asked_to_note_statistics(tmp_path):
     base = table._view().state.document
     table.compute_table_stats(["id"])
     table.compute_partition_stats()
-    asked = {each["action"]: each for each in documents.updates(base, table._view().state.document)}
+    asked = {update["action"]: update for update in documents.updates(base, table._view().state.document)}
     snapshot_id = table.current_snapshot().id
     assert asked["set-statistics"]["statistics"]["snapshot-id"] == snapshot_id
     assert asked["set-partition-statistics"]["partition-statistics"]["snapshot-id"] == snapshot_id

@@ -902,7 +902,7 @@ def test_many_partitions_stay_within_memory_and_open_files(fans_out, most, caplo
     assert pool.max_memory() < 4 << 20, "8 files, the rows that wait, and some of a batch"
     assert store.most <= 8
     assert len(files) <= most, "a file for each partition, and those that were ended before it showed"
-    assert [f"{store.root}: rows of " in each for each in caplog.messages] == [True]
+    assert [f"{store.root}: rows of " in message for message in caplog.messages] == [True]
     counts = sum((Counter({f.partition[0]: f.row_count}) for f in files), Counter())
     assert Counter(table.column("p").to_pylist()) == counts
     found = read(store, reading(files, fields, fields))
@@ -1000,7 +1000,7 @@ def test_wide_rows_are_read_some_megabytes_at_a_time(store, tmp_path, is_local):
     store = LocalFiles(str(tmp_path), fsync=False) if is_local else store
     task = WriteTask(fields=WIDE, directory=folder, compression="none")
     files = worker.write(store, wide_rows(count, 1 << 20), task)
-    assert [each.row_count for each in files] == [count]
+    assert [file.row_count for file in files] == [count]
     with measured() as pool:
         found = [(batch.num_rows, batch.nbytes) for batch in worker.read(store, reading(files, WIDE, WIDE))]
     assert sum(rows for rows, _ in found) == count
@@ -1054,7 +1054,7 @@ def test_rows_that_memory_does_not_hold_are_sorted_all_the_same(store):
     with measured() as pool:
         files = worker.write(store, batches(), task, buffer_bytes=size // 20)
     assert pool.max_memory() < size / 2, (pool.max_memory(), size)
-    found = [read(store, reading([each], fields, fields))["k"].to_pylist() for each in files]
+    found = [read(store, reading([file], fields, fields))["k"].to_pylist() for file in files]
     assert len(found) > 5
     assert [key for each in found for key in each] == list(range(749_999, -1, -1))
 

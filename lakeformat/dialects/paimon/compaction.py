@@ -343,7 +343,7 @@ def _holds(reader: Reader, base: State, data_files: Files, condition: Expression
     result = np.zeros(len(data_files), bool)
     for rows, bounds in scan.bounds(reader, base, data_files, columns_of(condition)):
         if all(name in bounds for name in columns_of(condition)):
-            known = np.logical_and.reduce([np.asarray(each.minimum.is_valid()) for each in bounds.values()])
+            known = np.logical_and.reduce([np.asarray(bound.minimum.is_valid()) for bound in bounds.values()])
             result[rows] = known & np.asarray(expression.may_match(condition, bounds, len(rows)))
     return result
 

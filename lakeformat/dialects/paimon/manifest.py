@@ -453,7 +453,7 @@ def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]
     names, kinds = schema.partitioning.names, tuple(partition_types(schema))
     if len(entries) <= _FEW:
         places: dict[bytes, int] = {}
-        codes = [places.setdefault(each, len(places)) for each in entries["_PARTITION"].to_pylist()]
+        codes = [places.setdefault(entry, len(places)) for entry in entries["_PARTITION"].to_pylist()]
         return np.array(codes, np.int32), _few_partitions(tuple(places), names, kinds)
     encoded = entries["_PARTITION"].dictionary_encode().unify_dictionaries()
     return np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks]), _partitions_of(

@@ -472,7 +472,7 @@ class TableOptions:
 
 
 of = TableOptions
-PARSERS = {each.key: each.parse for each in vars(TableOptions).values() if isinstance(each, Option)}
+PARSERS = {option.key: option.parse for option in vars(TableOptions).values() if isinstance(option, Option)}
 
 
 ACCEPTED = "lakeformat.accepted-options"

@@ -83,9 +83,9 @@ def _cached(store: Reader, key: tuple[Any, ...], make: Callable[[], T]) -> T:
 def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
     """The positions in the data file `path` that `deletes` contain, ascending and unique."""
     found = []
-    for each in deletes:
-        if each.content is not Content.EQUALITY_DELETES:
-            found.append(_loaded(store, each).of(path))
+    for delete in deletes:
+        if delete.content is not Content.EQUALITY_DELETES:
+            found.append(_loaded(store, delete).of(path))
     if len(found) < 2:
         return found[0] if found else _NONE
     return numbers.distinct(np.concatenate(found))
@@ -94,9 +94,9 @@ def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.nda
 def _keys(store: Reader, deletes: Sequence[DeleteFile]) -> tuple[KeySet, ...]:
     """One set for all files that compare the same columns."""
     groups: dict[tuple[Field, ...], list[DeleteFile]] = {}
-    for each in deletes:
-        if each.content is Content.EQUALITY_DELETES:
-            groups.setdefault(each.fields, []).append(each)
+    for delete in deletes:
+        if delete.content is Content.EQUALITY_DELETES:
+            groups.setdefault(delete.fields, []).append(delete)
     return tuple(_key_set(store, fields, files) for fields, files in groups.items())
 
 

@@ -211,15 +211,15 @@ def _bind_in(operand: Expression, values: Iterable[Any], fields: tuple[Field, ..
 
 def _bind_tuples(columns: list[tuple[tuple[str, ...], Type]], tuples: Iterable[Any]) -> Expression:
     kept = []
-    for each in tuples:
-        if len(each) != len(columns):
-            raise InvalidInput(f"in_tuples: {len(columns)} columns, but {each!r} has {len(each)} values")
+    for tuple_ in tuples:
+        if len(tuple_) != len(columns):
+            raise InvalidInput(f"in_tuples: {len(columns)} columns, but {tuple_!r} has {len(tuple_)} values")
         fitted = [
             (None, True, 0) if v is None else fit(v, type, ".".join(path))
-            for v, (path, type) in zip(each, columns, strict=True)
+            for v, (path, type) in zip(tuple_, columns, strict=True)
         ]
         if any(isinstance(value, Call) for value, _, _ in fitted):
-            raise InvalidInput(f"in_tuples: {each!r}: at most microseconds")
+            raise InvalidInput(f"in_tuples: {tuple_!r}: at most microseconds")
         if all(exact and side == 0 for _, exact, side in fitted):
             kept.append(tuple(value for value, _, _ in fitted))
     return in_tuples([Column(path) for path, _ in columns], kept)

@@ -86,7 +86,7 @@ def is_in(operand: str | Expression, values: Iterable[Any]) -> Expression:
 def in_tuples(columns: Sequence[str | Column], tuples: Iterable[Sequence[Any]]) -> Expression:
     """Whether the columns' values are one of `tuples`, null equal to null: a set of partitions."""
     named = tuple(_left(each) for each in columns)
-    found = frozenset(tuple(each) for each in tuples)
+    found = frozenset(tuple(tuple_) for tuple_ in tuples)
     for each in found:
         if len(each) != len(named):
             raise InvalidInput(f"in_tuples: {len(named)} columns, but {each!r} has {len(each)} values")

@@ -70,7 +70,7 @@ def _values(expression: Expression, name: str) -> frozenset[Any] | None:
             return frozenset(values)
         case Call("in_tuples", (*columns, Literal(tuples))) if Column((name,)) in columns:
             place = columns.index(Column((name,)))
-            return frozenset(each[place] for each in tuples)
+            return frozenset(tuple_[place] for tuple_ in tuples)
         case Call("and", arguments):
             value_sets = [values for argument in arguments if (values := _values(argument, name)) is not None]
             return min(value_sets, key=len, default=None)

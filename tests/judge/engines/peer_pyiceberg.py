@@ -73,13 +73,13 @@ def describe(request: dict) -> dict:
 def view(request: dict) -> dict:
     """What pyiceberg's objects say of a view, by its metadata file; its SQL catalog has no views."""
     found = ViewMetadata.model_validate_json(Path(request["metadata"]).read_bytes())
-    (current,) = (each for each in found.versions if each.version_id == found.current_version_id)
+    (current,) = (version for version in found.versions if version.version_id == found.current_version_id)
     (schema,) = (each for each in found.schemas if each.schema_id == current.schema_id)
     return {
-        "columns": [[each.name, str(each.field_type)] for each in schema.fields],
-        "queries": {each.root.dialect: each.root.sql for each in current.representations},
+        "columns": [[field.name, str(field.field_type)] for field in schema.fields],
+        "queries": {representation.root.dialect: representation.root.sql for representation in current.representations},
         "namespace": list(current.default_namespace),
-        "versions": [each.version_id for each in found.versions],
+        "versions": [version.version_id for version in found.versions],
         "log": [each.version_id for each in found.version_log],
         "properties": found.properties,
     }
