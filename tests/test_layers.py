@@ -53,7 +53,7 @@ KEPT = {
     "lakeformat/storage/files.py _KEEPS_ITS_WORD": "stores whose conditional put was tried",
 }
 # Names that do not say what a variable holds, and how often lakeformat/ uses them. The numbers may only fall.
-MOST_USES = {"each": 2_174, "found": 1_685, "place": 520, "held": 300, "told": 10}
+MOST_USES = {"each": 1_610, "found": 1_392, "place": 329, "held": 223, "told": 7}
 PRIVATE_DAGSTER = "lakeformat/dagster/planned.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 

@@ -56,13 +56,15 @@ class _File:
 
     def __init__(self, task: AdoptTask, file: parquet.File) -> None:
         self._task, self._file = task, file
-        found = file.fields(None)
-        self._has_ids = any(each.id != NO_ID for each in found)
-        self._held = found if self._has_ids else worker.identified(found, task.mapping)
+        fields = file.fields(None)
+        self._has_ids = any(field.id != NO_ID for field in fields)
+        self._fields = fields if self._has_ids else worker.identified(fields, task.mapping)
         if task.has_schema:  # Columns that the table has dropped are not part of its schema.
             known = {field.id for field in task.layout.fields}
-            self._held = tuple(each for each in self._held if each.id in known)
-        strange = [each.name for each in found if each.id == NO_ID] if self._has_ids else _lost(found, self._held)
+            self._fields = tuple(field for field in self._fields if field.id in known)
+        strange = (
+            [field.name for field in fields if field.id == NO_ID] if self._has_ids else _lost(fields, self._fields)
+        )
         if file.untyped:
             raise self._wrong(f"column {file.untyped[0]!r} holds nulls and has no type; cast it and write it again")
         if strange:
@@ -73,12 +75,12 @@ class _File:
 
     def adopted(self) -> Adopted:
         layout, rows = self._task.layout, self._file.row_count
-        footer = self._file.statistics(self._held)
+        footer = self._file.statistics(self._fields)
         self._check(footer)
         if not rows:
             return Adopted(None, self._has_ids)
         wanted = {field.id: field for field in layout.fields}
-        stats = {each.id: _as(footer[each.id], each, wanted[each.id]) for each in self._held}
+        stats = {field.id: _as(footer[field.id], field, wanted[field.id]) for field in self._fields}
         written = WrittenFile(
             path=self._task.path,
             partition=self._partition(stats),
@@ -92,7 +94,7 @@ class _File:
 
     def _own_fields(self) -> tuple[Field, ...]:
         """The table's columns that the file has, in the table's order, with the file's names and types."""
-        in_file = {each.id: each for each in self._held}
+        in_file = {field.id: field for field in self._fields}
         return tuple(
             replace(
                 field,
@@ -106,24 +108,24 @@ class _File:
     def _check(self, footer: Mapping[int, ColumnStats]) -> None:
         """Whether the table could have written these columns."""
         wanted = {field.id: field for field in self._task.layout.fields}
-        names = {each.id: each.names for each in self._task.mapping}
-        for each in self._held:
-            column = wanted.get(each.id)
+        names = {entry.id: entry.names for entry in self._task.mapping}
+        for stored in self._fields:
+            column = wanted.get(stored.id)
             is_known = column is not None and self._task.has_schema and self._has_ids
-            if column is None or not (is_known or each.name in (column.name, *names.get(each.id, ()))):
+            if column is None or not (is_known or stored.name in (column.name, *names.get(stored.id, ()))):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
                 raise self._wrong(
-                    f"column {each.name!r} has the field id {each.id}, {known}: it was written for another table; write it "
+                    f"column {stored.name!r} has the field id {stored.id}, {known}: it was written for another table; write it "
                     "without field ids, or append its rows"
                 )
-            self._fits(each, column, each.name)
-            nulls = footer[each.id].null_count
+            self._fits(stored, column, stored.name)
+            nulls = footer[stored.id].null_count
             if not column.nullable and nulls != 0 and self._file.row_count:
                 counted = "nulls, or its footer does not count them" if nulls is None else f"{nulls} nulls"
                 raise self._wrong(
-                    f"column {each.name!r} holds {counted}, and the table wants a value in each row; append its rows"
+                    f"column {stored.name!r} holds {counted}, and the table wants a value in each row; append its rows"
                 )
-        in_file = {each.id for each in self._held}
+        in_file = {field.id for field in self._fields}
         here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
         for field in self._task.layout.fields:
             if not field.nullable and field.id not in in_file and field.name not in here:
@@ -135,15 +137,15 @@ class _File:
         """Raise `InvalidInput` for a column, or a field of one, whose type cannot be read as the table's."""
         match file_field.type, wanted.type:
             case Row(parts), Row(asked):
-                known = {each.id: each for each in asked}
-                for each in parts:
-                    if each.id not in known or (self._task.has_schema and each.name != known[each.id].name):
-                        raise self._wrong(f"{name}.{each.name} is no part of the table's column {wanted.name!r}")
-                    self._part(each, known[each.id], f"{name}.{each.name}")
-                for each in asked:
-                    may_lack = each.nullable and not self._task.has_schema
-                    if not may_lack and each.id not in {part.id for part in parts}:
-                        raise self._wrong(f"there is no {name}.{each.name}, which the table wants a value of")
+                known = {field.id: field for field in asked}
+                for inner in parts:
+                    if inner.id not in known or (self._task.has_schema and inner.name != known[inner.id].name):
+                        raise self._wrong(f"{name}.{inner.name} is no part of the table's column {wanted.name!r}")
+                    self._part(inner, known[inner.id], f"{name}.{inner.name}")
+                for field in asked:
+                    may_lack = field.nullable and not self._task.has_schema
+                    if not may_lack and field.id not in {part.id for part in parts}:
+                        raise self._wrong(f"there is no {name}.{field.name}, which the table wants a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
                 for child, part in zip(children(file_field.type), children(wanted.type), strict=True):
                     self._part(child, part, f"{name}.{part.name}")
@@ -169,7 +171,7 @@ class _File:
         ):
             # Engines differ on bytes of a fixed length and on nanoseconds.
             return False
-        is_column = any(each is file_field for each in self._held)
+        is_column = any(field is file_field for field in self._fields)
         is_number = is_column and wanted.type.kind in _NUMBERS
         return file_field.type == wanted.type or (is_number and _reads_as(file_field.type, wanted.type))
 
@@ -183,13 +185,13 @@ class _File:
         given, shown = dict(self._task.partition), folders(self._task.path)
         identical = {p.source: p.name for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
         partition_values: list[Any] = []
-        for each in layout.partition_by:
-            source = find_field(layout.fields, each.source)
-            if each.transform.kind is TransformKind.VOID:
+        for by in layout.partition_by:
+            source = find_field(layout.fields, by.source)
+            if by.transform.kind is TransformKind.VOID:
                 partition_values.append(None)
                 continue
             if source.id in stats:
-                values = self._ends(source, stats[source.id], each)
+                values = self._ends(source, stats[source.id], by)
                 if source.name in given and not values.equals(
                     pa.repeat(_value(source, given[source.name])[0], len(values))
                 ):
@@ -200,16 +202,16 @@ class _File:
                 values = _value(source, given[source.name] if source.name in given else shown[source.name])
             else:
                 raise self._wrong(
-                    f"the table is partitioned by {each.transform}({each.source}), and the file has no column {each.source!r}"
+                    f"the table is partitioned by {by.transform}({by.source}), and the file has no column {by.source!r}"
                     + (
-                        f", nor a folder {each.source}=...: say partition={{{each.source!r}: ...}}"
+                        f", nor a folder {by.source}=...: say partition={{{by.source!r}: ...}}"
                         if source.name in identical
                         else "; append its rows"
                     )
                 )
             if not source.nullable and values.null_count:
                 raise self._wrong(f"its partition has null in {source.name!r}, which the table wants a value of")
-            partition_values.append(self._one(values, source, each))
+            partition_values.append(self._one(values, source, by))
         return tuple(partition_values)
 
     def _ends(self, source: Field, stats: ColumnStats, by: PartitionField) -> pa.Array:
@@ -230,10 +232,10 @@ class _File:
 
     def _read(self, source: Field) -> pa.Array:
         """The distinct values of a column."""
-        held = next(each for each in self._held if each.id == source.id)
+        stored = next(field for field in self._fields if field.id == source.id)
         values: pa.Array = pa.array([], to_arrow(source.type))
-        for _, batch in self._file.batches((held,), None, worker.BATCH_ROWS):
-            column = casts.project(batch.column(0), held.type, source.type, source.name)
+        for _, batch in self._file.batches((stored,), None, worker.BATCH_ROWS):
+            column = casts.project(batch.column(0), stored.type, source.type, source.name)
             values = pa.concat_arrays([values, column]).unique()
         return values
 
@@ -259,14 +261,14 @@ def folders(path: str) -> dict[str, str | None]:
     return {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, _, value in parts}
 
 
-def _lost(found: Sequence[Field], file_fields: Sequence[Field]) -> list[str]:
-    """The columns and fields of `found` that `file_fields` lacks."""
+def _lost(fields: Sequence[Field], file_fields: Sequence[Field]) -> list[str]:
+    """The columns and fields of `fields` that `file_fields` lacks."""
     known = {file_field.name: file_field for file_field in file_fields}
-    lost = [each.name for each in found if each.name not in known]
-    for each in found:
-        if each.name in known:
-            inside = children(known[each.name].type)
-            lost += [f"{each.name}.{name}" for name in _lost(children(each.type), inside)]
+    lost = [field.name for field in fields if field.name not in known]
+    for field in fields:
+        if field.name in known:
+            inside = children(known[field.name].type)
+            lost += [f"{field.name}.{name}" for name in _lost(children(field.type), inside)]
     return lost
 
 

@@ -62,7 +62,7 @@ class ArrowEngine:
         if len(tasks) <= 1:
             return [worker.count(store, task) for task in tasks]
         with _pool(self.threads, "count", len(tasks)) as pool:
-            return list(pool.map(lambda each: worker.count(store, each), tasks))
+            return list(pool.map(lambda task: worker.count(store, task), tasks))
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """The files that each task wrote. If one fails, the files of the others are deleted as far as possible."""
@@ -83,8 +83,8 @@ class ArrowEngine:
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""
-        found = list(batches(data, hints, layout.partition_by))
-        table = pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table()
+        pieces = list(batches(data, hints, layout.partition_by))
+        table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
         return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads)
 
     def _each(self, store: Store, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
@@ -94,7 +94,7 @@ class ArrowEngine:
         with _pool(self.threads, "rewrite", len(tasks)) as pool:
             waiting = [pool.submit(work, task) for task in tasks]
             try:
-                return _all_or_nothing(store, (each.result() for each in waiting))
+                return _all_or_nothing(store, (future.result() for future in waiting))
             except BaseException:
                 _discard(store, waiting)
                 raise
@@ -140,7 +140,7 @@ def _batches(
             return _batches(pa.table(dict(data)), fields)
         except TypeError as error:
             raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
-    if isinstance(data, list | tuple) and all(isinstance(each, Mapping) for each in data):
+    if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _rows(data, fields, partition_by).to_batches()
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
         return _checked(data)
@@ -150,10 +150,10 @@ def _batches(
     )
 
 
-def _typed(schema: pa.Schema, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _typed(schema: pa.Schema, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches, preceded by one without rows, so that columns are checked even if there is no other."""
-    yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
-    yield from found
+    yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    yield from pieces
 
 
 def _indexed(frame: Any) -> Any:
@@ -173,9 +173,9 @@ def _indexed(frame: Any) -> Any:
 def _rows(
     data: Sequence[Mapping[str, Any]], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...]
 ) -> pa.Table:
-    known = {each.name: each for each in arrow_schema(fields)}
+    known = {field.name: field for field in arrow_schema(fields)}
     names = dict.fromkeys(name for row in data for name in row)
-    for name in {each.source for each in partition_by} & names.keys():
+    for name in {by.source for by in partition_by} & names.keys():
         if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
             raise InvalidInput(
                 f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others do: give it "
@@ -192,22 +192,22 @@ def _rows(
 
 
 def _checked(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    for each in data:
-        if isinstance(each, pa.Table):
-            yield from each.to_batches()
-        elif isinstance(each, pa.RecordBatch):
-            yield each
+    for part in data:
+        if isinstance(part, pa.Table):
+            yield from part.to_batches()
+        elif isinstance(part, pa.RecordBatch):
+            yield part
         else:
-            raise InvalidInput(f"an iterable of {type(each).__name__} is not data; give Arrow record batches")
+            raise InvalidInput(f"an iterable of {type(part).__name__} is not data; give Arrow record batches")
 
 
-def _limited(found: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+def _limited(pieces: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     if limit is None:
-        yield from found
+        yield from pieces
         return
     left = limit
     while left > 0:
-        batch = next(found, None)
+        batch = next(pieces, None)
         if batch is None:
             return
         yield batch.slice(0, left)
@@ -238,14 +238,14 @@ def _ahead(
             for _ in range(threads):
                 start()
             while queues:
-                found = queues[0].get()
-                if isinstance(found, BaseException):
-                    raise found
-                if found is None:
+                item = queues[0].get()
+                if isinstance(item, BaseException):
+                    raise item
+                if item is None:
                     queues.popleft()
                     start()
                 else:
-                    yield found
+                    yield item
         finally:
             stop.set()
 
@@ -259,18 +259,18 @@ class _Waiting(Queue[Any]):
     """A queue whose `maxsize` counts the bytes of its batches."""
 
     def _init(self, maxsize: int) -> None:
-        self._held: deque[Any] = deque()
+        self._items: deque[Any] = deque()
         self._bytes = 0
 
     def _qsize(self) -> int:
-        return len(self._held) + self._bytes
+        return len(self._items) + self._bytes
 
     def _put(self, item: Any) -> None:
-        self._held.append(item)
+        self._items.append(item)
         self._bytes += getattr(item, "nbytes", 0)
 
     def _get(self) -> Any:
-        item = self._held.popleft()
+        item = self._items.popleft()
         self._bytes -= getattr(item, "nbytes", 0)
         return item
 
@@ -296,14 +296,14 @@ def _put(queue: Queue[Any], item: Any, stop: Event) -> bool:
 
 
 def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:
-    found: list[Any] = []
+    done: list[Any] = []
     try:
-        found.extend(results)
+        done.extend(results)
     except BaseException:
         with suppress(LakeError):
-            store.delete(_written(found))
+            store.delete(_written(done))
         raise
-    return found
+    return done
 
 
 def _written(results: Sequence[Any]) -> list[str]:
@@ -313,7 +313,7 @@ def _written(results: Sequence[Any]) -> list[str]:
 
 def _discard(store: Store, waiting: Sequence[Future[Any]]) -> None:
     """Cancel tasks that have not started, and delete what the others still write."""
-    for each in waiting:
-        if not each.cancel() and each.exception() is None:
+    for future in waiting:
+        if not future.cancel() and future.exception() is None:
             with suppress(LakeError):
-                store.delete(_written([each.result()]))
+                store.delete(_written([future.result()]))

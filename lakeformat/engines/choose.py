@@ -23,8 +23,8 @@ def engine_for(data: Any = None, spark: Any = None) -> Engine:
 
 def on_executors(session: Any, store: Store, least: int) -> Elsewhere:
     """Decodes manifests on executors if there are at least `least`; see the Spark engine."""
-    found: Elsewhere = import_module("lakeformat.engines.spark.planning").OnExecutors(session, store, least)
-    return found
+    elsewhere: Elsewhere = import_module("lakeformat.engines.spark.planning").OnExecutors(session, store, least)
+    return elsewhere
 
 
 def register(session: Any, name: str, tables: Any) -> None:

@@ -33,7 +33,7 @@ def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
     integers or dates if all of their values are, otherwise text; columns of `given` have the types there. Raises
     `NotFound`, `UnsupportedFeature` for files that are not Parquet, and `InvalidInput` for files with incompatible
     columns."""
-    names = [each.path for each in store.list("") if not any(part[0] in "_." for part in each.path.split("/"))]
+    names = [file.path for file in store.list("") if not any(part[0] in "_." for part in file.path.split("/"))]
     if not names:
         raise NotFound(f"{store.root} holds no files")
     if strange := [name for name in names if not name.lower().endswith(_PARQUET)]:
@@ -48,15 +48,15 @@ def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
     if len(set(by)) > 1:
         raise InvalidInput(
             f"{store.root}: {names[0]} lies in folders of {', '.join(by[0]) or 'no partition'}, another file in folders of "
-            f"{', '.join(next(each for each in by if each != by[0])) or 'no partition'}; all must be partitioned alike"
+            f"{', '.join(next(keys for keys in by if keys != by[0])) or 'no partition'}; all must be partitioned alike"
         )
     paths = tuple(store.location(name) for name in names)
-    held = _columns(store, paths)
+    stored = _columns(store, paths)
     values = [folders(name) for name in names]
-    parts = [pa.field(name, _type([value[name] for value in values])) for name in by[0] if name not in held.names]
-    schema = pa.schema([*(each.remove_metadata().with_nullable(True) for each in held), *parts])
+    parts = [pa.field(name, _type([value[name] for value in values])) for name in by[0] if name not in stored.names]
+    schema = pa.schema([*(field.remove_metadata().with_nullable(True) for field in stored), *parts])
     if given is not None:
-        schema = pa.schema([given.field(each.name) if each.name in given.names else each for each in schema])
+        schema = pa.schema([given.field(field.name) if field.name in given.names else field for field in schema])
     return HiveFolder(paths, schema, by[0])
 
 
@@ -69,9 +69,9 @@ def _columns(store: Reader, paths: Sequence[str]) -> pa.Schema:
             raise InvalidInput(f"{path}: no Parquet file that can be read: {error}") from error
 
     with ThreadPoolExecutor(8, "footers") as pool:
-        found = list(pool.map(columns, paths))
+        schemas = list(pool.map(columns, paths))
     try:
-        return pa.unify_schemas([each.remove_metadata() for each in found], promote_options="permissive")
+        return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInput(f"{store.root}: the files' columns do not go together: {error}") from error
 

@@ -88,7 +88,7 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
         yield from _merged(store, task, task.merge, batch_rows)
         return
     if task.deletes or task.taken_by:
-        store = deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
+        store = deletes.load(store, dict.fromkeys(file for files in (*task.deletes, *task.taken_by) for file in files))
     files = store.several(partial(_open, store, task), range(len(task.paths)))
     for index, file in enumerate(files):
         yield from _read_file(store, task, index, file, batch_rows)
@@ -197,12 +197,12 @@ def count(store: Reader, task: ReadTask) -> int:
 def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     """For each Parquet file of a task without merging, (the number of row groups that `read` reads, the number of row
     groups)."""
-    found = []
+    groups = []
     for index, path in enumerate(task.paths):
         with _blamed(path):
             file = _open(store, task, index)
-            found.append(file.row_groups(_pushed(task, *_known(file, task, index, path))))
-    return found
+            groups.append(file.row_groups(_pushed(task, *_known(file, task, index, path))))
+    return groups
 
 
 def plain_columns(
@@ -222,12 +222,12 @@ def plain_columns(
         or not all(field in task.fields and field.id not in task.far_as_null for field in fields)
     ):
         return None
-    found = []
-    for each in store.several(partial(_plain_columns, store, task, fields, whole), range(len(task.paths)), _CHECKING):
-        if each is None:
+    plain = []
+    for names in store.several(partial(_plain_columns, store, task, fields, whole), range(len(task.paths)), _CHECKING):
+        if names is None:
             return None
-        found.append(each)
-    return found
+        plain.append(names)
+    return plain
 
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
@@ -256,21 +256,21 @@ def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) ->
     """For each row of `by`'s source column, bytes that are equal if the partition is."""
     fields = (find_field(task.fields, by.source),)
     assign.check(keys.schema, fields)
-    found = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
-    return found if pa.types.is_binary(found.type) else found.cast(pa.string()).cast(pa.binary())
+    values = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
+    return values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
 
 
 def ordering(task: WriteTask) -> tuple[Sort, ...]:
     """The sort order of a write: the partitions, then the table's or requested order."""
-    return (*(SortField((each.source,), each.transform) for each in task.partition_by), *task.sort_by)
+    return (*(SortField((by.source,), by.transform) for by in task.partition_by), *task.sort_by)
 
 
 def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
     """The sort keys of rows of the columns in `by`."""
     fields = tuple(find_field(task.fields, name) for name in rows.schema.names)
     assign.check(rows.schema, fields)
-    (found,) = sorting.keys(assign.assign(rows, fields), (by,), fields)
-    return found.cast(pa.binary()) if isinstance(by, Curve) else found
+    (key,) = sorting.keys(assign.assign(rows, fields), (by,), fields)
+    return key.cast(pa.binary()) if isinstance(by, Curve) else key
 
 
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tuple[Field, ...]) -> pa.RecordBatch:
@@ -278,8 +278,8 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tupl
     needed."""
     if fields == batch_fields:
         return batch
-    found = {batch_field.name: batch_field.type for batch_field in batch_fields}
-    wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
+    types = {batch_field.name: batch_field.type for batch_field in batch_fields}
+    wanted = [casts.project(batch.column(f.name), types[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
 
 
@@ -305,8 +305,8 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
     fields = task.parts[0].fields
 
     def rows_of(parts: Sequence[ReadTask]) -> pa.Table:
-        found = store.several(lambda part: list(read(store, part, batch_rows)), parts)
-        return pa.Table.from_batches(chain.from_iterable(found), arrow_schema(fields))
+        batches = store.several(lambda part: list(read(store, part, batch_rows)), parts)
+        return pa.Table.from_batches(chain.from_iterable(batches), arrow_schema(fields))
 
     def given() -> pa.Table:
         if not task.settled_parts:
@@ -362,13 +362,13 @@ def _columns_of_group(
 
 def _copied(reading: Callable[[frozenset[str]], pa.Table], file: Any, group: int, into: WriteTask) -> Copied | None:
     """A row group as it is stored; None if its rows are of several partitions or buckets."""
-    placing = {each.source for each in into.partition_by} | set(into.bucket.columns if into.bucket else ())
-    lacking = {each.name for each in file.lacking(group, into)}
+    placing = {by.source for by in into.partition_by} | set(into.bucket.columns if into.bucket else ())
+    lacking = {column.name for column in file.lacking(group, into)}
     rows = reading(frozenset(placing | lacking))
     homes: list[tuple[tuple[Any, ...], int | None]] = [((), None)]
     if placing:
-        found = (placed(batch, into) for batch in rows.to_batches())
-        homes = list(dict.fromkeys((partition, bucket) for each in found for partition, bucket, _ in each))
+        pieces = (placed(batch, into) for batch in rows.to_batches())
+        homes = list(dict.fromkeys((partition, bucket) for piece in pieces for partition, bucket, _ in piece))
     if len(homes) != 1:
         return None
     stored = file.stored(group, into, rows.select([name for name in rows.column_names if name in lacking]))
@@ -386,7 +386,7 @@ def _read_file(
         taken = deletes.of(store, path, task.taken_by[index]) if task.taken_by else None
         compared = (field for known in (*gone.keys, *(taken.keys if taken else ())) for field in known.fields)
         beside = _Beside.of(store, task, index, batch_rows)
-        in_file = {id: each for id, each in in_file.items() if id not in beside.ids}
+        in_file = {id: field for id, field in in_file.items() if id not in beside.ids}
         needed = _needed((*task.fields, *compared), in_file, constants)
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
@@ -409,14 +409,14 @@ class _Beside:
     """Columns of one file's rows that other files have, as many rows at a time as requested."""
 
     def __init__(self, fields: tuple[tuple[Field, ...], ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
-        self.ids = frozenset(each.id for some in fields for each in some)
+        self.ids = frozenset(field.id for some in fields for field in some)
         self._fields, self._batches = fields, batches
         self._left: list[pa.RecordBatch | None] = [None] * len(batches)
 
     @classmethod
     def of(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
         tasks = task.beside[index] if task.beside else ()
-        return cls(tuple(each.fields for each in tasks), [read(store, each, batch_rows) for each in tasks])
+        return cls(tuple(task.fields for task in tasks), [read(store, task, batch_rows) for task in tasks])
 
     def joined(self, batch: pa.RecordBatch, given: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
         """(the batch with the columns of the next rows of the other files, its fields)."""
@@ -427,7 +427,7 @@ class _Beside:
             taken = self._next(number, batch.num_rows)
             columns += taken.columns
             # The file's own columns have the names of when it was written.
-            fields += [replace(each, name=f"{each.id}: {each.name}") for each in own]
+            fields += [replace(field, name=f"{field.id}: {field.name}") for field in own]
         schema = pa.schema([pa.field(f.name, c.type) for f, c in zip(fields, columns, strict=True)])
         return _record_batch(columns, schema, batch.num_rows), tuple(fields)
 
@@ -468,7 +468,7 @@ def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[
     for field in fields:
         if field.id in in_file and field.id not in constants:
             wanted[field.id] = _both(wanted.get(field.id, field), field)
-    return tuple(_pruned(in_file[id], each.type) for id, each in wanted.items())
+    return tuple(_pruned(in_file[id], field.type) for id, field in wanted.items())
 
 
 def _placed(
@@ -522,7 +522,7 @@ def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
 
 def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
     """The fields that the name mapping has, with their ids."""
-    known = {name: each for each in mapping for name in each.names}
+    known = {name: entry for entry in mapping for name in entry.names}
     return tuple(_with_id(field, known[field.name]) for field in fields if field.name in known)
 
 
@@ -538,7 +538,7 @@ def _with_id(file_field: Field, mapped: Named) -> Field:
 def _part(mapping: tuple[Named, ...], part: Field) -> Field:
     """An element, key or value; writers name elements differently."""
     name = part.name if part.name in ("key", "value") else "element"
-    mapped = next((each for each in mapping if name in each.names), None)
+    mapped = next((entry for entry in mapping if name in entry.names), None)
     return part if mapped is None else _with_id(part, mapped)
 
 
@@ -565,17 +565,17 @@ def _descended(
     """A file's rows with `ROW_ID` and `LAST_UPDATED`: from its columns, or else computed from a row's position."""
     fields = {part.id: part for part in given}
     count = batch.num_rows
-    for each, inherited in (
+    for field, inherited in (
         (ROW_ID, np.arange(count) + position + (first_id or 0)),
         (LAST_UPDATED, np.full(count, updated)),
     ):
         values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(inherited)
-        if each.id in fields:
-            place = batch.schema.get_field_index(fields[each.id].name)
-            batch = batch.set_column(place, fields[each.id].name, pc.coalesce(batch.column(place), values))
+        if field.id in fields:
+            index = batch.schema.get_field_index(fields[field.id].name)
+            batch = batch.set_column(index, fields[field.id].name, pc.coalesce(batch.column(index), values))
         else:
-            batch = batch.append_column(each.name, values)
-            given = (*given, each)
+            batch = batch.append_column(field.name, values)
+            given = (*given, field)
     return batch, given
 
 
@@ -588,14 +588,14 @@ def _projected(
 ) -> list[pa.Array]:
     """The columns `fields` of a file's rows, which have the columns `given`; a missing column is a constant, its
     initial default, or null."""
-    names = {each.id: each for each in given}
+    names = {field.id: field for field in given}
     columns = []
     for field in fields:
         if field.id in constants:
             columns.append(casts.constant(constants[field.id], field.type, batch.num_rows))
         elif field.id in names:
-            held = names[field.id]
-            column, type = batch.column(held.name), held.type
+            stored = names[field.id]
+            column, type = batch.column(stored.name), stored.type
             if field.id in far_as_null and not nanoseconds.is_fine(type):
                 column, type = (
                     casts.project(column, type, nanoseconds.coarse(field.type), field.name),
@@ -612,7 +612,7 @@ def _keys(
     batch: pa.RecordBatch, given: tuple[Field, ...], known: rows.KeySet, constants: Mapping[int, Any]
 ) -> list[pa.Array]:
     """The values of a file's rows that are looked up in `known`."""
-    return [casts.innermost(each) for each in _projected(batch, given, known.fields, constants)]
+    return [casts.innermost(column) for column in _projected(batch, given, known.fields, constants)]
 
 
 def _both(one: Field, other: Field) -> Field:
@@ -635,7 +635,7 @@ def _pruned(file_field: Field, wanted: Type) -> Field:
 def _pruned_type(file_type: Type, wanted: Type) -> Type:
     match file_type, wanted:
         case Row(parts), Row(asked):
-            types = {each.id: each.type for each in asked}
+            types = {part.id: part.type for part in asked}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
             return Row(kept or parts[:1])  # Nulls of the row itself are read from a field.
         case ListOf(element), ListOf(asked_element):
@@ -654,11 +654,16 @@ def _pushed(task: ReadTask, in_file: dict[int, Field], constants: dict[int, Any]
     """The part of the predicate that a file's own statistics can decide, with the file's names; None for nothing."""
     same = {}
     for field in task.fields:
-        found = in_file.get(field.id)
-        if found is None or field.id in constants or field.id in task.far_as_null or not isinstance(field.type, Scalar):
+        stored = in_file.get(field.id)
+        if (
+            stored is None
+            or field.id in constants
+            or field.id in task.far_as_null
+            or not isinstance(field.type, Scalar)
+        ):
             continue
-        if found.type == field.type:
-            same[field.name] = found
+        if stored.type == field.type:
+            same[field.name] = stored
     kept = [
         conjunct
         for conjunct in conjuncts(task.predicate)
@@ -685,7 +690,9 @@ def _record_batch(columns: list[pa.Array], schema: pa.Schema, length: int) -> pa
 
 def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copied]:
     changes = [
-        each for each in (task.delete_where, task.update_where if task.assignments else None) if each is not None
+        condition
+        for condition in (task.delete_where, task.update_where if task.assignments else None)
+        if condition is not None
     ]
 
     def touches(rows: pa.Table, start: int, count: int) -> bool:
@@ -693,17 +700,17 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
         return any(pc.any(expression.mask(change, batch), min_count=0).as_py() for change in changes)
 
     named = frozenset(name for change in changes for name in columns_of(change))
-    for each in task.read:
+    for part in task.read:
         least_bytes = 0 if changes else _COPIED_BYTES
-        for batch in read_or_copy(store, each, task.write, touches if changes else None, named, least_bytes):
+        for batch in read_or_copy(store, part, task.write, touches if changes else None, named, least_bytes):
             if isinstance(batch, Copied):
                 yield batch
                 continue
             if task.assignments:
-                before, batch = batch, _assigned(batch, task, each.fields)
+                before, batch = batch, _assigned(batch, task, part.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
                     batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
-            if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in each.fields:
+            if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in part.fields:
                 batch = key_values.with_names(batch)
             if task.write.first_row_id is not None:  # A column file.
                 batch = batch.select([f.name for f in task.write.fields])
@@ -714,13 +721,13 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
 
 def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
     """The rows of the changelog: the differences of the merged rows from those before, section by section."""
-    for each, earlier in zip(task.read, task.before, strict=True):
-        assert each.merge is not None, each
-        schema = arrow_schema(each.fields)
+    for part, earlier in zip(task.read, task.before, strict=True):
+        assert part.merge is not None, part
+        schema = arrow_schema(part.fields)
         after, before = (
-            pa.Table.from_batches([] if one is None else list(read(store, one)), schema) for one in (each, earlier)
+            pa.Table.from_batches([] if one is None else list(read(store, one)), schema) for one in (part, earlier)
         )
-        yield from merge.difference(before, after, each.merge, task.compared).to_batches(BATCH_ROWS)
+        yield from merge.difference(before, after, part.merge, task.compared).to_batches(BATCH_ROWS)
 
 
 def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:
@@ -787,8 +794,8 @@ def require(batch: pa.RecordBatch, task: WriteTask) -> None:
     outside = rows.keep(batch, pc.invert(expression.mask(task.required, batch)))
     if outside.num_rows:
         named = [name for name in outside.schema.names if name in columns_of(task.required)]
-        found = outside.select(named).slice(0, 1000).to_pylist()
-        shown = list(dict.fromkeys(str(row) for row in found))[:5]
+        examples = outside.select(named).slice(0, 1000).to_pylist()
+        shown = list(dict.fromkeys(str(row) for row in examples))[:5]
         raise OutsideScope(
             f"{outside.num_rows} rows lie outside what is overwritten, e.g. {', '.join(shown)}; nothing was committed. "
             f"Leave these rows out, or declare their partitions too"
@@ -801,16 +808,14 @@ def placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, 
         yield task.partition, None, batch
         return
     keys = []
-    for each in task.partition_by:
-        keys.append(
-            transform.apply(each.transform, batch.column(each.source), find_field(task.fields, each.source).type)
-        )
+    for by in task.partition_by:
+        keys.append(transform.apply(by.transform, batch.column(by.source), find_field(task.fields, by.source).type))
     if task.bucket is not None:
         keys.append(_buckets(batch, task.bucket, task.fields))
     for values, group in rows.split(batch, keys):
-        found = [partition_value(value) for value in values]
-        bucket = found.pop() if task.bucket is not None else None
-        yield tuple(found), bucket, group
+        key = [partition_value(value) for value in values]
+        bucket = key.pop() if task.bucket is not None else None
+        yield tuple(key), bucket, group
 
 
 def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...]) -> pa.Array:

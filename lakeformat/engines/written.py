@@ -32,7 +32,7 @@ log = logging.getLogger("lakeformat")
 CHUNK_BYTES = 64 << 20  # Bytes in memory of rows that are encoded together: a row group or stripe.
 BUFFER_BYTES = 256 << 20  # Bytes of buffered rows, over all files of one write.
 _PIECE_MIN = 1 << 16
-_FEW_PLACES = 8
+_FEW_WRITERS = 8
 
 _UNKNOWN = Scalar(Kind.UNKNOWN)
 
@@ -56,119 +56,121 @@ class Files:
                 f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
             )
         whole = task.fields if task.file_format == "parquet" else ()
-        for each in walk(task.fields):
-            if isinstance(each.type, Geo) and each not in whole:
+        for column in walk(task.fields):
+            if isinstance(column.type, Geo) and column not in whole:
                 raise UnsupportedFeature(
-                    f"column {each.name} is {each.type}: written as a column of its own to Parquet, not within rows, lists and "
+                    f"column {column.name} is {column.type}: written as a column of its own to Parquet, not within rows, lists and "
                     f"maps, and not to {task.file_format}; its rows are read, and deleted (write.delete.mode=merge-on-read)"
                 )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(task.fields if task.keyed is None else key_values.waiting(task))
         # The columns of a file; for a keyed table with key and system columns.
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
-        held = _held(self._file_task.fields)
-        self._leaves_out = held != self._file_task.fields
-        self._file_task = replace(self._file_task, fields=held)
+        stored = _stored(self._file_task.fields)
+        self._leaves_out = stored != self._file_task.fields
+        self._file_task = replace(self._file_task, fields=stored)
         # Rows of a file that is sorted and written as a whole.
         self._is_whole = task.keyed is not None and not task.keyed.is_numbered
         self._buffer_bytes = buffer_bytes
         self._disk: _Disk | None = None
         # Groups of rows, and those whose partition and bucket had rows before others.
-        self._last: _Place | None = None
+        self._last: _Writer | None = None
         self._came = self._came_back = 0
         # Other files are written in chunks small enough to stop near the target size.
         chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
         self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
-        self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
-        self._open: OrderedDict[int, _Place] = OrderedDict()  # The least recently used first.
+        self._writers: dict[tuple[tuple[Any, ...], int | None], _Writer] = {}
+        self._open: OrderedDict[int, _Writer] = OrderedDict()  # The least recently used first.
         self._waiting_bytes = 0
         # Changelog files are not looked up.
         self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
-        self._types = {each.name: each.type for each in task.fields}
+        self._types = {column.name: column.type for column in task.fields}
         self._name = formats.fresh_name(task.names_task)
         self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []
 
     def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
-        known = len(self._places)
-        place = self._place(partition, bucket)
+        known = len(self._writers)
+        writer = self._writer(partition, bucket)
         self._came += 1
-        self._came_back += len(self._places) == known and place is not self._last
-        self._last = place
+        self._came_back += len(self._writers) == known and writer is not self._last
+        self._last = writer
         start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
         while start < group.num_rows:
-            room = self._piece_bytes(place) - place.waiting_bytes
+            room = self._piece_bytes(writer) - writer.waiting_bytes
             piece = group.slice(start, max(1, int(room / row_bytes)))
             start += piece.num_rows
             size = int(piece.num_rows * row_bytes)
-            place.waiting.append(piece)
-            place.waiting_bytes += size
+            writer.waiting.append(piece)
+            writer.waiting_bytes += size
             self._waiting_bytes += size
             if size >= room:
-                self._relieve(place)
+                self._relieve(writer)
         while self._waiting_bytes > self._buffer_bytes:
-            self._relieve(max(self._places.values(), key=lambda each: each.waiting_bytes))
+            self._relieve(max(self._writers.values(), key=lambda writer: writer.waiting_bytes))
 
     def copy(self, copied: Copied) -> None:
         """Copy a row group as it is stored, after the rows before it."""
-        place, stored = self._place(copied.partition, copied.bucket), copied.stored
-        self._flush(place)
-        file = place.file or self._start(place)
+        writer, stored = self._writer(copied.partition, copied.bucket), copied.stored
+        self._flush(writer)
+        file = writer.file or self._start(writer)
         file.row_count += stored.row_count
         file.added_bytes += stored.size_bytes
-        self._open.move_to_end(id(place))
+        self._open.move_to_end(id(writer))
         with _unwritable(file.path):
             file.output.copy(stored)
         if file.output.size() >= self._task.target_size_bytes:
-            self._close(place)
+            self._close(writer)
 
     def finish(self, threads: int) -> list[WrittenFile]:
         """Close all files; they are in the order in which their partitions and buckets came."""
-        places = list(self._places.values())
-        ending = sorted(places, key=lambda each: each.file is None)  # No more are open at the same time.
-        if len(places) < 2:
-            for place in places:
-                self._end(place)
+        writers = list(self._writers.values())
+        ending = sorted(writers, key=lambda writer: writer.file is None)  # No more are open at the same time.
+        if len(writers) < 2:
+            for writer in writers:
+                self._end(writer)
         else:
             self._ending = True
-            few = len(places) < _FEW_PLACES and self._waiting_bytes < _PIECE_MIN  # Starting threads would take longer.
+            few = (
+                len(writers) < _FEW_WRITERS and self._waiting_bytes < _PIECE_MIN
+            )  # Starting threads would take longer.
             for _ in self._store.several(self._end, ending, 1 if few else threads):
                 pass
         self._let_go()
-        order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
-        return sorted(self._written, key=lambda each: order[each.partition, each.bucket])
+        order = {(writer.partition, self._bucket(writer)): at for at, writer in enumerate(writers)}
+        return sorted(self._written, key=lambda file: order[file.partition, file.bucket])
 
     def abandon(self, error: BaseException) -> None:
         self._let_go()
-        for place in self._open.values():
-            if place.file is not None:
-                place.file.output.give_up()
+        for writer in self._open.values():
+            if writer.file is not None:
+                writer.file.output.give_up()
                 with suppress(Exception):
-                    place.file.sink.give_up(error)
+                    writer.file.sink.give_up(error)
         with suppress(LakeError):
             self._store.delete(paths_of(self._written))
 
-    def _place(self, partition: tuple[Any, ...], bucket: int | None) -> _Place:
-        place = self._places.get((partition, bucket))
-        if place is None:
-            place = self._places[partition, bucket] = _Place(partition, bucket)
+    def _writer(self, partition: tuple[Any, ...], bucket: int | None) -> _Writer:
+        writer = self._writers.get((partition, bucket))
+        if writer is None:
+            writer = self._writers[partition, bucket] = _Writer(partition, bucket)
             keyed = self._task.keyed
             if keyed is not None and not keyed.is_numbered:
                 assert keyed.first is not None, self._task
-                place.next_number = keyed.first.get(self._task.directory(partition, self._bucket(place)), 0)
-        return place
+                writer.next_number = keyed.first.get(self._task.directory(partition, self._bucket(writer)), 0)
+        return writer
 
-    def _end(self, place: _Place) -> None:
-        self._flush(place)
-        self._close(place)
+    def _end(self, writer: _Writer) -> None:
+        self._flush(writer)
+        self._close(writer)
 
-    def _bucket(self, place: _Place) -> int:
-        return self._task.default_bucket if place.bucket is None else place.bucket
+    def _bucket(self, writer: _Writer) -> int:
+        return self._task.default_bucket if writer.bucket is None else writer.bucket
 
-    def _piece_bytes(self, place: _Place) -> int:
+    def _piece_bytes(self, writer: _Writer) -> int:
         """The bytes in memory to write next: a chunk, or the rest of the file's size."""
-        file = place.file
+        file = writer.file
         if self._is_whole:
             return self._chunk_bytes
         if file is None or not file.added_bytes:
@@ -177,63 +179,63 @@ class Files:
         left = (self._task.target_size_bytes - size) * file.added_bytes / max(1, size)
         return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
 
-    def _relieve(self, place: _Place) -> None:
+    def _relieve(self, writer: _Writer) -> None:
         """Move buffered rows out of memory."""
-        is_full = place.file is None and len(self._open) >= self._task.open_files and not self._is_whole
+        is_full = writer.file is None and len(self._open) >= self._task.open_files and not self._is_whole
         fans_out = self._task.fans_out or 3 * self._came_back > self._came
-        if is_full and fans_out and place.spilled_bytes < 2 * self._task.target_size_bytes:
-            self._spill(place)
+        if is_full and fans_out and writer.spilled_bytes < 2 * self._task.target_size_bytes:
+            self._spill(writer)
         else:
-            self._flush(place)
+            self._flush(writer)
 
-    def _spill(self, place: _Place) -> None:
+    def _spill(self, writer: _Writer) -> None:
         if self._disk is None:
             self._disk = _Disk(self._schema)
             log.info(
                 "%s: rows of %d partitions and buckets and more come mixed; %d files are open at a time, and rows of the others wait on disk",
-                self._store.root, len(self._places), self._task.open_files,
+                self._store.root, len(self._writers), self._task.open_files,
             )  # fmt: skip
-        place.spilled.append((self._disk.put(place.waiting), place.waiting_bytes))
-        self._waiting_bytes -= place.waiting_bytes
-        place.waiting, place.waiting_bytes = [], 0
+        writer.spilled.append((self._disk.put(writer.waiting), writer.waiting_bytes))
+        self._waiting_bytes -= writer.waiting_bytes
+        writer.waiting, writer.waiting_bytes = [], 0
 
     def _let_go(self) -> None:
         if self._disk is not None:
             self._disk.close()
             self._disk = None
 
-    def _flush(self, place: _Place) -> None:
+    def _flush(self, writer: _Writer) -> None:
         """Write the buffered rows, and close the file if it is large enough."""
-        for batches, size in self._pieces(place):
-            self._put(place, pa.Table.from_batches(batches, self._schema), size)
+        for batches, size in self._pieces(writer):
+            self._put(writer, pa.Table.from_batches(batches, self._schema), size)
 
-    def _pieces(self, place: _Place) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+    def _pieces(self, writer: _Writer) -> Iterator[tuple[list[pa.RecordBatch], int]]:
         """The buffered rows, on disk and in memory, and their bytes in memory."""
-        (waiting, size), (spilled, place.spilled) = (place.waiting, place.waiting_bytes), (place.spilled, [])
+        (waiting, size), (spilled, writer.spilled) = (writer.waiting, writer.waiting_bytes), (writer.spilled, [])
         self._waiting_bytes -= size
-        place.waiting, place.waiting_bytes = [], 0
+        writer.waiting, writer.waiting_bytes = [], 0
         batches: list[pa.RecordBatch] = []
         held_bytes = 0
         for where, spilled_bytes in spilled:
-            assert self._disk is not None, place
+            assert self._disk is not None, writer
             batches.append(self._disk.get(where))
             held_bytes += spilled_bytes
-            if held_bytes >= self._piece_bytes(place):
+            if held_bytes >= self._piece_bytes(writer):
                 yield batches, held_bytes
                 batches, held_bytes = [], 0
         if batches or waiting:
             yield [*batches, *waiting], held_bytes + size
 
-    def _put(self, place: _Place, table: pa.Table, waited_bytes: int) -> None:
+    def _put(self, writer: _Writer, table: pa.Table, waited_bytes: int) -> None:
         keyed = self._task.keyed
         if keyed is not None:
-            number, place.next_number = place.next_number, place.next_number + table.num_rows
+            number, writer.next_number = writer.next_number, writer.next_number + table.num_rows
             came, table = table, key_values.stand(table, keyed, number)
             if keyed.changelog_prefix is not None and not keyed.is_numbered:
-                self._log(place, key_values.changelog(came, keyed, number), keyed)
+                self._log(writer, key_values.changelog(came, keyed, number), keyed)
         if not table.num_rows:  # A merge may leave nothing.
             return
-        file = place.file or self._start(place)
+        file = writer.file or self._start(writer)
         if keyed is not None:
             file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
         for name, indexes in file.indexes.items():
@@ -242,19 +244,19 @@ class Files:
                 index.add(values, self._types[name])
         file.row_count += table.num_rows
         file.added_bytes += waited_bytes
-        self._open.move_to_end(id(place))
+        self._open.move_to_end(id(writer))
         if self._leaves_out:
             table = _table_of(table, self._task.fields, self._file_task.fields)
         with _unwritable(file.path):
             file.output.add(table)
         if self._is_whole or file.output.size() >= self._task.target_size_bytes:
-            self._close(place)
+            self._close(writer)
 
-    def _log(self, place: _Place, table: pa.Table, keyed: KeyValues) -> None:
+    def _log(self, writer: _Writer, table: pa.Table, keyed: KeyValues) -> None:
         """Write rows in their order to a changelog file."""
         if not table.num_rows:
             return
-        side = _Place(place.partition, place.bucket)
+        side = _Writer(writer.partition, writer.bucket)
         file = self._start(side, keyed.changelog_prefix)
         file.indexes = {}
         file.keys, file.row_count = key_values.key_range(table, keyed), table.num_rows
@@ -262,28 +264,28 @@ class Files:
             file.output.add(table)
         self._close(side, Content.CHANGELOG)
 
-    def _start(self, place: _Place, prefix: str | None = None) -> _Open:
+    def _start(self, writer: _Writer, prefix: str | None = None) -> _Open:
         # Threads that close files use one each for a moment; none may close another's.
         while not self._ending and len(self._open) >= self._task.open_files:
             self._close(next(iter(self._open.values())))
-        folder = self._task.directory(place.partition, self._bucket(place))
+        folder = self._task.directory(writer.partition, self._bucket(writer))
         number = self._task.name_suffix.format(next(self._numbers))
         name = f"{prefix or self._task.name_prefix}{self._name}{number}.{self._task.file_format}"
         path = self._task.locate(folder, name)
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):
             try:
-                place.file = _Open(
+                writer.file = _Open(
                     path, sink, self._format.Output(sink, self._file_task), indexes=self._fresh_indexes()
                 )
             except BaseException as error:
                 sink.give_up(error)
                 raise
-        self._open[id(place)] = place
-        return place.file
+        self._open[id(writer)] = writer
+        return writer.file
 
-    def _close(self, place: _Place, content: Content | None = None) -> None:
-        file = place.file
+    def _close(self, writer: _Writer, content: Content | None = None) -> None:
+        file = writer.file
         if file is None:
             return
         with _unwritable(file.path):
@@ -291,15 +293,15 @@ class Files:
             size = file.sink.tell()
             file.sink.finish()
         index = self._index(file)
-        place.file = None
-        del self._open[id(place)]
+        writer.file = None
+        del self._open[id(writer)]
         self._written.append(
             WrittenFile(
                 path=file.path,
-                partition=place.partition,
+                partition=writer.partition,
                 row_count=file.row_count,
                 size_bytes=size,
-                bucket=self._bucket(place),
+                bucket=self._bucket(writer),
                 content=content or self._task.content,
                 file_format=self._task.file_format,
                 stats=self._trimmed(stats),
@@ -325,7 +327,7 @@ class Files:
         """The indexes of a file, or the path at which they are written."""
         if self._indexed is None or not file.indexes:
             return None
-        own = {name: {kind: bytes(each) for kind, each in made.items()} for name, made in file.indexes.items()}
+        own = {name: {kind: bytes(blob) for kind, blob in made.items()} for name, made in file.indexes.items()}
         index = file_index.emit(own)
         if len(index) <= self._indexed.embedded_bytes:
             return index
@@ -394,8 +396,8 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Place:
-    """One partition and bucket: rows that wait, and the file they go to."""
+class _Writer:
+    """The writer of one partition and bucket: rows that wait, and the file they go to."""
 
     partition: tuple[Any, ...]
     bucket: int | None
@@ -439,21 +441,24 @@ class _Disk:
 _Where = tuple[int, int]  # (the first byte, how many bytes)
 
 
-def _held(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _stored(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     """The columns and parts that files hold: those that are always null they do not."""
-    return tuple(_held_field(each) for each in fields if each.type != _UNKNOWN)
+    return tuple(_stored_field(column) for column in fields if column.type != _UNKNOWN)
 
 
-def _held_field(field: Field) -> Field:
+def _stored_field(field: Field) -> Field:
     if isinstance(field.type, Row):
-        return replace(field, type=Row(_held(field.type.fields)))
-    return replace(field, type=rebuild(field.type, _held_field))
+        return replace(field, type=Row(_stored(field.type.fields)))
+    return replace(field, type=rebuild(field.type, _stored_field))
 
 
 def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...]) -> pa.Table:
-    types = {each.id: each.type for each in fields}
-    found = [casts.project(casts.flat(table.column(each.name)), types[each.id], each.type, each.name) for each in kept]
-    return pa.Table.from_arrays(found, schema=arrow_schema(kept))
+    types = {column.id: column.type for column in fields}
+    columns = [
+        casts.project(casts.flat(table.column(column.name)), types[column.id], column.type, column.name)
+        for column in kept
+    ]
+    return pa.Table.from_arrays(columns, schema=arrow_schema(kept))
 
 
 def _whole_number(options: Mapping[str, str], name: str | None, default: int) -> int:

@@ -52,9 +52,9 @@ class File:
         """The columns of the file: those of `named`, matched by name; otherwise with the ids in the file."""
         if named is None:
             return avro_fields.parse(self._head.schema)
-        types = {each.name: each.type for each in named}
-        held = self._head.arrow_schema()
-        empty = {f.name: _mapped(casts.nulls(0, f.type), types[f.name]) for f in held if f.name in types}
+        types = {field.name: field.type for field in named}
+        stored = self._head.arrow_schema()
+        empty = {f.name: _mapped(casts.nulls(0, f.type), types[f.name]) for f in stored if f.name in types}
         return present(named, [pa.field(name, array.type) for name, array in empty.items()])
 
     def batches(
@@ -67,9 +67,9 @@ class File:
         """(position of the first row, rows) with the columns `fields`; only columns and fields are pruned."""
         names = [field.name for field in fields]
         position = 0
-        for found in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
-            columns = [_mapped(casts.flat(found.column(field.name)), field.type) for field in fields]
-            whole = pa.RecordBatch.from_arrays(columns, names) if columns else found
+        for block in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
+            columns = [_mapped(casts.flat(block.column(field.name)), field.type) for field in fields]
+            whole = pa.RecordBatch.from_arrays(columns, names) if columns else block
             for start in range(0, whole.num_rows, batch_rows):
                 batch = whole.slice(start, batch_rows)
                 yield position, batch
@@ -112,7 +112,7 @@ class Output:
         return {field.id: statistics.merge(part[field.id] for part in self._stats) for field in self._fields}, ()
 
     def _empty(self) -> pa.Table:
-        return pa.table({each["name"]: pa.nulls(0) for each in self._schema["fields"]})
+        return pa.table({field["name"]: pa.nulls(0) for field in self._schema["fields"]})
 
 
 def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
@@ -145,8 +145,8 @@ def _mapped(array: pa.Array, type: Type) -> pa.Array:
                 _mapped(pc.struct_field(array, [i]), types[name]) if name in types else pc.struct_field(array, [i])
                 for i, name in enumerate(names)
             ]
-            held = pa.struct([pa.field(name, column.type) for name, column in zip(names, columns, strict=True)])
-            return casts.struct(array, columns, held)
+            row_type = pa.struct([pa.field(name, column.type) for name, column in zip(names, columns, strict=True)])
+            return casts.struct(array, columns, row_type)
         case ListOf(element) if pa.types.is_list(array.type):
             items = _mapped(casts.items(array), element.type)
             return casts.relist(array, pa.list_(items.type), items)
@@ -202,8 +202,8 @@ def _type(type: Type, name: str, nullable: bool) -> Any:
 
 
 def _field(field: Field, name: str) -> dict[str, Any]:
-    found = {"name": field.name, "type": _type(field.type, f"{name}_{field.name}", field.nullable)}
-    return {**found, "default": None} if field.nullable else found
+    entry = {"name": field.name, "type": _type(field.type, f"{name}_{field.name}", field.nullable)}
+    return {**entry, "default": None} if field.nullable else entry
 
 
 def _map(key: Field, value: Field, name: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class File:
         """The columns of the file: those of `named`, matched by name; otherwise by the attributes of their types."""
         if named is not None:
             return present(named, list(self._file.schema))
-        return tuple(_own_field(each) for each in self._file.schema)
+        return tuple(_own_field(field) for field in self._file.schema)
 
     def batches(
         self,
@@ -165,9 +165,9 @@ def _timestamp_bounds(source: Any) -> Iterator[int]:
 
     ORC specification v1, "File Tail": `ColumnStatistics.timestampStatistics`.
     """
-    for number, found in _messages(_footer(source)[0]):
+    for number, message in _messages(_footer(source)[0]):
         if number == 7:
-            for kind, of_timestamps in _messages(found):
+            for kind, of_timestamps in _messages(message):
                 if kind == 9:
                     yield from ((zigzag >> 1) ^ -(zigzag & 1) for at, zigzag in _messages(of_timestamps) if at <= 4)
 
@@ -178,9 +178,9 @@ def _writer_zones(source: Any) -> Iterator[str]:
     ORC specification v1, "Stripe Footer": `StripeInformation`, `StripeFooter.writerTimezone`.
     """
     footer, codec = _footer(source)
-    for number, found in _messages(footer):
+    for number, message in _messages(footer):
         if number == 3:
-            stripe = dict(_messages(found))
+            stripe = dict(_messages(message))
             source.seek(sum(stripe.get(at, 0) for at in (1, 2, 3)))  # After its offset: indexes, then data.
             stripe_footer = dict(_messages(_inflated(source.read(stripe[4]), codec)))
             yield stripe_footer.get(3, b"").decode()

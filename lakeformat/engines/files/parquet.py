@@ -85,13 +85,13 @@ class Stored:
                 raise CorruptFile(
                     f"{self.path}: it ends at byte {start + len(data)}, and its footer says {end} or more"
                 )
-            place = parquet_footer.damaged_page(memoryview(data))
+            offset = parquet_footer.damaged_page(memoryview(data))
         except OSError as error:
             raise CorruptFile(f"{self.path}: cannot be read: {error}") from error
         except (IndexError, KeyError, AssertionError) as error:
             raise CorruptFile(f"{self.path}: no pages at byte {start}") from error
-        if place is not None:
-            raise CorruptFile(f"{self.path}: the page at byte {start + place} is damaged (checksum)")
+        if offset is not None:
+            raise CorruptFile(f"{self.path}: the page at byte {start + offset} is damaged (checksum)")
         return data
 
 
@@ -113,7 +113,7 @@ class File:
         schema = self._file.schema_arrow
         if named is not None:
             return present(named, list(schema))
-        return tuple(_own_field(each) for each in schema)
+        return tuple(_own_field(field) for field in schema)
 
     @property
     def size_bytes(self) -> int:
@@ -148,14 +148,16 @@ class File:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
         codec = {"NONE": "UNCOMPRESSED"}.get(_codec(task.compression).upper(), _codec(task.compression).upper())
-        found = [
+        copied = [
             index
             for index, some in enumerate(chunks)
-            if all(each.compression == codec for each in some)
-            and sum(each.total_compressed_size for each in some) >= least_bytes
+            if all(chunk.compression == codec for chunk in some)
+            and sum(chunk.total_compressed_size for chunk in some) >= least_bytes
         ]
         return (
-            found if found and self._footer.agrees(_empty_footer(task.fields, frozenset(task.options.items()))) else []
+            copied
+            if copied and self._footer.agrees(_empty_footer(task.fields, frozenset(task.options.items())))
+            else []
         )
 
     def lacking(self, group: int, task: WriteTask) -> tuple[Field, ...]:
@@ -171,8 +173,8 @@ class File:
         row_group = self._footer.row_groups[group]
         if parquet_footer.moved(row_group, [0] * len(spans)) is None:
             return None
-        held = {field.name: field for field in task.fields}
-        extra = statistics.beside_footer(rows, tuple(held[name] for name in rows.column_names), _writes_int96(task))
+        by_name = {field.name: field for field in task.fields}
+        extra = statistics.beside_footer(rows, tuple(by_name[name] for name in rows.column_names), _writes_int96(task))
         return Stored(self._source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size)
 
     @cached_property
@@ -211,19 +213,19 @@ class File:
             start, end = _span(chunk)
             self._source.seek(start)
             try:
-                place = parquet_footer.damaged_page(memoryview(self._source.read(end - start)))
+                offset = parquet_footer.damaged_page(memoryview(self._source.read(end - start)))
             except (IndexError, KeyError, AssertionError) as error:
                 raise CorruptFile(f"column {chunk.path_in_schema}: no pages at byte {start}") from error
-            if place is not None:
+            if offset is not None:
                 raise CorruptFile(
-                    f"column {chunk.path_in_schema}: the page at byte {start + place} is damaged (checksum)"
+                    f"column {chunk.path_in_schema}: the page at byte {start + offset} is damaged (checksum)"
                 )
 
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
         """Those of these top-level columns without NaN, as far as the footer says."""
         schema = self._file.metadata.schema
         arrow_schema = self._file.schema_arrow
-        widths = [_width(each.type) for each in arrow_schema]
+        widths = [_width(field.type) for field in arrow_schema]
         # By index: the field `b` of a column `a` has the path of a column `a.b`.
         places = dict(zip(arrow_schema.names, accumulate((0, *widths)), strict=False))
         wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
@@ -294,8 +296,11 @@ class File:
             return
         # Arrow does not detect overflows of nanoseconds: microseconds show where they would be.
         for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
-            found = [(nanos.column(field.name), wide.column(field.name), field) for field in fields]
-            reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
+            triples = [(nanos.column(field.name), wide.column(field.name), field) for field in fields]
+            reaching = [
+                casts.near(*triple[:2]) if triple[2].id in far_as_null else self._reaching(*triple)
+                for triple in triples
+            ]
             yield pa.RecordBatch.from_arrays(reaching, names=[field.name for field in fields])
 
     def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
@@ -322,7 +327,7 @@ class File:
 
     def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
         """A column in nanoseconds if that is needed, with its range checked."""
-        if max(_digits(each.type) for each in walk((field,))) <= 6:
+        if max(_digits(part.type) for part in walk((field,))) <= 6:
             return wide
         reach = casts.REACH_MICROS
         for leaf in _timestamps(wide):
@@ -393,13 +398,13 @@ class Output:
             self._groups.append(self._copied_bytes)
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
-            columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
+            columns = [casts.rebuilt(casts.flat(column), field.type, _marked) for column, field in given]
             fields = [field.with_type(column.type) for field, column in zip(self._schema, columns, strict=True)]
             table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-        for place, parts in self._shredded.items():
-            chunks = [variant_shredding.shred(chunk, parts) for chunk in table.column(place).chunks]
+        for index, parts in self._shredded.items():
+            chunks = [variant_shredding.shred(chunk, parts) for chunk in table.column(index).chunks]
             table = table.set_column(
-                place, self._schema.field(place), pa.chunked_array(chunks, self._schema.types[place])
+                index, self._schema.field(index), pa.chunked_array(chunks, self._schema.types[index])
             )
         writer.write_table(table, row_group_size=rows)
 
@@ -443,13 +448,13 @@ class Output:
         ]
         if any(marks):
             end = parquet_footer.annotated(end, marks)
-        counts = statistics.nan_counts(self._fields, self._extra, [_width(each.type) for each in self._schema])
+        counts = statistics.nan_counts(self._fields, self._extra, [_width(field.type) for field in self._schema])
         if any(counts) and len(counts) == metadata.num_row_groups:
             end = parquet_footer.counted(end, counts)
         self._sink.end = None
         self._sink.write(end)
-        found = statistics.from_footer(metadata, self._fields, self._extra, _leaf_counts(metadata, self._fields))
-        return found, _split_offsets(metadata)
+        stats = statistics.from_footer(metadata, self._fields, self._extra, _leaf_counts(metadata, self._fields))
+        return stats, _split_offsets(metadata)
 
     def _shred(self, first: pa.Table) -> None:
         """Choose the shredded columns of variants by the first rows."""
@@ -583,8 +588,8 @@ def _marks(type: Type, arrow_type: Any, variant: bytes) -> list[bytes]:
                 b"",
                 *(
                     mark
-                    for part, each in zip(parts, arrow_type, strict=True)
-                    for mark in _marks(part.type, each.type, variant)
+                    for part, child in zip(parts, arrow_type, strict=True)
+                    for mark in _marks(part.type, child.type, variant)
                 ),
             ]
         case ListOf(element):
@@ -604,7 +609,7 @@ def _marks(type: Type, arrow_type: Any, variant: bytes) -> list[bytes]:
 def _elements(arrow_type: Any) -> int:
     """The number of schema elements of a type of structs and lists."""
     if isinstance(arrow_type, pa.StructType):
-        return 1 + sum(_elements(each.type) for each in arrow_type)
+        return 1 + sum(_elements(field.type) for field in arrow_type)
     return 2 + _elements(arrow_type.value_type) if isinstance(arrow_type, pa.ListType) else 1
 
 
@@ -644,10 +649,10 @@ def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:
     Older Paimon marked all timestamps as instants, and INT96 has no such mark.
     """
     with pq.ParquetFile(source) as file:
-        schema, held = file.metadata.schema, file.schema_arrow
+        schema, stored = file.metadata.schema, file.schema_arrow
         if _has_int96(schema):
             return False
-        there = {each.name: each.type for each in held}
+        there = {field.name: field.type for field in stored}
         return all(
             _zones(there[field.name]) == _zones(_file_type(field.type)) for field in fields if field.name in there
         )
@@ -704,7 +709,7 @@ def _own_field(arrow_field: pa.Field) -> Field:
 
 def _own_type(arrow_type: pa.DataType) -> Type:
     if pa.types.is_struct(arrow_type):
-        return Row(tuple(_own_field(each) for each in arrow_type))
+        return Row(tuple(_own_field(field) for field in arrow_type))
     if pa.types.is_list(arrow_type):
         return ListOf(_own_field(arrow_type.value_field))
     if pa.types.is_map(arrow_type):
@@ -716,21 +721,21 @@ def _leaves_below(arrow_schema: pa.Schema, fields: tuple[Field, ...]) -> list[in
     """The indexes of the leaf columns below `fields`."""
     wanted = {field.name: field for field in fields}
     leaves: list[int] = []
-    place = 0
-    for each in arrow_schema:
-        if each.name in wanted:
-            _leaves(each.type, wanted[each.name].type, place, leaves)
-        place += _width(each.type)
+    index = 0
+    for column in arrow_schema:
+        if column.name in wanted:
+            _leaves(column.type, wanted[column.name].type, index, leaves)
+        index += _width(column.type)
     return leaves
 
 
 def _leaves(arrow_type: pa.DataType, type: Type, index: int, leaves: list[int]) -> None:
     if pa.types.is_struct(arrow_type) and isinstance(type, Row):
         wanted = {part.name: part for part in type.fields}
-        for each in arrow_type:
-            if each.name in wanted:
-                _leaves(each.type, wanted[each.name].type, index, leaves)
-            index += _width(each.type)
+        for field in arrow_type:
+            if field.name in wanted:
+                _leaves(field.type, wanted[field.name].type, index, leaves)
+            index += _width(field.type)
     elif pa.types.is_list(arrow_type) and isinstance(type, ListOf):
         _leaves(arrow_type.value_type, type.element.type, index, leaves)
     elif pa.types.is_map(arrow_type) and isinstance(type, MapOf):
@@ -744,12 +749,12 @@ def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[i
     """The number of leaf columns of each of `fields`, all of a file's, if that does not follow from their types."""
     if not _holds(fields, Kind.VARIANT):
         return None
-    return [_width(each.type) for each in metadata.schema.to_arrow_schema()]
+    return [_width(field.type) for field in metadata.schema.to_arrow_schema()]
 
 
 def _width(arrow_type: pa.DataType) -> int:
     if pa.types.is_struct(arrow_type):
-        return sum(_width(each.type) for each in arrow_type)
+        return sum(_width(field.type) for field in arrow_type)
     if pa.types.is_list(arrow_type):
         return _width(arrow_type.value_type)
     if pa.types.is_map(arrow_type):
@@ -843,21 +848,21 @@ def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]
     some = first
     if step > 1:
         some = pa.concat_tables([first.slice(start, rows) for start in range(0, first.num_rows, step)])
-    for index, each in enumerate(schema):
-        if not pa.types.is_nested(each.type):
+    for index, field in enumerate(schema):
+        if not pa.types.is_nested(field.type):
             sample = some.column(index)
             sample = sample.drop_null() if sample.null_count else sample
             distinct = pc.count_distinct(sample).as_py()
             value_bytes = sample.nbytes / max(1, len(sample))
             if distinct * value_bytes + len(sample) * distinct.bit_length() / 8 > len(sample) * value_bytes:
                 continue
-        chosen += _leaf_paths(each.type, each.name)
+        chosen += _leaf_paths(field.type, field.name)
     return chosen
 
 
 def _leaf_paths(type: pa.DataType, path: str) -> list[str]:
     if pa.types.is_struct(type):
-        return [leaf for each in type for leaf in _leaf_paths(each.type, f"{path}.{each.name}")]
+        return [leaf for field in type for leaf in _leaf_paths(field.type, f"{path}.{field.name}")]
     if pa.types.is_list(type):
         return _leaf_paths(type.value_type, f"{path}.list.element")
     if pa.types.is_map(type):

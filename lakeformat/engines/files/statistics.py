@@ -57,13 +57,13 @@ def nan_counts(
 ) -> list[dict[int, int]]:
     """Per row group, by leaf index, the number of NaNs in the float columns of `fields`. `widths`: the number of leaf
     columns of each."""
-    places, place = {}, 0
+    places, leaf = {}, 0
     for field, width in zip(fields, widths, strict=True):
         if isinstance(field.type, Scalar) and field.type.kind in _FLOATS:
-            places[field.id] = place
-        place += width
-    found = [{place: of_group[id].nan_count for id, place in places.items() if id in of_group} for of_group in extra]
-    return [{place: count for place, count in each.items() if count is not None} for each in found]
+            places[field.id] = leaf
+        leaf += width
+    counts = [{leaf: of_group[id].nan_count for id, leaf in places.items() if id in of_group} for of_group in extra]
+    return [{leaf: count for leaf, count in group.items() if count is not None} for group in counts]
 
 
 def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bool) -> tuple[Field, ...]:
@@ -98,7 +98,7 @@ def from_footer(
     `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None if a row group with values
     has none. `widths`: the number of leaf columns of each, if variants are shredded.
     """
-    widths = widths or [_width(each.type) for each in fields]
+    widths = widths or [_width(field.type) for field in fields]
     statistics: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
     for group in range(metadata.num_row_groups):
         leaf = 0
@@ -133,8 +133,8 @@ def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
             bounded = False
         elif bounded and isinstance(part.minimum, tuple):
             box = (part.minimum, part.maximum)
-            found = box if minimum is None or maximum is None else wkb.joined((minimum, maximum), box)
-            minimum, maximum = found
+            bounds = box if minimum is None or maximum is None else wkb.joined((minimum, maximum), box)
+            minimum, maximum = bounds
         elif bounded:
             minimum = part.minimum if minimum is None else min(minimum, part.minimum)
             maximum = part.maximum if maximum is None else max(maximum, part.maximum)
@@ -144,14 +144,14 @@ def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
 
 
 def trim(
-    found: Mapping[int, ColumnStats], fields: tuple[Field, ...], modes: Sequence[tuple[StatsMode, int]]
+    measured: Mapping[int, ColumnStats], fields: tuple[Field, ...], modes: Sequence[tuple[StatsMode, int]]
 ) -> dict[int, ColumnStats]:
     """Statistics in the table's modes: none, counts only, or bounds too (truncated by the dialect)."""
     kept = {}
     for field, (mode, _) in zip(fields, modes or [(StatsMode.FULL, 0)] * len(fields), strict=True):
-        if mode is StatsMode.NONE or field.id not in found:
+        if mode is StatsMode.NONE or field.id not in measured:
             continue
-        stats = found[field.id]
+        stats = measured[field.id]
         if mode is StatsMode.COUNTS:
             stats = ColumnStats(None, None, stats.null_count, stats.value_count, stats.nan_count, stats.size_bytes)
         kept[field.id] = stats

@@ -50,10 +50,10 @@ class Csv:
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
         self._named = _known(named, self._path)
-        for each in self._named:
-            if not isinstance(each.type, Scalar):
+        for field in self._named:
+            if not isinstance(field.type, Scalar):
                 raise UnsupportedFeature(
-                    f"{self._path}: column {each.name} of a CSV file is a {each.type}: not supported"
+                    f"{self._path}: column {field.name} of a CSV file is a {field.type}: not supported"
                 )
         return self._named
 
@@ -65,7 +65,7 @@ class Csv:
         far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
-        names = [each.name for each in self._named]
+        names = [field.name for field in self._named]
         if self._source.size() == 0:
             return
         reader = pyarrow.csv.open_csv(
@@ -73,7 +73,7 @@ class Csv:
             pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(self._header)),
             self._parse,
             pyarrow.csv.ConvertOptions(
-                column_types={each.name: to_arrow(each.type) for each in self._named},
+                column_types={field.name: to_arrow(field.type) for field in self._named},
                 include_columns=[field.name for field in fields] or names[:1],
                 null_values=[self._null],
                 strings_can_be_null=True,
@@ -99,16 +99,16 @@ class Json:
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
         self._named = _known(named, self._path)
-        for each in self._named:
-            for part in () if isinstance(each.type, Scalar) else walk((each,)):
+        for field in self._named:
+            for part in () if isinstance(field.type, Scalar) else walk((field,)):
                 if isinstance(part.type, Scalar) and part.type.kind in (*_AS_TEXT, *_SPELLED, Kind.DECIMAL):
                     raise UnsupportedFeature(
-                        f"{self._path}: column {each.name} of a JSON file has a {part.type} inside: not supported"
+                        f"{self._path}: column {field.name} of a JSON file has a {part.type} inside: not supported"
                     )
-            match each.type:
+            match field.type:
                 case Scalar(Kind.DECIMAL, (precision, _)) if precision > _DOUBLE_DIGITS:
                     raise UnsupportedFeature(
-                        f"{self._path}: column {each.name} of a JSON file, a {each.type}: numbers of more than {_DOUBLE_DIGITS} digits: "
+                        f"{self._path}: column {field.name} of a JSON file, a {field.type}: numbers of more than {_DOUBLE_DIGITS} digits: "
                         "not supported"
                     )
         return self._named
@@ -123,14 +123,14 @@ class Json:
         """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
         if self._source.size() == 0:
             return
-        named = pa.schema([pa.field(each.name, _json_type(each.type)) for each in self._named])
-        found = pyarrow.json.open_json(
+        named = pa.schema([pa.field(field.name, _json_type(field.type)) for field in self._named])
+        reader = pyarrow.json.open_json(
             self._source,
             parse_options=pyarrow.json.ParseOptions(
                 explicit_schema=named, newlines_in_values=False, unexpected_field_behavior="ignore"
             ),
         )
-        yield from _sliced(found, fields, batch_rows)
+        yield from _sliced(reader, fields, batch_rows)
 
 
 def _json_type(type: Type) -> pa.DataType:
@@ -146,17 +146,17 @@ def _json_type(type: Type) -> pa.DataType:
 
 def _known(named: tuple[Field, ...] | None, path: str) -> tuple[Field, ...]:
     assert named is not None, path
-    for each in named:
-        if isinstance(each.type, Scalar) and each.type.kind in _AS_TEXT:
-            raise UnsupportedFeature(f"{path}: column {each.name}, a {each.type} as text: not supported")
+    for field in named:
+        if isinstance(field.type, Scalar) and field.type.kind in _AS_TEXT:
+            raise UnsupportedFeature(f"{path}: column {field.name}, a {field.type} as text: not supported")
     return named
 
 
 def _sliced(
-    found: Iterator[pa.RecordBatch], fields: tuple[Field, ...], batch_rows: int
+    batches: Iterator[pa.RecordBatch], fields: tuple[Field, ...], batch_rows: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     position = 0
-    for whole in found:
+    for whole in batches:
         columns = [whole.column(field.name).cast(to_arrow(field.type)) for field in fields]
         whole = pa.RecordBatch.from_arrays(columns, [field.name for field in fields]) if columns else whole
         for start in range(0, whole.num_rows, batch_rows):

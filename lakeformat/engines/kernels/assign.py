@@ -36,9 +36,9 @@ def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[Part
         if schema.names.count(name) > 1:
             raise InvalidInput(f"column {name!r} is in the data twice; rename one")
     for field in fields:
-        place = schema.get_field_index(field.name)
-        if place >= 0:
-            _check_type(schema.field(place).type, field, field.name)
+        index = schema.get_field_index(field.name)
+        if index >= 0:
+            _check_type(schema.field(index).type, field, field.name)
         elif not field.nullable and field.default is None:
             raise InvalidInput(f"column {field.name!r} is NOT NULL and has no default, and the data does not hold it")
     if schema.names:
@@ -51,8 +51,8 @@ def require_placed(
     """Raise `InvalidInput` if `what`, which has these columns, does not say which partitions its rows belong to:
     without a default they would all go to the partition of null."""
     defaults = {field.name for field in fields if field.default is not None}
-    for each in partition_by:
-        name, is_read = each.source, each.transform.kind is not TransformKind.VOID
+    for by in partition_by:
+        name, is_read = by.source, by.transform.kind is not TransformKind.VOID
         if is_read and name not in given and name not in defaults and any(field.name == name for field in fields):
             raise InvalidInput(
                 f"column {name!r} says in which partition a row belongs, has no default, and {what} does not give it: all these rows "
@@ -68,9 +68,9 @@ def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
     """
     columns = []
     for field in fields:
-        place = batch.schema.get_field_index(field.name)
-        if place >= 0:
-            column = _assign(casts.flat(batch.column(place)), field, field.name)
+        index = batch.schema.get_field_index(field.name)
+        if index >= 0:
+            column = _assign(casts.flat(batch.column(index)), field, field.name)
         elif field.default is not None:
             column = default(field, batch.num_rows)
         else:
@@ -95,13 +95,13 @@ def default(field: Field, length: int) -> pa.Array:
     return pa.repeat(values[0], length)
 
 
-def _check_type(found: pa.DataType, field: Field, name: str) -> None:
-    if pa.types.is_null(found):
+def _check_type(given: pa.DataType, field: Field, name: str) -> None:
+    if pa.types.is_null(given):
         return None
-    found = casts.flat_type(found)
+    given = casts.flat_type(given)
     match field.type:
-        case Row(parts) if pa.types.is_struct(found):
-            names = [found.field(i).name for i in range(found.num_fields)]
+        case Row(parts) if pa.types.is_struct(given):
+            names = [given.field(i).name for i in range(given.num_fields)]
             known = {part.name: part for part in parts}
             for extra in names:
                 if extra not in known:
@@ -110,21 +110,21 @@ def _check_type(found: pa.DataType, field: Field, name: str) -> None:
                     )
             for part in parts:
                 if part.name in names:
-                    _check_type(found.field(part.name).type, part, f"{name}.{part.name}")
+                    _check_type(given.field(part.name).type, part, f"{name}.{part.name}")
                 elif not part.nullable and part.default is None:
                     raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
             return None
-        case ListOf(element) if pa.types.is_list(found):
-            return _check_type(found.value_type, element, f"{name}[]")
-        case MapOf(key, value) if pa.types.is_map(found):
-            _check_type(found.key_type, key, f"{name}[key]")
-            return _check_type(found.item_type, value, f"{name}[value]")
-        case MultisetOf(element) if pa.types.is_map(found):
-            _check_type(found.key_type, element, f"{name}[key]")
-            return _check_type(found.item_type, Field(-1, "value", Scalar(Kind.INT)), f"{name}[count]")
-        case Scalar() if _fits(found, field.type):
+        case ListOf(element) if pa.types.is_list(given):
+            return _check_type(given.value_type, element, f"{name}[]")
+        case MapOf(key, value) if pa.types.is_map(given):
+            _check_type(given.key_type, key, f"{name}[key]")
+            return _check_type(given.item_type, value, f"{name}[value]")
+        case MultisetOf(element) if pa.types.is_map(given):
+            _check_type(given.key_type, element, f"{name}[key]")
+            return _check_type(given.item_type, Field(-1, "value", Scalar(Kind.INT)), f"{name}[count]")
+        case Scalar() if _fits(given, field.type):
             return None
-    raise InvalidInput(f"column {name}: {found} does not fit {field.type}; {_way_out(found, field.type)}")
+    raise InvalidInput(f"column {name}: {given} does not fit {field.type}; {_way_out(given, field.type)}")
 
 
 def _fits(arrow_type: pa.DataType, type: Scalar) -> bool:

@@ -55,7 +55,7 @@ def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) 
     if field.id in constants:
         return constant(constants[field.id], field.type, length)
     if isinstance(field.type, Row) and any(constants.get(part.id) is not None for part in walk(field.type.fields)):
-        parts = [initial(each, length, constants) for each in field.type.fields]
+        parts = [initial(part, length, constants) for part in field.type.fields]
         return pa.StructArray.from_arrays(parts, fields=to_arrow(field.type).fields)
     if field.initial is None:
         return nulls(length, to_arrow(field.type))
@@ -84,13 +84,13 @@ def project(
         case Row(parts), Row(wanted):
             by_id = {part.id: (part, index) for index, part in enumerate(parts)}
             columns = []
-            for each in wanted:
-                if each.id in by_id:
-                    part, index = by_id[each.id]
+            for field in wanted:
+                if field.id in by_id:
+                    part, index = by_id[field.id]
                     child = _child(array, part, index)
-                    columns.append(project(child, part.type, each.type, f"{name}.{each.name}", constants))
+                    columns.append(project(child, part.type, field.type, f"{name}.{field.name}", constants))
                 else:
-                    columns.append(initial(each, len(array), constants))
+                    columns.append(initial(field, len(array), constants))
             return struct(array, columns, to_arrow(target))
         case ListOf(element), ListOf(wanted_element):
             return relist(
@@ -198,8 +198,8 @@ def rebuilt(
     match type:
         case Row(parts):
             columns = [rebuilt(pc.struct_field(array, [i]), part.type, leaf, name) for i, part in enumerate(parts)]
-            held = [pa.field(name(p.name), c.type, p.nullable) for p, c in zip(parts, columns, strict=True)]
-            return struct(array, columns, pa.struct(held))
+            fields = [pa.field(name(p.name), c.type, p.nullable) for p, c in zip(parts, columns, strict=True)]
+            return struct(array, columns, pa.struct(fields))
         case ListOf(element):
             elements = rebuilt(items(array), element.type, leaf, name)
             return relist(array, pa.list_(pa.field("element", elements.type, element.nullable)), elements)
@@ -285,13 +285,13 @@ def _map_parts(type: MapOf | MultisetOf) -> tuple[Type, Type]:
 
 def _to_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Timestamps in another unit, towards the past where digits are cut; a zone is a label, the number stays."""
-    found = array.type
-    bare = array.view(pa.timestamp(found.unit)) if found.tz else array
-    if found.unit != target.unit:
-        if _UNITS[found.unit] < _UNITS[target.unit]:
+    source = array.type
+    bare = array.view(pa.timestamp(source.unit)) if source.tz else array
+    if source.unit != target.unit:
+        if _UNITS[source.unit] < _UNITS[target.unit]:
             bare = bare.cast(pa.timestamp(target.unit))
         else:
-            step = _UNITS[found.unit] // _UNITS[target.unit]
+            step = _UNITS[source.unit] // _UNITS[target.unit]
             numbers = bare.view(pa.int64())
             floor = pc.divide(numbers, step)
             bare = pc.if_else(pc.greater(pc.multiply(floor, step), numbers), pc.subtract(floor, 1), floor)

@@ -53,21 +53,21 @@ def _ordered(values: pa.Array) -> np.ndarray:
     if values.null_count == len(values):
         return np.zeros(len(values), np.uint64)
     if t.is_string(kind) or t.is_binary(kind) or t.is_fixed_size_binary(kind):
-        found = _first_bytes(values.cast(pa.binary()))
+        prefix = _first_bytes(values.cast(pa.binary()))
     elif t.is_boolean(kind):
-        found = np.where(values.fill_null(False).to_numpy(zero_copy_only=False), _TRUE, np.uint64(0))
+        prefix = np.where(values.fill_null(False).to_numpy(zero_copy_only=False), _TRUE, np.uint64(0))
     else:
         numbers = values.cast(pa.float64()) if t.is_decimal(kind) else values
-        found = ranks.ordinals(numbers).view(np.uint64) ^ _SIGN
-    return np.where(values.is_valid().to_numpy(zero_copy_only=False), found, np.uint64(0))
+        prefix = ranks.ordinals(numbers).view(np.uint64) ^ _SIGN
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), prefix, np.uint64(0))
 
 
 def _first_bytes(values: pa.Array) -> np.ndarray:
-    _, offsets, held = values.buffers()
+    _, offsets, data = values.buffers()
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    content = np.frombuffer(held, np.uint8) if held is not None else np.zeros(0, np.uint8)
-    found = np.zeros((len(values), _BYTES), np.uint8)
-    for place in range(_BYTES):
-        reaching = edges[:-1] + place < edges[1:]
-        found[reaching, place] = content[edges[:-1][reaching] + place]
-    return found.view(">u8").reshape(-1).astype(np.uint64)
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    prefix = np.zeros((len(values), _BYTES), np.uint8)
+    for position in range(_BYTES):
+        reaching = edges[:-1] + position < edges[1:]
+        prefix[reaching, position] = content[edges[:-1][reaching] + position]
+    return prefix.view(">u8").reshape(-1).astype(np.uint64)

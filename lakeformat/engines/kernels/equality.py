@@ -20,10 +20,10 @@ def equal(left: Any, right: Any) -> np.ndarray:
             same &= equal(one, other) | ~both
         return same
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        one, other = (_lengths(each) for each in (left, right))
+        one, other = (_lengths(side) for side in (left, right))
         same &= (one == other) | ~both
         places = np.flatnonzero(both & same)
-        inner = equal(*(_items(each.take(pa.array(places))) for each in (left, right)))
+        inner = equal(*(_items(side.take(pa.array(places))) for side in (left, right)))
         np.logical_and.at(same, np.repeat(places, one[places]), inner)
         return same
     mask = pc.equal(left, right)
@@ -43,5 +43,5 @@ def _items(column: Any) -> pa.Array:
     if not pa.types.is_map(column.type):
         return column.flatten()
     ends = np.asarray(column.offsets)
-    held = slice(int(ends[0]), int(ends[-1]))
-    return pa.StructArray.from_arrays([column.keys[held], column.items[held]], ["key", "value"])
+    span = slice(int(ends[0]), int(ends[-1]))
+    return pa.StructArray.from_arrays([column.keys[span], column.items[span]], ["key", "value"])

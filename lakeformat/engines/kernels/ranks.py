@@ -20,8 +20,8 @@ def ranks(
     `nulls_last`.
     """
     codes, size = np.zeros(len(columns[0]), np.int64), 1
-    for place, column in enumerate(columns):
-        own, own_size = _ranks(column, bool(descending) and descending[place], bool(nulls_last) and nulls_last[place])
+    for index, column in enumerate(columns):
+        own, own_size = _ranks(column, bool(descending) and descending[index], bool(nulls_last) and nulls_last[index])
         if size * own_size > _LIMIT:
             own, own_size = _dense(own)
         if size * own_size > _LIMIT:

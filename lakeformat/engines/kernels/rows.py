@@ -32,8 +32,8 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
         edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
     starts, stops = np.concatenate(([0], edges)), np.append(edges, len(codes))
     firsts = starts if order is None else order[starts]
-    for each in np.argsort(firsts, kind="stable"):
-        start, stop = int(starts[each]), int(stops[each])
+    for index in np.argsort(firsts, kind="stable"):
+        start, stop = int(starts[index]), int(stops[index])
         # A small part is copied: as a slice it would keep the whole batch in memory.
         if order is not None:
             group = batch.take(pa.array(order[start:stop]))
@@ -41,7 +41,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
             group = batch.slice(start, stop - start)
         else:
             group = batch.take(pa.array(np.arange(start, stop)))
-        first = int(firsts[each])
+        first = int(firsts[index])
         yield tuple(key[first] for key in keys), group
 
 
@@ -50,7 +50,7 @@ def rise(keys: Sequence[pa.Array]) -> bool:
     rises, same = np.zeros(max(len(keys[0]) - 1, 0), bool), np.ones(max(len(keys[0]) - 1, 0), bool)
     for column in keys:
         before, after = column[:-1], column[1:]
-        less, equal = (pc.fill_null(each, False) for each in (pc.less(before, after), pc.equal(before, after)))
+        less, equal = (pc.fill_null(mask, False) for mask in (pc.less(before, after), pc.equal(before, after)))
         rises |= same & less.to_numpy(zero_copy_only=False)
         same &= equal.to_numpy(zero_copy_only=False)
     return bool(rises.all())
@@ -85,16 +85,16 @@ class KeySet:
     def codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """For each row the number of its key, equal for equal keys; -1 if it is not in the set."""
         codes = _places(columns[0], self._values[0])
-        found = codes >= 0
+        hits = codes >= 0
         for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
             own = _places(column, values)
-            found &= own >= 0
-            if not found.any():
+            hits &= own >= 0
+            if not hits.any():
                 break
             wanted = codes * len(values) + own
             codes = np.minimum(np.searchsorted(level, wanted), len(level) - 1)
-            found &= level[codes] == wanted
-        return np.where(found, codes, -1)
+            hits &= level[codes] == wanted
+        return np.where(hits, codes, -1)
 
 
 # Positions, and sets of keys beside their columns.

@@ -33,15 +33,15 @@ def in_order(
 
 def keys(batch: pa.RecordBatch, order: Sequence[Sort], fields: tuple[Field, ...]) -> list[pa.Array]:
     """The sort keys of the rows."""
-    found = []
-    for each in order:
-        if isinstance(each, Curve):
-            along = curve.hilbert if each.kind == "hilbert" else curve.interleaved
-            found.append(along([_values(batch, source) for source in each.sources]))
+    columns = []
+    for by in order:
+        if isinstance(by, Curve):
+            along = curve.hilbert if by.kind == "hilbert" else curve.interleaved
+            columns.append(along([_values(batch, source) for source in by.sources]))
         else:
-            kind = find_part(fields, each.source).type
-            found.append(transform.apply(each.transform, _values(batch, each.source), kind))
-    return found
+            kind = find_part(fields, by.source).type
+            columns.append(transform.apply(by.transform, _values(batch, by.source), kind))
+    return columns
 
 
 def _values(batch: pa.RecordBatch, source: tuple[str, ...]) -> pa.Array:
@@ -63,7 +63,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, pat
             break
     else:
         if in_memory:
-            places = np.argsort(_ranks(pa.concat_tables([_keys(each, by) for each in in_memory]), by), kind="stable")
+            places = np.argsort(_ranks(pa.concat_tables([_keys(table, by) for table in in_memory]), by), kind="stable")
             yield from pa.Table.from_batches(in_memory).take(pa.array(places)).to_batches(BATCH_ROWS)
         return
     sample, size = _spilled(in_memory, left, by, path)
@@ -79,24 +79,26 @@ def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, pat
 
 
 def _keys(batch: pa.RecordBatch, by: _By) -> pa.Table:
-    found = keys(batch, *by)
-    return pa.table(found, [str(place) for place in range(len(found))])
+    columns = keys(batch, *by)
+    return pa.table(columns, [str(index) for index in range(len(columns))])
 
 
 def _ranks(table: pa.Table, by: _By, *then: pa.ChunkedArray) -> np.ndarray:
     """One number per row of keys, in sort order; `then` decides between equal ones."""
     order = by[0]
-    descending = [*(each.descending for each in order), *(False for _ in then)]
-    nulls_last = [*(each.nulls_last for each in order), *(False for _ in then)]
+    descending = [*(by.descending for by in order), *(False for _ in then)]
+    nulls_last = [*(by.nulls_last for by in order), *(False for _ in then)]
     return ranks.ranks([*table.columns, *then], descending, nulls_last)
 
 
-def _spilled(held: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], by: _By, path: Path) -> tuple[pa.Table, int]:
+def _spilled(
+    waiting: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], by: _By, path: Path
+) -> tuple[pa.Table, int]:
     """All rows in a file; a sample of their keys; and their size in bytes. The rows in memory are released."""
     sample, size = [], 0
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, held[0].schema) as sink:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, waiting[0].schema) as sink:
         while True:
-            batch = held.pop(0) if held else next(left, None)
+            batch = waiting.pop(0) if waiting else next(left, None)
             if batch is None:
                 break
             sink.write_batch(batch)

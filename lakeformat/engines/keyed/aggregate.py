@@ -507,8 +507,8 @@ def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggreg
         base = np.append(kept[~back], given[ahead])
         more = np.append(kept[back], given[~ahead & ~is_taken])
         kept = _joined(base, more, keys, codes, sequence, limit)
-    found = np.concatenate([*done, kept])
-    return found[np.argsort(keys[found], kind="stable")]
+    chosen = np.concatenate([*done, kept])
+    return chosen[np.argsort(keys[chosen], kind="stable")]
 
 
 def _within(places: np.ndarray, some: np.ndarray) -> np.ndarray:
@@ -635,7 +635,7 @@ def _codes(values: pa.Array, how: Aggregation) -> np.ndarray:
 def _scalars(values: Any, how: Aggregation) -> list[pa.Array]:
     kind = values.type
     if pa.types.is_struct(kind):
-        return [values.is_valid(), *(part for each in values.flatten() for part in _scalars(each, how))]
+        return [values.is_valid(), *(part for child in values.flatten() for part in _scalars(child, how))]
     if pa.types.is_nested(kind):
         raise UnsupportedFeature(
             f"column {how.column!r}: aggregate function {how.function!r} would have to compare values of type {kind}"

@@ -43,11 +43,11 @@ class Assigner:
         """The rows of each bucket."""
         keys = binary_row.encode([batch.column(name) for name in self._index.columns], self._types)
         hashes = murmur.murmur3_32(keys, murmur.PAIMON_SEED)
-        found = self._partitions.get(partition)
-        if found is None:
-            found = self._partitions[partition] = self._load(partition)
+        index = self._partitions.get(partition)
+        if index is None:
+            index = self._partitions[partition] = self._load(partition)
         distinct = numbers.distinct(hashes)
-        given = self._admit(found, distinct, partition)
+        given = self._admit(index, distinct, partition)
         if len(given) and (given == given[0]).all():
             yield int(given[0]), batch
             return
@@ -59,9 +59,9 @@ class Assigner:
         """A file for each bucket with new hashes, with all of its hashes."""
         name = formats.fresh_name()
         written: list[WrittenFile] = []
-        for partition, found in self._partitions.items():
-            for bucket in sorted(found.grown):
-                hashes = found.hashes[bucket]
+        for partition, index in self._partitions.items():
+            for bucket in sorted(index.grown):
+                hashes = index.hashes[bucket]
                 path = f"{self._index.folder}/index-{name}-{len(written)}"
                 data = hashes.astype(">i4").tobytes()
                 self._store.write(path, data)
@@ -92,22 +92,22 @@ class Assigner:
             hashes[bucket] = own
         return _Partition(hashes, {bucket: len(own) for bucket, own in hashes.items()})
 
-    def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> np.ndarray:
+    def _admit(self, index: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> np.ndarray:
         """The bucket of each of these distinct, ascending hashes. New hashes are assigned to a bucket with room, or to
         a new one."""
         buckets, left = np.zeros(len(hashes), np.int32), np.arange(len(hashes))
-        for bucket, own in found.hashes.items():
+        for bucket, own in index.hashes.items():
             is_own = numbers.among(hashes[left], own)
             buckets[left[is_own]] = bucket
             left = left[~is_own]
             if not len(left):
                 return buckets
-        given = with_room(found.counts, len(left), self._index.target_rows, self._index.max_buckets, partition)
+        given = with_room(index.counts, len(left), self._index.target_rows, self._index.max_buckets, partition)
         buckets[left] = given
         for bucket in np.unique(given).tolist():
-            new, own = hashes[left[given == bucket]], found.hashes.get(bucket, hashes[:0])
-            found.hashes[bucket] = np.insert(own, np.searchsorted(own, new), new)
-            found.grown.add(bucket)
+            new, own = hashes[left[given == bucket]], index.hashes.get(bucket, hashes[:0])
+            index.hashes[bucket] = np.insert(own, np.searchsorted(own, new), new)
+            index.grown.add(bucket)
         return buckets
 
 
@@ -126,6 +126,6 @@ def with_room(
         if limit == _BUCKETS_MAX:
             raise InvalidInput(f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num")
         buckets[start:] = np.arange(start, wanted) % limit
-    for found, count in zip(*np.unique(buckets, return_counts=True), strict=True):
-        counts[int(found)] = counts.get(int(found), 0) + int(count)
+    for filled, count in zip(*np.unique(buckets, return_counts=True), strict=True):
+        counts[int(filled)] = counts.get(int(filled), 0) + int(count)
     return buckets

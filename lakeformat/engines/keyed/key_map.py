@@ -95,10 +95,10 @@ def _joined(left: _Part, right: _Part) -> _Part:
 
 
 def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
-    found = np.zeros(len(columns[0]), np.uint64)
+    mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        found = (found ^ (found >> np.uint64(29)) ^ _hash(column)) * _MIX
-    return found
+        mixed = (mixed ^ (mixed >> np.uint64(29)) ^ _hash(column)) * _MIX
+    return mixed
 
 
 def _hash(column: pa.Array) -> np.ndarray:
@@ -122,5 +122,5 @@ def _same(left: pa.Array, right: pa.Array) -> np.ndarray:
         same = pc.or_(same, pc.and_(left.is_null(), right.is_null()))
     if pa.types.is_floating(left.type):
         same = pc.or_(same, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
-    found: np.ndarray = same.to_numpy(zero_copy_only=False)
-    return found
+    mask: np.ndarray = same.to_numpy(zero_copy_only=False)
+    return mask

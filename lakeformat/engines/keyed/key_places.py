@@ -200,18 +200,18 @@ class Placer:
         within = _range(self._fields, keys)
 
         def find(task: ReadTask) -> list[tuple[np.ndarray, pa.RecordBatch]]:
-            found = []
+            pairs = []
             for batch in self._read(_narrowed(task, within)):
                 codes = wanted.codes([casts.flat(batch.column(name)) for name in self._places.key])
                 hits = np.flatnonzero(codes >= 0)
                 if len(hits):
                     there = batch.select([*self._places.partition, BUCKET.name]).take(pa.array(hits))
-                    found.append((places[codes[hits]], there))
-            return found
+                    pairs.append((places[codes[hits]], there))
+            return pairs
 
         with ThreadPoolExecutor(self._threads, "keys") as pool:
-            for each in pool.map(find, self._places.tasks):
-                for at, there in each:
+            for pairs in pool.map(find, self._places.tasks):
+                for at, there in pairs:
                     home[at] = self._numbers([casts.flat(there.column(name)) for name in self._places.partition])
                     bucket[at] = there.column(BUCKET.name).to_numpy(zero_copy_only=False)
         return home, bucket
@@ -236,14 +236,14 @@ def _at_home(columns: Sequence[pa.Array], was: Was) -> pa.Array:
 
 def _in_partition(batch: pa.RecordBatch, columns: Sequence[pa.Array], places: KeyPlaces) -> pa.RecordBatch:
     for name, column in zip(places.partition, columns, strict=True):
-        place = batch.schema.get_field_index(name)
-        batch = batch.set_column(place, batch.schema.field(place), column)
+        index = batch.schema.get_field_index(name)
+        batch = batch.set_column(index, batch.schema.field(index), column)
     return batch
 
 
 def _in_bucket(batch: pa.RecordBatch, buckets: pa.Array) -> pa.RecordBatch:
-    place = batch.schema.get_field_index(BUCKET.name)
-    return batch.set_column(place, batch.schema.field(place), buckets)
+    index = batch.schema.get_field_index(BUCKET.name)
+    return batch.set_column(index, batch.schema.field(index), buckets)
 
 
 def _admit(known: KeyMap, columns: Sequence[pa.Array]) -> tuple[np.ndarray, list[pa.Array]]:
@@ -285,7 +285,7 @@ def _together(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Recor
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(each.nbytes for each in waiting) >= size:
+        if sum(piece.nbytes for piece in waiting) >= size:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:

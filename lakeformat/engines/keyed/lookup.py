@@ -30,14 +30,14 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change and rewrite; rows on higher levels that the new rows replace (`task.older`) are merged in, written
     to the changelog and deleted by position. Nothing is written for `task.upgrades` if the file's rows are sorted by
     unique keys."""
-    if task.upgrades and all(_rises(store, each) for each in task.read):
+    if task.upgrades and all(_rises(store, part) for part in task.read):
         return []
     if not task.older:
         return worker.rewrite(store, task)
     replaced: list[pa.RecordBatch] = []
     changelog: list[pa.RecordBatch] = []
-    found = _settled(store, task, changelog) if task.marks is None else _rows(store, task, replaced)
-    written = worker.write(store, found, task.write)
+    merged = _settled(store, task, changelog) if task.marks is None else _rows(store, task, replaced)
+    written = worker.write(store, merged, task.write)
     try:
         if task.marks is not None and replaced:
             written += marks.write(store, replaced, task.marks)
@@ -69,22 +69,22 @@ def _rises(store: Store, task: ReadTask) -> bool:
 def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of each section; those of new keys are merged with the rows of the levels above. `changelog` gets the
     changed rows."""
-    for each, earlier, older in zip(task.read, task.before, task.older, strict=True):
-        assert each.merge is not None, each
-        schema = arrow_schema(each.fields)
+    for part, earlier, older in zip(task.read, task.before, task.older, strict=True):
+        assert part.merge is not None, part
+        schema = arrow_schema(part.fields)
         new, before = (
             pa.Table.from_batches([] if one is None else list(worker.read(store, one)), schema)
-            for one in (each, earlier)
+            for one in (part, earlier)
         )
-        if older and (table := _under(store, older, new, before, each.merge)).num_rows:
-            if each.merge.engine is MergeEngine.FIRST_ROW:  # Existing rows, which stay where they are.
-                key = tuple(find_field(older[0].fields, name) for name in each.merge.key)
+        if older and (table := _under(store, older, new, before, part.merge)).num_rows:
+            if part.merge.engine is MergeEngine.FIRST_ROW:  # Existing rows, which stay where they are.
+                key = tuple(find_field(older[0].fields, name) for name in part.merge.key)
                 new = new.filter(pa.array(~_key_set(key, table).contains(_key_columns(key, new))))
             else:
                 before = pa.concat_tables([before, table])
-                new = merge.merge(pa.concat_tables([table, new]), each.merge)
+                new = merge.merge(pa.concat_tables([table, new]), part.merge)
         if task.changelog is not None:
-            changelog += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
+            changelog += merge.difference(before, new, part.merge, task.compared).to_batches(worker.BATCH_ROWS)
         yield from _kept(task, new.to_batches(worker.BATCH_ROWS))
 
 
@@ -94,15 +94,15 @@ def _under(store: Store, older: tuple[ReadTask, ...], new: pa.Table, before: pa.
     if before.num_rows:
         known = _key_set(fields, before)
         new = new.filter(pa.array(~known.contains(_key_columns(fields, new))))
-    found = [new.schema.empty_table()]
+    parts = [new.schema.empty_table()]
     if new.num_rows:
         keys, near = _key_set(fields, new), _near(fields[0], new)
-        for each in older:
-            for batch in worker.read(store, replace(each, predicate=near)):
+        for task in older:
+            for batch in worker.read(store, replace(task, predicate=near)):
                 batch = batch.filter(pa.array(keys.contains([batch.column(f.name) for f in fields])))
                 if batch.num_rows:
-                    found.append(pa.Table.from_batches([batch]))
-    return merge.last_of_each(pa.concat_tables(found), spec)
+                    parts.append(pa.Table.from_batches([batch]))
+    return merge.last_of_each(pa.concat_tables(parts), spec)
 
 
 def _key_columns(fields: tuple[Field, ...], table: pa.Table) -> list[pa.Array]:
@@ -133,13 +133,13 @@ def _kept(task: RewriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of each section; `replaced` gets the positions of the rows on higher levels with their keys."""
-    for each, older in zip(task.read, task.older, strict=True):
-        assert each.merge is not None, each
-        found: Iterator[pa.RecordBatch] = worker.read(store, each)
+    for part, older in zip(task.read, task.older, strict=True):
+        assert part.merge is not None, part
+        batches: Iterator[pa.RecordBatch] = worker.read(store, part)
         if older:
-            merged = _merged(store, each, each.merge, older, replaced)
-            found = iter(merged.to_batches(worker.BATCH_ROWS))
-        yield from _kept(task, found)
+            merged = _merged(store, part, part.merge, older, replaced)
+            batches = iter(merged.to_batches(worker.BATCH_ROWS))
+        yield from _kept(task, batches)
 
 
 def _merged(
@@ -148,8 +148,8 @@ def _merged(
     new = pa.Table.from_batches(list(worker.read(store, task)), arrow_schema(task.fields))
     keys = _key_set(tuple(find_field(task.fields, name) for name in spec.key), new)
     under: list[pa.Table] = []
-    for each in older:
-        for batch in worker.read(store, each):
+    for level in older:
+        for batch in worker.read(store, level):
             batch = batch.filter(pa.array(keys.contains([batch.column(name) for name in spec.key])))
             if batch.num_rows:
                 replaced.append(batch.select([FILE.name, POSITION.name]))

@@ -91,8 +91,8 @@ def _windows(keys: np.ndarray, most: int) -> Iterator[list[tuple[int, int]]]:
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
     ]
     for pieces in zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True):
-        if held := [(start, stop) for start, stop in pieces if start < stop]:
-            yield held
+        if window := [(start, stop) for start, stop in pieces if start < stop]:
+            yield window
 
 
 def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
@@ -147,8 +147,8 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
     alone = np.where(is_after[order], RowKind.INSERT, RowKind.DELETE)
     paired = np.where(is_after[order], RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE)
     kinds = np.where(has_other, paired, alone)[changed].astype(np.int8)
-    place = rows.schema.get_field_index(VALUE_KIND.name)
-    return rows.take(pa.array(order[changed])).set_column(place, rows.schema.field(place), pa.array(kinds))
+    index = rows.schema.get_field_index(VALUE_KIND.name)
+    return rows.take(pa.array(order[changed])).set_column(index, rows.schema.field(index), pa.array(kinds))
 
 
 def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -227,8 +227,8 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
         several.last(kinds == RowKind.DELETE) if spec.remove_on_delete else several.last(np.zeros_like(taken_back))
     )
     # The sequence of a group without a requested column is not read (`MergeSpec.needed`).
-    held = set(rows.column_names)
-    groups = [_Group.of(group, rows, several) for group in spec.groups if held.issuperset(group.sequence)]
+    columns = set(rows.column_names)
+    groups = [_Group.of(group, rows, several) for group in spec.groups if columns.issuperset(group.sequence)]
     removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
     in_order = [group.in_order(several, removed) for group in groups]
     rules = {aggregation.column: aggregation for aggregation in spec.aggregations}
@@ -245,12 +245,12 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
                 how = rules.get(name)
                 adds, takes = counts & ordered & ~taken_back, counts & taken_back
                 if how is None:
-                    found = last(several.events(adds, retracts=takes & ordered))
-                    return _filled(found, several, removed, nullable)
+                    chosen = last(several.events(adds, retracts=takes & ordered))
+                    return _filled(chosen, several, removed, nullable)
                 events = several.events(adds, counts & ~ordered & ~taken_back, takes)
                 return aggregate(how, column.take(pa.array(several.rows)), events)
-        found = last_non_null(_is_valid(column)[several.rows], several.events(living & ~taken_back))
-        return _filled(found, several, removed, nullable)
+        chosen = last_non_null(_is_valid(column)[several.rows], several.events(living & ~taken_back))
+        return _filled(chosen, several, removed, nullable)
 
     is_gone = (removed == several.ends - 1) | ~several.any(~taken_back)
     return several.merged(reduce, spec, is_gone)
@@ -274,13 +274,13 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
             adds[removed[removed >= 0]] = True
         how = rules.get(name, Aggregation(name, "last_non_null_value"))
         values = rows.column(name).take(pa.array(several.rows))
-        found = aggregate(how, values, several.events(adds, retracts=living & taken_back))
+        reduced = aggregate(how, values, several.events(adds, retracts=living & taken_back))
         if rows.schema.field(name).nullable:
-            return found
+            return reduced
         newest = several.ends - 1  # A NOT NULL value cannot be retracted if nothing would be left.
-        if isinstance(found, np.ndarray):
-            return np.where(found < 0, newest, found)
-        return pc.coalesce(found, values.take(pa.array(newest)).combine_chunks()) if found.null_count else found
+        if isinstance(reduced, np.ndarray):
+            return np.where(reduced < 0, newest, reduced)
+        return pc.coalesce(reduced, values.take(pa.array(newest)).combine_chunks()) if reduced.null_count else reduced
 
     return several.merged(reduce, spec, removed == several.ends - 1)
 
@@ -391,13 +391,13 @@ def _removed_by_groups(groups: list[_Group], several: _Several, removed: np.ndar
         hits = several.after(hits, removed)
         if not hits.any():
             return removed
-        found = several.events(hits).first(hits)
-        removed = np.where(found >= 0, found, removed)
+        firsts = several.events(hits).first(hits)
+        removed = np.where(firsts >= 0, firsts, removed)
 
 
-def _filled(found: np.ndarray, several: _Several, removed: np.ndarray, nullable: bool) -> np.ndarray:
+def _filled(chosen: np.ndarray, several: _Several, removed: np.ndarray, nullable: bool) -> np.ndarray:
     """NOT NULL values are taken from the removed row, or from the first."""
-    return found if nullable else np.where(found >= 0, found, np.where(removed >= 0, removed, several.starts))
+    return chosen if nullable else np.where(chosen >= 0, chosen, np.where(removed >= 0, removed, several.starts))
 
 
 def _is_valid(column: pa.ChunkedArray) -> np.ndarray:

@@ -46,8 +46,8 @@ def serialize(bitmap: BitMap64) -> bytes:
         return b"\x00"
     keys = [key.to_bytes(_KEY_BYTES, "big") for key, _ in containers]
     parts = [b"\x01", struct.pack("<q", len(keys)), *_tree(keys, 0, 0), struct.pack("<ibi", 1, -2, len(keys))]
-    for _, each in containers:
-        parts += [struct.pack("<bbi", 1, each.kind, each.count), each.payload]
+    for _, container in containers:
+        parts += [struct.pack("<bbi", 1, container.kind, container.count), container.payload]
     return b"".join([*parts, struct.pack("<qii", len(keys), 0, len(keys) - 1)])
 
 
@@ -82,13 +82,13 @@ def _read(data: _Cursor) -> list[tuple[int, _Container]]:
     if (filled, count, arrays, trimmed) != (1, len(leaves), 1, -2):
         raise ValueError(f"{len(leaves)} leaves under a head of {(filled, count, arrays, trimmed)}")
     containers = [_container(data) for _ in range(length)]
-    found = []
-    for key, place in sorted(leaves):
-        container = containers[place]
+    pairs = []
+    for key, index in sorted(leaves):
+        container = containers[index]
         if container is None:
-            raise ValueError(f"container {place} is missing")
-        found.append((key, container))
-    return found
+            raise ValueError(f"container {index} is missing")
+        pairs.append((key, container))
+    return pairs
 
 
 def _leaves(data: _Cursor, depth: int) -> Iterator[tuple[int, int]]:
@@ -154,10 +154,10 @@ def _portable(containers: list[tuple[int, _Container]]) -> bytes:
     parts = [struct.pack("<Q", len(halves))]
     for high, own in halves.items():
         parts.append(struct.pack("<I", high))
-        flags = np.packbits([each.kind == _RUNS for _, each in own], bitorder="little").tobytes()
+        flags = np.packbits([container.kind == _RUNS for _, container in own], bitorder="little").tobytes()
         head = struct.pack("<HH", _RUN_COOKIE, len(own) - 1) + flags
-        head += b"".join(struct.pack("<HH", low, each.count - 1) for low, each in own)
-        payloads = [each.payload for _, each in own]
+        head += b"".join(struct.pack("<HH", low, container.count - 1) for low, container in own)
+        payloads = [container.payload for _, container in own]
         if len(own) >= _NO_OFFSETS_BELOW:
             sizes = np.cumsum([0, *(len(payload) for payload in payloads)])[:-1]
             head += (len(head) + 4 * len(own) + sizes).astype("<u4").tobytes()

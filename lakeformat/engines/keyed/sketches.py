@@ -34,6 +34,6 @@ def _hll(library: ModuleType, before: bytes, value: bytes) -> bytes:
 
 def _theta(library: ModuleType, before: bytes, value: bytes) -> bytes:
     both = library.theta_union()
-    for each in (before, value):
-        both.update(library.compact_theta_sketch.deserialize(each))
+    for sketch in (before, value):
+        both.update(library.compact_theta_sketch.deserialize(sketch))
     return bytes(both.get_result().serialize())

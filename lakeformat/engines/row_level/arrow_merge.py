@@ -58,8 +58,8 @@ class ArrowSource:
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
         index = outcomes.Index(merge, self._table)
         room = _Room(_KEPT_BYTES)
-        found = self._run(lambda task: decide(self._store, index, task, room), tasks)
-        choices = {task.paths[0]: each for task, each in zip(tasks, found, strict=True) if each is not None}
+        decided = self._run(lambda task: decide(self._store, index, task, room), tasks)
+        choices = {task.paths[0]: choice for task, choice in zip(tasks, decided, strict=True) if choice is not None}
         unmatched = rest(self._table, index.matched()) if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
         return Decided(frozenset(choices), (choices, unmatched))
 
@@ -104,9 +104,9 @@ class ArrowSource:
             choices = {path: _of(choice, merge, Act.DELETE) for path, choice in choices.items()}
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
-            found = {target.path: np.flatnonzero(choices[target.path].clauses != outcomes.NONE) for target in targets}
-            found = {path: positions for path, positions in found.items() if len(positions)}
-            return marks.at(self._store, found, replace(layout, targets=targets))
+            by_path = {target.path: np.flatnonzero(choices[target.path].clauses != outcomes.NONE) for target in targets}
+            by_path = {path: positions for path, positions in by_path.items() if len(positions)}
+            return marks.at(self._store, by_path, replace(layout, targets=targets))
 
         alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
         written = self._run(work, [(target,) for target in layout.targets] if alone else [layout.targets])
@@ -139,7 +139,7 @@ class ArrowSource:
 
 def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
     """What is done with the rows of a file by clauses that do this; all others stay."""
-    own = [place for place, clause in enumerate(merge.clauses) if clause.act is act]
+    own = [index for index, clause in enumerate(merge.clauses) if clause.act is act]
     return replace(choice, clauses=np.where(np.isin(choice.clauses, own), choice.clauses, outcomes.NONE))
 
 
@@ -186,7 +186,7 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
     updated, source, kept = [], [], []
     gone = None
     if index.tests_rows_freely and all(
-        each.content is not Content.EQUALITY_DELETES for some in task.deletes for each in some
+        file.content is not Content.EQUALITY_DELETES for some in task.deletes for file in some
     ):
         # Among the few that match, deleted rows are found faster than they are left out of all.
         gone = deletes.positions(store, task.paths[0], task.deletes[0]) if task.deletes else None
@@ -231,7 +231,7 @@ def changed(
 ) -> Iterator[pa.RecordBatch | Copied]:
     """The rows of one file after the merge, for files of `into`: all remaining rows, or (unless `whole`) the updated
     ones. `table` has the source columns whose values are assigned."""
-    updates = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.UPDATE]
+    updates = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.UPDATE]
     if not whole and not np.isin(choice.clauses, updates).any():
         return
     right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])

@@ -50,13 +50,13 @@ def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
 def listed(store: Reader, file: DeleteFile) -> pa.Table:
     """The deleted rows in a position delete file or deletion vector: `file_path` (null in a vector, which is of one
     data file) and `pos`, ascending per file."""
-    found = _loaded(store, file)
-    if isinstance(found, _Vector):
-        paths = pa.nulls(len(found.values), pa.string())
+    loaded = _loaded(store, file)
+    if isinstance(loaded, _Vector):
+        paths = pa.nulls(len(loaded.values), pa.string())
     else:
-        codes = np.repeat(np.arange(len(found.paths)), np.diff(found.starts))
-        paths = pa.array(list(found.paths), pa.string()).take(pa.array(codes))
-    return pa.table({"file_path": paths, "pos": pa.array(found.values, pa.int64())})
+        codes = np.repeat(np.arange(len(loaded.paths)), np.diff(loaded.starts))
+        paths = pa.array(list(loaded.paths), pa.string()).take(pa.array(codes))
+    return pa.table({"file_path": paths, "pos": pa.array(loaded.values, pa.int64())})
 
 
 def load(store: S, files: Collection[DeleteFile]) -> S:
@@ -82,13 +82,13 @@ def _cached(store: Reader, key: tuple[Any, ...], make: Callable[[], T]) -> T:
 
 def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
     """The positions in the data file `path` that `deletes` contain, ascending and unique."""
-    found = []
+    parts = []
     for delete in deletes:
         if delete.content is not Content.EQUALITY_DELETES:
-            found.append(_loaded(store, delete).of(path))
-    if len(found) < 2:
-        return found[0] if found else _NONE
-    return numbers.distinct(np.concatenate(found))
+            parts.append(_loaded(store, delete).of(path))
+    if len(parts) < 2:
+        return parts[0] if parts else _NONE
+    return numbers.distinct(np.concatenate(parts))
 
 
 def _keys(store: Reader, deletes: Sequence[DeleteFile]) -> tuple[KeySet, ...]:
@@ -121,8 +121,8 @@ class _Positions:
         return int(self.values.nbytes) + 200 * len(self.paths)
 
     def of(self, path: str) -> np.ndarray:
-        place = self.paths.get(path)
-        return _NONE if place is None else self.values[self.starts[place] : self.starts[place + 1]]
+        index = self.paths.get(path)
+        return _NONE if index is None else self.values[self.starts[index] : self.starts[index + 1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,10 @@ def _read_vector(store: Reader, file: DeleteFile) -> _Vector:
     with formats.plain(store, file.path, file.key) as source:
         source.seek(offset)
         data = source.read() if size is None else source.read(size)
-    found = bitmap.decode(bitmap.framed(data), f"{file.path} at {offset}")
-    if file.row_count is not None and len(found) != file.row_count:
-        raise CorruptFile(f"{file.path} at {offset}: a vector of {len(found)} rows, its table says {file.row_count}")
-    return _Vector(found)
+    rows = bitmap.decode(bitmap.framed(data), f"{file.path} at {offset}")
+    if file.row_count is not None and len(rows) != file.row_count:
+        raise CorruptFile(f"{file.path} at {offset}: a vector of {len(rows)} rows, its table says {file.row_count}")
+    return _Vector(rows)
 
 
 def _read_positions(store: Reader, file: DeleteFile) -> _Positions:

@@ -77,7 +77,7 @@ class DeltaFiles:
     def abandon(self) -> None:
         """Delete the files written so far, as far as possible."""
         with suppress(LakeError):
-            self._store.delete([each.path for each in (*self._data, *self._by_key)])
+            self._store.delete([file.path for file in (*self._data, *self._by_key)])
 
     def write_all(self, changes: Iterable[Any]) -> list[WrittenFile]:
         """The files of all these rows; none is left after an error."""
@@ -144,7 +144,7 @@ class DeltaFiles:
         batch = pa.RecordBatch.from_arrays(keys, names=list(self._key))
         made = worker.write(self._store, [batch], self._layout.by_key)
         ids = tuple(field.id for field in self._layout.by_key.fields)
-        self._by_key += [replace(each, compared=ids) for each in made]
+        self._by_key += [replace(file, compared=ids) for file in made]
 
     def _write(self, unit: pa.RecordBatch, chosen: np.ndarray, slots: np.ndarray) -> None:
         """Write the rows `chosen` to files, in order; `slots` then have their positions."""
@@ -157,7 +157,7 @@ class DeltaFiles:
         for _, _, part in worker.placed(batch, self._layout.data):
             own = np.asarray(part.column(name))
             made = worker.write(self._store, [part.drop_columns([name])], self._layout.data)
-            ends = np.cumsum([each.row_count for each in made])
+            ends = np.cumsum([file.row_count for file in made])
             nth = np.arange(len(own))
             file = np.searchsorted(ends, nth, side="right")
             self.keys.files[own] = len(self._data) + file
@@ -165,15 +165,15 @@ class DeltaFiles:
             self._data += made
 
     def _by_place(self) -> list[WrittenFile]:
-        files = np.concatenate([np.zeros(0, np.int32), *(each for each, _ in self._gone)])
-        positions = np.concatenate([np.zeros(0, np.int64), *(each for _, each in self._gone)])
+        files = np.concatenate([np.zeros(0, np.int32), *(numbers for numbers, _ in self._gone)])
+        positions = np.concatenate([np.zeros(0, np.int64), *(places for _, places in self._gone)])
         if not len(files):
             return []
         targets = {}
         for number in np.unique(files).tolist():
-            each = self._data[number]
-            folder = each.path.rpartition("/")[0]
-            targets[number] = Target(self._store.location(each.path), each.partition, None, folder)
+            file = self._data[number]
+            folder = file.path.rpartition("/")[0]
+            targets[number] = Target(self._store.location(file.path), file.partition, None, folder)
 
         def places() -> Iterator[pa.RecordBatch]:
             for number, target in targets.items():
@@ -190,10 +190,10 @@ def given(layout: DeltaLayout) -> tuple[Field, ...]:
 
 
 def _codes(kinds: pa.Array) -> np.ndarray:
-    found = pc.index_in(pc.fill_null(kinds, RowKind.INSERT.short), value_set=row_kinds())
-    if found.null_count:
-        wrong = kinds.filter(found.is_null())[0].as_py()
+    codes = pc.index_in(pc.fill_null(kinds, RowKind.INSERT.short), value_set=row_kinds())
+    if codes.null_count:
+        wrong = kinds.filter(codes.is_null())[0].as_py()
         raise InvalidInput(
             f"column {ROW_KIND.name!r}: {wrong!r} is no kind of row; those are {', '.join(row_kinds().to_pylist())}"
         )
-    return found.to_numpy(zero_copy_only=False).astype(np.int8)
+    return codes.to_numpy(zero_copy_only=False).astype(np.int8)

@@ -80,22 +80,22 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
             written += _position_files(store, group, task)
     except BaseException:
         with suppress(LakeError):
-            store.delete([each.path for each in written])
+            store.delete([file.path for file in written])
         raise
     return written
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> dict[str, np.ndarray]:
     """Positions by file, ascending and unique."""
-    found: dict[str, list[np.ndarray]] = {}
+    by_path: dict[str, list[np.ndarray]] = {}
     for batch in batches:
         paths = batch.column(FILE.name).dictionary_encode()
         codes, places = np.asarray(paths.indices), np.asarray(batch.column(POSITION.name))
         order = np.argsort(codes, kind="stable")
         edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
         for number, path in enumerate(paths.dictionary.to_pylist()):
-            found.setdefault(path, []).append(places[order[edges[number] : edges[number + 1]]])
-    return {path: numbers.distinct(np.concatenate(parts)) for path, parts in found.items()}
+            by_path.setdefault(path, []).append(places[order[edges[number] : edges[number + 1]]])
+    return {path: numbers.distinct(np.concatenate(parts)) for path, parts in by_path.items()}
 
 
 def _with_earlier(store: Store, target: Target, marked: np.ndarray) -> np.ndarray:
@@ -106,14 +106,14 @@ def _with_earlier(store: Store, target: Target, marked: np.ndarray) -> np.ndarra
 
 def _grouped(chosen: list[tuple[Target, np.ndarray]], per_file: bool) -> Iterator[list[tuple[Target, np.ndarray]]]:
     if per_file:
-        yield from ([each] for each in chosen)
+        yield from ([marked] for marked in chosen)
         return
 
-    def place(each: tuple[Target, np.ndarray]) -> tuple[int, str, str]:
-        return each[0].spec_id or 0, each[0].folder, str(each[0].partition)
+    def order(marked: tuple[Target, np.ndarray]) -> tuple[int, str, str]:
+        return marked[0].spec_id or 0, marked[0].folder, str(marked[0].partition)
 
-    for _, group in groupby(sorted(chosen, key=place), key=place):
-        yield sorted(group, key=lambda each: each[0].path)
+    for _, group in groupby(sorted(chosen, key=order), key=order):
+        yield sorted(group, key=lambda marked: marked[0].path)
 
 
 def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: DeleteTask) -> list[WrittenFile]:
@@ -145,13 +145,13 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
         return []
     return [
         replace(
-            each,
+            file,
             partition=first.partition,
             spec_id=first.spec_id,
-            refers_to=_between([target.path for target, _ in group], each, path.id),
+            refers_to=_between([target.path for target, _ in group], file, path.id),
             replaces=tuple(by for target, _ in group for by in target.replaced) if number == 0 else (),
         )
-        for number, each in enumerate(worker.write(store, rows(), layout))
+        for number, file in enumerate(worker.write(store, rows(), layout))
     ]
 
 
@@ -202,10 +202,10 @@ def _index_parts(
 ) -> Iterator[list[tuple[Target, bytes, int]]]:
     """(data file, vector, rows) of each index file: of one bucket, up to the target size."""
 
-    def place(each: tuple[Target, np.ndarray]) -> tuple[str, int]:
-        return str(each[0].partition), each[0].bucket
+    def order(marked: tuple[Target, np.ndarray]) -> tuple[str, int]:
+        return str(marked[0].partition), marked[0].bucket
 
-    for _, group in groupby(sorted(chosen, key=place), key=place):
+    for _, group in groupby(sorted(chosen, key=order), key=order):
         part: list[tuple[Target, bytes, int]] = []
         size_bytes = 0
         for target, positions in group:

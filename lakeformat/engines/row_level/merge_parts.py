@@ -49,15 +49,15 @@ class Staged:
     def load(self, store: Store, fields: tuple[Field, ...]) -> pa.Table:
         """These columns (and those of the key), with the names that a merge's expressions use."""
         wanted = {*(field.name for field in fields), *self.key}
-        kept = [(f"c{place}", field) for place, field in enumerate(self.fields) if field.name in wanted]
-        held = (
-            *(Field(NO_ID, name, each.type) for name, each in kept),
+        kept = [(f"c{index}", field) for index, field in enumerate(self.fields) if field.name in wanted]
+        columns = (
+            *(Field(NO_ID, name, field.type) for name, field in kept),
             Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT)),
         )
-        read = [replace(task, fields=tuple(find_field(task.fields, f.name) for f in held)) for task in self.tasks]
-        table = pa.Table.from_batches(_read(store, read), arrow_schema(held))
+        read = [replace(task, fields=tuple(find_field(task.fields, f.name) for f in columns)) for task in self.tasks]
+        table = pa.Table.from_batches(_read(store, read), arrow_schema(columns))
         rows = casts.flat(table[outcomes.ROW]).to_numpy()
-        table = table.drop_columns([outcomes.ROW]).rename_columns([each.name for _, each in kept])
+        table = table.drop_columns([outcomes.ROW]).rename_columns([field.name for _, field in kept])
         if not (rows[1:] > rows[:-1]).all():
             table = table.take(pa.array(np.argsort(rows)))
         table = outcomes.named(SOURCE, table.combine_chunks())
@@ -124,13 +124,13 @@ class MergeByParts:
         parts = divided(tasks, self._workers.count)
         made: list[Made] = self._workers.each(self._store, parts, work)
         decided = []
-        for part, each in zip(parts, made, strict=True):
-            changed = set(each.touched)
+        for part, result in zip(parts, made, strict=True):
+            changed = set(result.touched)
             touched = tuple(task for task in part.tasks if task.paths[0] in changed)
-            decided.append(Part(touched, self._kept(outcomes.DECISIONS, each.beside)))
-        paths = frozenset(path for each in made for path in each.touched)
+            decided.append(Part(touched, self._kept(outcomes.DECISIONS, result.beside)))
+        paths = frozenset(path for result in made for path in result.touched)
         inserts = bool(merge.of(Group.NOT_MATCHED))
-        return Decided(paths, ([each for each in decided if each.tasks], _matched(made) if inserts else None))
+        return Decided(paths, ([part for part in decided if part.tasks], _matched(made) if inserts else None))
 
     def write(
         self,
@@ -156,9 +156,9 @@ class MergeByParts:
                     written += files
             elif whole or any(clause.act is Act.UPDATE for clause in merge.clauses):
                 work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=fields), whole)
-                for each in self._workers.each(self._store, parts, work):
-                    written += each.files
-                    loose += self._kept(fields, each.beside)
+                for result in self._workers.each(self._store, parts, work):
+                    written += result.files
+                    loose += self._kept(fields, result.beside)
             written += self._settled(merge, loose, matched, layout)
         except BaseException:
             with suppress(LakeError):
@@ -174,7 +174,7 @@ class MergeByParts:
             decisions = tuple(decision for part in parts for decision in part.decisions)
             parts = [Part((), decisions, layout.targets)]
         acts = (Act.DELETE,) if deleted_only else (Act.DELETE, Act.UPDATE)
-        clauses = [place for place, clause in enumerate(merge.clauses) if clause.act in acts]
+        clauses = [index for index, clause in enumerate(merge.clauses) if clause.act in acts]
         made = self._workers.each(self._store, parts, partial(_mark, layout, clauses))
         return [file for files in made for file in files]
 
@@ -183,18 +183,18 @@ class MergeByParts:
     ) -> list[WrittenFile]:
         """Write the remaining rows: with one worker, unless they are many."""
         written: list[WrittenFile] | None = None
-        if sum(each.size_bytes for each in loose) > LOOSE_BYTES:
+        if sum(part.size_bytes for part in loose) > LOOSE_BYTES:
             written = self._workers.spread(self._store, loose, layout)
         try:
             units = _cut(loose) if written is None else []
             if matched is not None:
                 units[:1] = [Loose(units[0].tasks if units else (), matched)]
-            found = self._workers.each(self._store, units, partial(_settle, merge, self._staged, layout))
+            settled = self._workers.each(self._store, units, partial(_settle, merge, self._staged, layout))
         except BaseException:
             with suppress(LakeError):
                 self._store.delete(paths_of(written or []))
             raise
-        return [*(written or []), *(file for files in found for file in files)]
+        return [*(written or []), *(file for files in settled for file in files)]
 
     def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> tuple[ReadTask, ...]:
         self.paths += [file.path for file in files]
@@ -268,7 +268,7 @@ def _write(
         return Made(worker.write(store, _staying(rows(), layout, homes, aside), layout), aside.written)
     except BaseException:
         with suppress(LakeError):
-            store.delete([each.path for each in aside.written])
+            store.delete([file.path for file in aside.written])
         raise
 
 
@@ -292,8 +292,8 @@ def _mark(layout: DeleteTask, clauses: list[int], store: Store, part: Part) -> l
     """Delete files for the rows to which one of these clauses applies."""
     placed = _read(store, part.decisions)
     chosen = (
-        rows.keep(each, pc.is_in(each.column(outcomes.DECISIONS[3].name), pa.array(clauses, pa.int32())))
-        for each in placed
+        rows.keep(batch, pc.is_in(batch.column(outcomes.DECISIONS[3].name), pa.array(clauses, pa.int32())))
+        for batch in placed
     )
     return marks.write(store, chosen, replace(layout, targets=part.targets))
 
@@ -342,11 +342,11 @@ def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]
         paths = batch.column(FILE.name).dictionary_encode()
         codes = np.asarray(paths.indices)
         for start, end in pairwise([0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]):
-            found = paths.dictionary[codes[start]].as_py()
-            if found != path and waiting:
+            file = paths.dictionary[codes[start]].as_py()
+            if file != path and waiting:
                 yield path, pa.Table.from_batches(waiting)
                 waiting = []
-            path = found
+            path = file
             waiting.append(batch.slice(start, end - start))
     if waiting:
         yield path, pa.Table.from_batches(waiting)
@@ -390,7 +390,7 @@ class _Aside:
 
 def _matched(made: Sequence[Made]) -> bytes | None:
     """The rows of the source that any worker matched; None if that is all of them."""
-    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(each.matched) for each in made)]))
+    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(result.matched) for result in made)]))
     return None if made and len(rows) == made[0].row_count else bitmap.encode(rows)
 
 
@@ -402,4 +402,4 @@ def _cut(tasks: Sequence[ReadTask]) -> list[Loose]:
     """Files of rows, for one worker each."""
     numbers = np.cumsum([task.size_bytes for task in tasks]) // LOOSE_BYTES
     groups = (np.flatnonzero(numbers == number).tolist() for number in np.unique(numbers))
-    return [Loose(tuple(tasks[place] for place in group), None) for group in groups]
+    return [Loose(tuple(tasks[index] for index in group), None) for group in groups]

@@ -98,9 +98,9 @@ class Index:
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         self._compared: list[tuple[Key, bool]] = []  # And whether it is compared in its own type.
         for key in merge.keys:
-            values, held = expression.evaluate(key.source, source), expression.evaluate(key.target, empty).type
-            type = expression.common_type(held, values.type)
-            self._compared.append((key, type == held))
+            values, stored = expression.evaluate(key.source, source), expression.evaluate(key.target, empty).type
+            type = expression.common_type(stored, values.type)
+            self._compared.append((key, type == stored))
             values = casts.flat(_looked_up(key, key.target, values, type))
             distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
@@ -108,18 +108,18 @@ class Index:
         steps.sort(key=lambda step: -len(step[2]))
         self._steps: list[tuple[Key, pa.DataType, _Values, Callable[[np.ndarray, np.ndarray], Numbered] | None]] = []
         codes = np.zeros(count, np.int64)
-        for key, type, distinct, found in steps:
-            alive &= found >= 0
+        for key, type, distinct, hits in steps:
+            alive &= hits >= 0
             together: Callable[[np.ndarray, np.ndarray], Numbered] | None = None
             if not self._steps:
-                codes = np.maximum(found, 0)
+                codes = np.maximum(hits, 0)
             # Of each row the keys so far are its own: others are compared.
             elif (np.bincount(codes[alive]) <= 1).all():
                 known = np.full(int(codes.max()) + 1 if count else 0, NONE, np.int64)
-                known[codes[alive]] = found[alive]
+                known[codes[alive]] = hits[alive]
                 together = partial(_same, known)
             else:
-                known, codes = _numbered(codes * (len(distinct) + 1) + found + 1)
+                known, codes = _numbered(codes * (len(distinct) + 1) + hits + 1)
                 together = partial(_joint, known, len(distinct))
             self._steps.append((key, type, distinct, together))
         rows = np.flatnonzero(alive)
@@ -151,7 +151,7 @@ class Index:
             return rows, self._order[self._starts[codes]]
         matches = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         needed = columns_of(self._rest)
-        sides = [each.select([n for n in each.column_names if n in needed]) for each in (target, self.source)]
+        sides = [table.select([n for n in table.column_names if n in needed]) for table in (target, self.source)]
         for some in _slices(self._counts[codes]):
             counts = self._counts[codes[some]]
             left = np.repeat(rows[some], counts)
@@ -182,12 +182,12 @@ class Index:
             here = target.select([name for name in target.column_names if name in columns_of(key.target)])
             if rows is not None and len(rows) < target.num_rows:
                 here = here.take(pa.array(rows))
-            kept, found = distinct.hits(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
+            kept, hits = distinct.hits(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
             rows = kept if rows is None else rows[kept]
             if together is None:
-                codes = found
+                codes = hits
                 continue
-            known, codes = together(codes[kept], found)
+            known, codes = together(codes[kept], hits)
             rows, codes = rows[known], codes[known]
         assert rows is not None, self.merge
         alive = self._counts[codes] > 0
@@ -274,7 +274,7 @@ def changed(
 
     `source(rows)` returns the source's columns for these rows. `target` may lack columns that every update assigns.
     """
-    columns = {f.name: _held(target, f) for f in merge.target}
+    columns = {f.name: _stored(target, f) for f in merge.target}
     pieces: dict[str, list[pa.Array]] = {}
     places: dict[str, np.ndarray] = {}
     updates = []
@@ -309,10 +309,10 @@ def by_key(
     merge: Merge, target: pa.Table, choice: np.ndarray, source: Callable[[np.ndarray], pa.Table]
 ) -> tuple[pa.RecordBatch, np.ndarray]:
     """(the deleted and updated rows, each with its kind; their rows in `target`)."""
-    gone = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+    gone = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
     deleted = np.flatnonzero(np.isin(choice, gone))
     updated = np.flatnonzero((choice != NONE) & ~np.isin(choice, gone))
-    columns = [_held(target, f).take(pa.array(deleted)) for f in merge.target]
+    columns = [_stored(target, f).take(pa.array(deleted)) for f in merge.target]
     old = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(merge.target))
     new = changed(merge, target, choice, source, whole=False)
     both = pa.concat_batches([of_kind(old, RowKind.DELETE), of_kind(new, RowKind.UPDATE_AFTER)])
@@ -327,8 +327,8 @@ def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
     """The rows to insert for rows of the source without a match."""
     clauses = merge.of(Group.NOT_MATCHED)
     choice = choose(clauses, source)
-    for place, clause in clauses:
-        rows = np.flatnonzero(choice == place)
+    for index, clause in clauses:
+        rows = np.flatnonzero(choice == index)
         if len(rows):
             with _naming(clause):
                 yield assigned(clause, source.take(pa.array(rows)), merge.target)
@@ -382,7 +382,7 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
     """Joined rows -> the results for the table's rows: the table's columns, the row's kind (null: unchanged) and ROW;
     every match is included, whether a clause applies or not."""
     matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
-    names = [f"c{place}" for place in range(len(merge.target) + 1)]
+    names = [f"c{index}" for index in range(len(merge.target) + 1)]
     for batch in batches:
         table = pa.Table.from_batches([batch])
         target, source = _sides(merge, table)
@@ -392,7 +392,7 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
             choice[rows] = choose(clauses, table.take(pa.array(rows)))
         made, places = by_key(merge, target, choice, partial(_taken, source))
         kept = np.flatnonzero(has_source & (choice == NONE))
-        rest = [_held(target, f).take(pa.array(kept)) for f in merge.target]
+        rest = [_stored(target, f).take(pa.array(kept)) for f in merge.target]
         stands = casts.flat(table[ROW])
         yield pa.RecordBatch.from_arrays([*made.columns, stands.take(pa.array(places))], [*names, ROW])
         yield pa.RecordBatch.from_arrays(
@@ -411,9 +411,9 @@ def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Ite
 
 def _sides(merge: Merge, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The columns of both sides; the table's with its types."""
-    held = tuple(f for f in merge.target if flat_name(TARGET, f.name) in table.column_names)
-    columns = [casts.flat(table[flat_name(TARGET, f.name)]) for f in held]
-    given = assign.assign(pa.RecordBatch.from_arrays(columns, [f.name for f in held]), held)
+    fields = tuple(f for f in merge.target if flat_name(TARGET, f.name) in table.column_names)
+    columns = [casts.flat(table[flat_name(TARGET, f.name)]) for f in fields]
+    given = assign.assign(pa.RecordBatch.from_arrays(columns, [f.name for f in fields]), fields)
     source = table.select([name for name in table.column_names if name.startswith(f"{SOURCE}.")])
     return named(TARGET, pa.Table.from_batches([given])), source
 
@@ -425,7 +425,7 @@ def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _held(target: pa.Table, field: Field) -> pa.Array:
+def _stored(target: pa.Table, field: Field) -> pa.Array:
     name = flat_name(TARGET, field.name)
     if name in target.column_names:
         return casts.flat(target[name])
@@ -467,8 +467,8 @@ class _Values:
     def places(self, values: pa.Array) -> np.ndarray:
         """For each value its index; NONE if it is missing."""
         places = np.full(len(values), NONE, np.int64)
-        rows, found = self.hits(values)
-        places[rows] = found
+        rows, hits = self.hits(values)
+        places[rows] = hits
         return places
 
     def hits(self, values: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,9 +25,9 @@ def check(frame: DataFrame, layout: DeltaLayout) -> None:
     """Raise `InvalidInput` for columns that do not fit."""
     session.require_running(frame.sparkSession)
     session.run_here_as_here(frame.sparkSession)
-    held = arrow_of(assignable(frame, layout.data.fields).schema)
-    place = held.get_field_index(ROW_KIND.name)
-    assign.check(held if place < 0 else held.remove(place), given(layout), layout.data.partition_by)
+    schema = arrow_of(assignable(frame, layout.data.fields).schema)
+    index = schema.get_field_index(ROW_KIND.name)
+    assign.check(schema if index < 0 else schema.remove(index), given(layout), layout.data.partition_by)
 
 
 def write(
@@ -55,8 +55,8 @@ def write(
         len(frames),
     )
     numbered = [
-        frame.withColumns({f"{OURS}frame": F.lit(place), f"{OURS}row": F.monotonically_increasing_id()})
-        for place, frame in enumerate(frames)
+        frame.withColumns({f"{OURS}frame": F.lit(index), f"{OURS}row": F.monotonically_increasing_id()})
+        for index, frame in enumerate(frames)
     ]
     names = list(dict.fromkeys(name for frame in frames for name in frame.columns))
     together = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), numbered)
@@ -71,4 +71,4 @@ def write(
 
 def _columns(frame: DataFrame) -> frozenset[tuple[str, str]]:
     """The columns of the rows, except their kinds, which are optional."""
-    return frozenset((each.name, each.dataType.json()) for each in frame.schema if each.name != ROW_KIND.name)
+    return frozenset((field.name, field.dataType.json()) for field in frame.schema if field.name != ROW_KIND.name)

@@ -85,7 +85,7 @@ def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]
     if spark.catalog.tableExists(name):
         # Views of the session of that name are listed too, whatever the namespace.
         listed = spark.sql(f"SHOW TABLE EXTENDED IN `{namespace}` LIKE '{table}'").collect()
-        (row,) = [each for each in listed if not each["isTemporary"]]
+        (row,) = [entry for entry in listed if not entry["isTemporary"]]
         if f"Provider: {source}" not in row["information"].splitlines():
             raise AlreadyExists(
                 f"{name}: Spark's catalog has another table of that name; drop it, or attach other tables"
@@ -137,11 +137,11 @@ class _Attached(datasource.DataSource):
 
 def _checked(source: Any, schema: T.StructType, verb: str = "named", again: str = "read it") -> Any:
     """A source of rows with these columns. Raises `InvalidInput` for a dropped column or one of another type."""
-    types = {each.name: each.dataType for each in _nullable(spark_schema(source.fields))}
-    for each in schema:
-        if types.get(each.name) != _nullable(each.dataType):
+    types = {field.name: field.dataType for field in _nullable(spark_schema(source.fields))}
+    for field in schema:
+        if types.get(field.name) != _nullable(field.dataType):
             raise InvalidInput(
-                f"column {each.name!r} was {each.dataType.simpleString()} when the table was {verb} and is no more; {again} again"
+                f"column {field.name!r} was {field.dataType.simpleString()} when the table was {verb} and is no more; {again} again"
             )
     return source
 
@@ -184,11 +184,11 @@ class _PushingReader(_Reader):
     """Skips files by Spark's filters, if the session pushes them to Python (4.1)."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        for each in filters:
+        for pushed in filters:
             with suppress(LakeError):  # Spark filters all rows in any case.
-                if (condition := _condition(each)) is not None:
+                if (condition := _condition(pushed)) is not None:
                     self._source = self._source.filter(condition)
-            yield each
+            yield pushed
 
 
 def _condition(filter: Any) -> Expression | None:
@@ -237,8 +237,8 @@ def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasourc
     size_bytes = sum(piece.size_bytes for piece in pieces)
     count = min(len(parts), max(_FEW, min(size_bytes // _LEAST_BYTES, _PARTITIONS))) or 1
     return [
-        datasource.InputPartition([(p.task, p.kind) for part in parts[place::count] for p in part])
-        for place in range(count)
+        datasource.InputPartition([(p.task, p.kind) for part in parts[index::count] for p in part])
+        for index in range(count)
     ]
 
 
@@ -303,7 +303,7 @@ def _nullable(type: Any) -> Any:
     """A type of Spark that takes NULL at any depth: a column may lose its NOT NULL after the table was attached."""
     match type:
         case T.StructType():
-            return T.StructType([T.StructField(each.name, _nullable(each.dataType)) for each in type])
+            return T.StructType([T.StructField(field.name, _nullable(field.dataType)) for field in type])
         case T.ArrayType():
             return T.ArrayType(_nullable(type.elementType))
         case T.MapType():
@@ -357,7 +357,7 @@ class _Source(datasource.DataSource):
 class _Part(datasource.WriterCommitMessage):
     """The result of one task's write."""
 
-    held: Any
+    result: Any
 
 
 class _Writer(datasource.DataSourceArrowWriter):
@@ -370,10 +370,10 @@ class _Writer(datasource.DataSourceArrowWriter):
         return _written(self._sink, iterator)
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
-        self._sink.commit(_held(messages), 0)
+        self._sink.commit(_results(messages), 0)
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
-        self._sink.abort(_held(messages), 0)
+        self._sink.abort(_results(messages), 0)
 
 
 class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]  # Chosen by the version of PySpark.
@@ -386,10 +386,10 @@ class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]  # Ch
         return _written(self._sink, iterator)
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:
-        self._sink.commit(_held(messages), batchId)
+        self._sink.commit(_results(messages), batchId)
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:
-        self._sink.abort(_held(messages), batchId)
+        self._sink.abort(_results(messages), batchId)
 
 
 def _written(sink: Any, batches: Iterator[pa.RecordBatch]) -> _Part:
@@ -397,5 +397,5 @@ def _written(sink: Any, batches: Iterator[pa.RecordBatch]) -> _Part:
         return _Part(sink.write(batches))
 
 
-def _held(messages: Sequence[Any]) -> list[Any]:
-    return [None if message is None else message.held for message in messages]
+def _results(messages: Sequence[Any]) -> list[Any]:
+    return [None if message is None else message.result for message in messages]

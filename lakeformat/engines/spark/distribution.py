@@ -37,7 +37,7 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     Without it, a task writes a file for each partition that it has rows of, like Spark's own writer.
     """
     if task.keyed is not None and (task.keyed.index or task.keyed.places):  # One task knows all keys of a partition.
-        partition = [F.col(quoted(each.source)) for each in task.partition_by]
+        partition = [F.col(quoted(by.source)) for by in task.partition_by]
         return frame.repartition(*partition) if partition else frame.repartition(1)
     if task.keyed is not None and task.keyed.waits:  # Rows of a key keep their order.
         return frame.repartition(*(F.col(quoted(name)) for name in task.keyed.merge.key))
@@ -46,34 +46,34 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     if task.distribution == "range":
         return ranged(frame, task)
     there = set(frame.columns)
-    columns = [_partition_key(task, each) for each in task.partition_by if each.source in there]
+    columns = [_partition_key(task, by) for by in task.partition_by if by.source in there]
     names = [quoted(name) for name in frame.columns]
     if task.bucket is not None and set(task.bucket.columns) <= there:
         columns.append(_bucket(frame, task, task.bucket))
-    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
+    keys = {f"_lakeformat_key_{index}": column for index, column in enumerate(columns)}
     if not keys:
         return frame
-    found = frame.withColumns(keys)
+    keyed = frame.withColumns(keys)
     if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
         # By hash two buckets of two may well meet in one task, and all others wait.
         count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
-        return found.repartitionById(count, F.col(*keys)).select(*names)
+        return keyed.repartitionById(count, F.col(*keys)).select(*names)
     if task.keyed is not None:  # All rows of a key to one task, however many there are.
-        return found.repartition(*(F.col(name) for name in keys)).select(*names)
-    return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+        return keyed.repartition(*(F.col(name) for name in keys)).select(*names)
+    return keyed.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 
 
 def ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:
     """Rows in `count` tasks by ranges of the write's sort key: partitions, then its order."""
     names = frame.columns
-    order = [each for each in worker.ordering(task) if all(_reaches(frame.schema, path) for path in _paths(each))]
+    order = [by for by in worker.ordering(task) if all(_reaches(frame.schema, path) for path in _paths(by))]
     if not order:
         return frame
-    keys = {f"{OURS}key_{place}": _order_key(task, each) for place, each in enumerate(order)}
-    directed = [_directed(F.col(name), each) for name, each in zip(keys, order, strict=True)]
-    found = frame.withColumns(keys)
-    found = found.repartitionByRange(*directed) if count is None else found.repartitionByRange(count, *directed)
-    return found.select(*map(quoted, names))
+    keys = {f"{OURS}key_{index}": _order_key(task, by) for index, by in enumerate(order)}
+    directed = [_directed(F.col(name), by) for name, by in zip(keys, order, strict=True)]
+    keyed = frame.withColumns(keys)
+    keyed = keyed.repartitionByRange(*directed) if count is None else keyed.repartitionByRange(count, *directed)
+    return keyed.select(*map(quoted, names))
 
 
 def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
@@ -83,7 +83,7 @@ def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
 def _order_key(task: WriteTask, by: Sort) -> Column:
     """The sort key, if Spark can compute it; otherwise a key by which similar rows are near each other."""
     first, *inside = _paths(by)[0]
-    column = reduce(lambda held, part: held.getField(part), inside, F.col(quoted(first)))
+    column = reduce(lambda parent, part: parent.getField(part), inside, F.col(quoted(first)))
     if isinstance(by, Curve):
         names = tuple(dict.fromkeys(path[0] for path in by.sources))
         work = partial(worker.order_key, task=task, by=by)
@@ -118,19 +118,19 @@ def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
     """The bucket of each row, computed by Spark itself if it can hash the key as Paimon does, which saves the rows a
     way through Python."""
     fields = [find_field(task.fields, name) for name in rule.columns]
-    found = [_words(frame.schema[field.name].dataType, F.col(quoted(field.name)), field.type) for field in fields]
-    words = [each for each in found if each is not None]
+    hashed = [_words(frame.schema[field.name].dataType, F.col(quoted(field.name)), field.type) for field in fields]
+    words = [column for column in hashed if column is not None]
     if rule.function != "default" or len(fields) > _HEADED or len(words) < len(fields):
         return _by_rows(partial(worker.buckets, task=task), rule.columns, scalar(Kind.INT))
     row = F.unhex(F.concat(F.lit("00" * 8), *words))
     return F.abs(F.hash(row) % F.lit(rule.count))  # Spark's hash of bytes in whole words is Paimon's, with its seed.
 
 
-def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
+def _words(stored: T.DataType, column: Column, type: Type) -> Column | None:
     """The eight bytes of a BinaryRow with the column, lowest first, in hexadecimal; None for a type that Spark cannot
     convert. A null, which keys do not have, counts as 0."""
     kind = kind_of(type)
-    if kind not in _WIDTHS or found != PLAIN[kind]:
+    if kind not in _WIDTHS or stored != PLAIN[kind]:
         return None
     number = F.coalesce((F.unix_date(column) if kind is Kind.DATE else column).cast("bigint"), F.lit(0).cast("bigint"))
     if _WIDTHS[kind] < 8:

@@ -137,8 +137,8 @@ class SparkEngine:
                 value = F.lit(part.default) if part.default is not None else F.lit(None)
                 frame = frame.withColumn(part.name, value.cast(spark_type(part.type)))
         frame_columns = tuple(frame.columns)
-        held = tuple(dict.fromkeys((*places.key, *places.partition)))
-        existing = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
+        names = tuple(dict.fromkeys((*places.key, *places.partition)))
+        existing = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in names), BUCKET))
         existing = existing.select(
             *(F.col(quoted(name)).alias(f"{OURS}key{i}") for i, name in enumerate(places.key)),
             *(F.col(quoted(name)).alias(f"{OURS}home{i}") for i, name in enumerate(places.partition)),
@@ -176,7 +176,7 @@ class SparkEngine:
         assert not task.assignments, task
         fields = task.write.fields
         require_whole(fields)
-        size_bytes = sum(size for each in task.read for size in each.sizes_bytes)
+        size_bytes = sum(size for part in task.read for size in part.sizes_bytes)
         count = max(1, -(-size_bytes // task.write.target_size_bytes))
         frame = distribution.ranged(self.read(store, task.read, fields), task.write, count)
         work = partial(executors.write, files_of(store), task.write)

@@ -96,27 +96,27 @@ def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBat
         columns = batch.columns[len(given) :]
         known, was, home = columns[0], columns[1 : 1 + len(parts)], columns[1 + len(parts) : -1]
         was, home = (
-            assign.assign(pa.RecordBatch.from_arrays(each, names=[f.name for f in parts]), parts).columns
-            for each in (was, home)
+            assign.assign(pa.RecordBatch.from_arrays(side, names=[f.name for f in parts]), parts).columns
+            for side in (was, home)
         )
         there = key_places.Was(known.to_numpy(zero_copy_only=False), was, home, columns[-1].cast(pa.int32()))
         worker.require(rows, task)
         settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
-        found = key_values.with_names(settled)
-        yield _for_spark(found.select([field.name for field in fields]), fields)
+        named = key_values.with_names(settled)
+        yield _for_spark(named.select([field.name for field in fields]), fields)
 
 
 def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The decoded files of groups of paths: for each run of files with one schema the number of rows of each, and all
     of them as Arrow's bytes. A file that does not exist has -1 rows; an error is in a row of its own."""
     for batch in ids:
-        for place in batch.column(0).to_pylist():
+        for index in batch.column(0).to_pylist():
             made: list[tuple[int, list[int] | None, bytes]]
             try:
-                paths, parse = pickle.loads(groups[place])
-                made = [*_packed(place, decoded(store, paths, parse))]
+                paths, parse = pickle.loads(groups[index])
+                made = [*_packed(index, decoded(store, paths, parse))]
             except LakeError as error:
-                made = [(place, None, pickle.dumps(type(error)(*error.args)))]
+                made = [(index, None, pickle.dumps(type(error)(*error.args)))]
             columns = [
                 pa.array(column, type) for column, type in zip(zip(*made, strict=True), DECODED.types, strict=True)
             ]
@@ -139,8 +139,8 @@ def each(
     store: Store, blobs: Sequence[bytes], work: Callable[[Store, Any], Any], ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in ids:
-        for place in batch.column(0).to_pylist():
-            yield _answer(partial(_numbered, store, work, place, blobs[place]))
+        for index in batch.column(0).to_pylist():
+            yield _answer(partial(_numbered, store, work, index, blobs[index]))
 
 
 def decide(store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,10 +158,12 @@ def decide_by_key(
 
 
 def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> list[WrittenFile]:
-    held = tuple(Field(NO_ID, f"c{index}", each.type) for index, each in enumerate(merge.source))
-    given = [replace(task, fields=tuple(find_field(task.fields, each.name) for each in held)) for task in unit.source]
-    found = [batch for task in given for batch in worker.read(store, task)]
-    source = pa.Table.from_batches(found, arrow_schema(held)).rename_columns([each.name for each in merge.source])
+    fields = tuple(Field(NO_ID, f"c{index}", field.type) for index, field in enumerate(merge.source))
+    given = [
+        replace(task, fields=tuple(find_field(task.fields, field.name) for field in fields)) for task in unit.source
+    ]
+    batches = [batch for task in given for batch in worker.read(store, task)]
+    source = pa.Table.from_batches(batches, arrow_schema(fields)).rename_columns([field.name for field in merge.source])
     return ArrowSource(store, source, map).write_by_key(merge, unit.target, layout)
 
 
@@ -172,8 +174,8 @@ def results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Ite
 
 def inserted(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for found in outcomes.inserted(merge, pa.Table.from_batches([batch])):
-            yield _for_spark(found, merge.target)
+        for rows in outcomes.inserted(merge, pa.Table.from_batches([batch])):
+            yield _for_spark(rows, merge.target)
 
 
 def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -188,13 +190,13 @@ def read(
     store: Store, blobs: Sequence[bytes], fields: tuple[Field, ...], ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in ids:
-        for place in batch.column(0).to_pylist():
-            task = pickle.loads(blobs[place])
-            for found in worker.read(store, task):
+        for index in batch.column(0).to_pylist():
+            task = pickle.loads(blobs[index])
+            for part in worker.read(store, task):
                 if fields:
-                    yield _for_spark(worker.columns(found, fields, task.fields), fields)
+                    yield _for_spark(worker.columns(part, fields, task.fields), fields)
                 else:
-                    yield pa.RecordBatch.from_arrays([pa.nulls(found.num_rows, pa.bool_())], names=[ROW])
+                    yield pa.RecordBatch.from_arrays([pa.nulls(part.num_rows, pa.bool_())], names=[ROW])
 
 
 def pieces(
@@ -208,8 +210,8 @@ def pieces(
     `InvalidInput` for a row that is no insert if there must be `only_inserts`."""
     for blob, kind in pieces:
         task = pickle.loads(blob)
-        for found in worker.read(store, task):
-            rows = worker.columns(found, fields if kind is not None else (*fields, VALUE_KIND), task.fields)
+        for part in worker.read(store, task):
+            rows = worker.columns(part, fields if kind is not None else (*fields, VALUE_KIND), task.fields)
             if kind is None:
                 kinds = row_kinds().take(rows.column(VALUE_KIND.name))
             else:
@@ -243,10 +245,10 @@ def _numbered(store: Store, work: Callable[[Store, Any], Any], index: int, blob:
 def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
     """The result of `work`, pickled in one row; also an error that a retry would not fix."""
     try:
-        found = work()
+        answer = work()
     except (InvalidInput, UnsupportedFeature) as error:
-        found = type(error)(*error.args)
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(found)], pa.binary())], names=["answer"])
+        answer = type(error)(*error.args)
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
 
 
 def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
@@ -268,8 +270,8 @@ def _micros(array: Any, type: Type) -> pa.Array:
             return array
         case Row(parts):
             children = [_micros(array.field(i), part.type) for i, part in enumerate(parts)]
-            held = pa.struct([pa.field(part.name, child.type) for part, child in zip(parts, children, strict=True)])
-            return casts.struct(array, children, held)
+            row_type = pa.struct([pa.field(part.name, child.type) for part, child in zip(parts, children, strict=True)])
+            return casts.struct(array, children, row_type)
         case ListOf(element):
             items = _micros(casts.items(array), element.type)
             return casts.relist(array, pa.list_(items.type), items)

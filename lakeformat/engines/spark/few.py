@@ -28,15 +28,15 @@ def rows(frame: DataFrame) -> pa.Table | None:
 def collected(frame: DataFrame) -> pa.Table | None:
     """The rows if they are few, whatever Spark estimates; else None."""
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
-    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    numbered = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     try:
         with session.in_large_batches(frame.sparkSession), session.cancelled_with_caller(frame.sparkSession):
-            found = numbered.filter(row <= _FEW_ROWS).toArrow()
+            few = numbered.filter(row <= _FEW_ROWS).toArrow()
     except Exception as error:
         if "spark.driver.maxResultSize" in str(error):  # Few rows, and large ones.
             return None
         raise
-    return None if found.num_rows > _FEW_ROWS else found.rename_columns(frame.columns)
+    return None if few.num_rows > _FEW_ROWS else few.rename_columns(frame.columns)
 
 
 def guessed_few(frame: DataFrame) -> bool:
@@ -46,8 +46,8 @@ def guessed_few(frame: DataFrame) -> bool:
 
 def guessed_bytes(frame: DataFrame) -> float:
     """Spark's estimate of the rows' size in bytes; infinite without a bound."""
-    found = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
-    plan = found.partition("== Physical Plan ==")[0]
+    text = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
+    plan = text.partition("== Physical Plan ==")[0]
     size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)
     steps = set(re.findall(r"^[ :+-]*(\w+)", plan, re.M))
     if size is None or size[2] not in _GUESSED or not steps <= _BOUNDED:

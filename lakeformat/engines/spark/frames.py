@@ -23,11 +23,11 @@ def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
     """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
     wanted = {field.name: field.type for field in fields}
     columns = []
-    for each in frame.schema:
-        column = F.col(quoted(each.name))
-        if each.name in wanted:
-            fitting = zoned(each.dataType, wanted[each.name])
-            column = column if fitting == each.dataType else column.cast(fitting).alias(each.name)
+    for asked in frame.schema:
+        column = F.col(quoted(asked.name))
+        if asked.name in wanted:
+            fitting = zoned(asked.dataType, wanted[asked.name])
+            column = column if fitting == asked.dataType else column.cast(fitting).alias(asked.name)
         columns.append(column)
     return frame.select(*columns)
 
@@ -35,19 +35,19 @@ def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
 def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
     """Columns of nulls, and timestamps with or without a zone, with the types of the table's columns of the same
     names."""
-    wanted = {each.name.casefold(): each.type for each in hints}
+    wanted = {field.name.casefold(): field.type for field in hints}
     columns = []
-    for each in frame.schema:
-        column, hint = F.col(quoted(each.name)), wanted.get(each.name.casefold(), scalar(Kind.STRING))
-        if isinstance(each.dataType, T.NullType):
-            column = column.cast(spark_type(hint)).alias(each.name)
-        elif (fitting := zoned(each.dataType, hint)) != each.dataType:
-            column = column.cast(fitting).alias(each.name)
+    for field in frame.schema:
+        column, hint = F.col(quoted(field.name)), wanted.get(field.name.casefold(), scalar(Kind.STRING))
+        if isinstance(field.dataType, T.NullType):
+            column = column.cast(spark_type(hint)).alias(field.name)
+        elif (fitting := zoned(field.dataType, hint)) != field.dataType:
+            column = column.cast(fitting).alias(field.name)
         columns.append(column)
     return frame.select(*columns)
 
 
 def mapped(frame: DataFrame, work: executors.Work, schema: T.StructType | str) -> DataFrame:
     """`mapInArrow` for columns with dots in their names, which it does not accept."""
-    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    numbered = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     return numbered.mapInArrow(partial(executors.renamed, tuple(frame.columns), work), schema)

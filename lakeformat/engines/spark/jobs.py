@@ -36,7 +36,7 @@ def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable
     ids = spark.range(0, len(blobs), 1, len(blobs))
     answers = collected(spark, store, ids, partial(executors.each, files_of(store), blobs, work))
     by_place = dict(answers)
-    return [by_place[place] for place in range(len(tasks))]
+    return [by_place[index] for index in range(len(tasks))]
 
 
 def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executors.Work) -> list[Any]:
@@ -67,7 +67,7 @@ def _delete(store: Store, job: str) -> None:
     try:
         for pause in _PAUSES:
             time.sleep(pause)
-            paths = [each.path for each in store.list("") if job in each.path.rpartition("/")[2]]
+            paths = [file.path for file in store.list("") if job in file.path.rpartition("/")[2]]
             store.delete(paths)
             count += len(paths)
             folders |= {path.rpartition("/")[0] for path in paths}

@@ -65,20 +65,20 @@ class SparkSource:
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
         if not isinstance(data, DataFrame):
-            found = list(arrow.batches(data, hints, layout.partition_by))
-            table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
+            pieces = list(arrow.batches(data, hints, layout.partition_by))
+            table = typed(pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table(), hints)
             data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
         frame = hinted(data, hints)
         self.fields = fields_from_spark(frame.schema)
-        held, last = number(tuple(Field(NO_ID, f"c{i}", field.type) for i, field in enumerate(self.fields)), -1, True)
+        fields, last = number(tuple(Field(NO_ID, f"c{i}", field.type) for i, field in enumerate(self.fields)), -1, True)
         row = Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT))
-        parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), held, strict=True)))
+        parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), fields, strict=True)))
         self._is_parted = parted is not None
-        numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
-        layout = replace(parted or self._task, fields=(*held, row))
-        self._files = self._kept((*held, row), engine.write(store, numbered, layout))
+        numbered = frame.toDF(*(field.name for field in fields)).withColumn(row.name, F.monotonically_increasing_id())
+        layout = replace(parted or self._task, fields=(*fields, row))
+        self._files = self._kept((*fields, row), engine.write(store, numbered, layout))
         self._by_parts: MergeByParts | None = None
-        self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
+        self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, fields, strict=True)}
         self._settings = ExitStack()
         self._settings.enter_context(session.unbroadcast(spark))
 
@@ -91,7 +91,7 @@ class SparkSource:
         if self._row_count > _FEW_ROWS:
             return [Spread(None) for _ in merge.keys]
         fields = tuple(find_field(self._files[0].fields, self._columns[name]) for name in needed) if self._files else ()
-        found = [
+        batches = [
             batch.rename_columns(needed)
             for task in self._files
             for batch in worker.read(self._store, replace(task, fields=fields))
@@ -99,7 +99,9 @@ class SparkSource:
         empty = outcomes.named(SOURCE, arrow_schema(self.fields).empty_table()).select(needed)
         return outcomes.spread(
             merge,
-            pa.concat_tables([empty, *(pa.Table.from_batches([each]) for each in found)], promote_options="permissive"),
+            pa.concat_tables(
+                [empty, *(pa.Table.from_batches([batch]) for batch in batches)], promote_options="permissive"
+            ),
             limit,
         )
 
@@ -130,12 +132,12 @@ class SparkSource:
             .collect()
         )
         if merge.wants_one_match:
-            for each in per_file:
-                if each["matches"] > each["rows"]:
-                    again = decided.filter((file == each[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
+            for entry in per_file:
+                if entry["matches"] > entry["rows"]:
+                    again = decided.filter((file == entry[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
                     twice = again.agg(F.count("*").alias("n"), F.min(row).alias("first")).filter("n > 1")
                     raise self._several(merge, twice.limit(1).collect()[0]["first"])
-        return Decided(frozenset(each[0] for each in per_file if each["choice"] >= 0), decided)
+        return Decided(frozenset(entry[0] for entry in per_file if entry["choice"] >= 0), decided)
 
     def write(
         self,
@@ -191,14 +193,14 @@ class SparkSource:
         assert layout.keyed is not None, layout
         units = self._units(merge, tasks, layout)
         if units is not None:
-            found = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
-            return [file for files in found for file in files]
+            written = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
+            return [file for files in written for file in files]
         require_whole(merge.target)
-        columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
+        columns = tuple(Field(i, f"c{i}", field.type) for i, field in enumerate((*merge.target, ROW_KIND)))
         fields = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
-        key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
+        key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
         read = merge.reading(key)
-        names = [flat_name(TARGET, each.name) for each in read]
+        names = [flat_name(TARGET, field.name) for field in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(fields))
@@ -215,9 +217,9 @@ class SparkSource:
                 .groupBy(*same)
                 .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
             )
-            if found := twice.filter("n > 1").limit(1).collect():
-                raise self._several(merge, found[0][outcomes.ROW])
-        known = [each.name for each in (*merge.target, ROW_KIND)]
+            if several := twice.filter("n > 1").limit(1).collect():
+                raise self._several(merge, several[0][outcomes.ROW])
+        known = [field.name for field in (*merge.target, ROW_KIND)]
         changed = made.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*known)
         if merge.of(Group.NOT_MATCHED):
             matched = made.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
@@ -237,7 +239,7 @@ class SparkSource:
         each other; None if matching or resulting rows may be elsewhere, or if a part may not fit in memory."""
         assert layout.keyed is not None, layout
         in_one = layout.bucket is None  # A partition's keys are known together, or wait for a bucket.
-        by_partition = merge.keeps(each.source for each in layout.partition_by)
+        by_partition = merge.keeps(by.source for by in layout.partition_by)
         if not self._is_parted or layout.keyed.places is not None:
             return None
         if not by_partition and (in_one or merge.of(Group.NOT_MATCHED)):
@@ -247,15 +249,15 @@ class SparkSource:
         units: dict[Any, executors.Unit] = {}
 
         def unit(task: ReadTask) -> executors.Unit:
-            place = (task.partition if by_partition else (), None if in_one else task.bucket)
-            return units.setdefault(place, executors.Unit([], []))
+            key = (task.partition if by_partition else (), None if in_one else task.bucket)
+            return units.setdefault(key, executors.Unit([], []))
 
         for file in self._files:
             unit(file).source.append(file)
         if any(sum(task.size_bytes for task in unit.source) > _PART_BYTES for unit in units.values()):
             return None
-        for each in tasks:
-            unit(each).target.append(each)
+        for target in tasks:
+            unit(target).target.append(target)
         every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
         return [unit for unit in units.values() if unit.source or every]
 
@@ -282,7 +284,7 @@ class SparkSource:
         wanted = tuple(Field(NO_ID, self._columns[name], field.type) for name, field in zip(names, fields, strict=True))
         row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
         tasks = [
-            replace(task, fields=tuple(find_field(task.fields, each.name) for each in (*wanted, row)))
+            replace(task, fields=tuple(find_field(task.fields, field.name) for field in (*wanted, row)))
             for task in self._files
         ]
         return self._engine.read(self._store, tasks, (*wanted, row)).toDF(*names, row.name)
@@ -291,7 +293,7 @@ class SparkSource:
         placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]
         frame = self._engine.read(self._store, placed, (*fields, FILE))
         known = {POSITION.name: outcomes.POSITION_NAME, FILE.name: outcomes.FILE_NAME}
-        return frame.toDF(*(known.get(each.name) or flat_name(TARGET, each.name) for each in (*fields, FILE)))
+        return frame.toDF(*(known.get(field.name) or flat_name(TARGET, field.name) for field in (*fields, FILE)))
 
     def _with(self, fields: tuple[Field, ...]) -> WriteTask:
         return replace(self._task, fields=fields)
@@ -335,17 +337,19 @@ class _Workers:
         return self.engine.write(store, frame, layout)
 
 
-def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
+def _parted_as_table(task: WriteTask, layout: WriteTask, by_name: Mapping[str, Field]) -> WriteTask | None:
     """`task`, with rows distributed as in a table that merges rows by key; None if the source lacks the columns for
     that."""
     if layout.keyed is None:
         return None
-    wanted = (*(each.source for each in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
+    wanted = (*(by.source for by in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
     for name in wanted:
         type = find_field(layout.fields, name).type
         # Equal values must have the same bucket, which -0.0 and 0.0, and numbers of other widths, do not.
-        if name not in held or held[name].type != type or kind_of(type) in (Kind.FLOAT, Kind.DOUBLE):
+        if name not in by_name or by_name[name].type != type or kind_of(type) in (Kind.FLOAT, Kind.DOUBLE):
             return None
-    bucket = layout.bucket and replace(layout.bucket, columns=tuple(held[name].name for name in layout.bucket.columns))
-    partition_by = tuple(replace(each, source=held[each.source].name) for each in layout.partition_by)
+    bucket = layout.bucket and replace(
+        layout.bucket, columns=tuple(by_name[name].name for name in layout.bucket.columns)
+    )
+    partition_by = tuple(replace(by, source=by_name[by.source].name) for by in layout.partition_by)
     return replace(task, partition_by=partition_by, bucket=bucket, default_bucket=layout.default_bucket)

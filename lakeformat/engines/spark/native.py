@@ -42,13 +42,13 @@ def parted(
             rest.append(task)
     native = []
     for key, group in groups.items():
-        timed = [each for each in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((each,)))]
+        timed = [field for field in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((field,)))]
         if timed:
-            paths = [path for each in group for path in each.paths]
+            paths = [path for task in group for path in task.paths]
             with ThreadPoolExecutor(8) as pool:
                 plain = dict(zip(paths, pool.map(partial(_plain_timestamps, store, tuple(timed)), paths), strict=True))
-            rest += [each for each in group if not all(plain[path] for path in each.paths)]
-            group = [each for each in group if all(plain[path] for path in each.paths)]
+            rest += [task for task in group if not all(plain[path] for path in task.paths)]
+            group = [task for task in group if all(plain[path] for path in task.paths)]
         if group:
             native.append(group)
     return native, rest
@@ -62,7 +62,7 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     constants = dict(task.constants)
     wanted = [file_fields[field.id] for field in task.fields if field.id in file_fields and field.id not in constants]
     reader = (
-        spark.read.schema(T.StructType([spark_field(each) for each in wanted]))
+        spark.read.schema(T.StructType([spark_field(field) for field in wanted]))
         .option("recursiveFileLookup", "true")  # No columns from folder names.
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
@@ -70,7 +70,7 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     )
     if task.file_format == "parquet":
         reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
-    paths = [_unglobbed(store.location(path)) for each in group for path in each.paths]
+    paths = [_unglobbed(store.location(path)) for task in group for path in task.paths]
     with session.listed_by_driver(spark, paths):
         frame = reader.format(task.file_format).load(paths)
     columns = []
@@ -139,11 +139,11 @@ def _clean(task: ReadTask) -> bool:
     return True
 
 
-def _widens(held: Type, wanted: Type) -> bool:
-    """Whether Spark's cast from `held` is exact; nested columns must be unchanged."""
-    if held == wanted:
+def _widens(stored: Type, wanted: Type) -> bool:
+    """Whether Spark's cast from `stored` is exact; nested columns must be unchanged."""
+    if stored == wanted:
         return True
-    match held, wanted:
+    match stored, wanted:
         case Scalar(have), Scalar(want) if have in _INTEGERS and want in _INTEGERS:
             return _INTEGERS.index(have) <= _INTEGERS.index(want)
         case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):

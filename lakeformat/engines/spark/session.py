@@ -56,8 +56,8 @@ def add_to_session(spark: SparkSession) -> None:
     package = Path(errors.__file__).parent
     packed = Path(tempfile.mkdtemp(prefix="lakeformat-")) / "lakeformat.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each in sorted(package.rglob("*.py")):
-            archive.write(each, each.relative_to(package.parent).as_posix())
+        for path in sorted(package.rglob("*.py")):
+            archive.write(path, path.relative_to(package.parent).as_posix())
     spark.addArtifacts(str(packed), pyfile=True)
 
 

@@ -55,7 +55,7 @@ _LOGICAL: dict[type[T.DataType], Scalar] = {
 
 def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
     """The columns of a Spark schema, without ids. Raises `UnsupportedFeature` for a type that tables do not have."""
-    return tuple(_field_of(each) for each in schema)
+    return tuple(_field_of(field) for field in schema)
 
 
 def spark_schema(fields: tuple[Field, ...]) -> T.StructType:
@@ -84,37 +84,37 @@ def spark_type(type: Type) -> T.DataType:
     raise UnsupportedFeature(f"type {type} has no Spark form; leave the column out of the read")
 
 
-def spark_field(each: Field) -> T.StructField:
-    return T.StructField(each.name, spark_type(each.type), each.nullable)
+def spark_field(field: Field) -> T.StructField:
+    return T.StructField(field.name, spark_type(field.type), field.nullable)
 
 
 def arrow_of(schema: T.StructType) -> pa.Schema:
     """The Arrow schema that `mapInArrow` passes for a Spark schema, apart from units and zones."""
-    return pa.schema([pa.field(each.name, to_arrow(_logical(each.dataType))) for each in schema])
+    return pa.schema([pa.field(field.name, to_arrow(_logical(field.dataType))) for field in schema])
 
 
-def zoned(found: T.DataType, wanted: Type) -> T.DataType:
-    """`found` with timestamps with or without zone as in `wanted`, at any depth."""
-    match found, wanted:
+def zoned(given: T.DataType, wanted: Type) -> T.DataType:
+    """`given` with timestamps with or without zone as in `wanted`, at any depth."""
+    match given, wanted:
         case ((T.TimestampType() | T.TimestampNTZType()), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind)):
             return PLAIN[kind]
         case T.ArrayType(), ListOf(element):
-            return T.ArrayType(zoned(found.elementType, element.type), found.containsNull)
+            return T.ArrayType(zoned(given.elementType, element.type), given.containsNull)
         case T.MapType(), MapOf(key, value):
             return T.MapType(
-                zoned(found.keyType, key.type), zoned(found.valueType, value.type), found.valueContainsNull
+                zoned(given.keyType, key.type), zoned(given.valueType, value.type), given.valueContainsNull
             )
         case T.StructType(), Row(parts):
             types = {part.name: part.type for part in parts}
             return T.StructType(
                 [
-                    T.StructField(each.name, zoned(each.dataType, types[each.name]), each.nullable, each.metadata)
-                    if each.name in types
-                    else each
-                    for each in found
+                    T.StructField(field.name, zoned(field.dataType, types[field.name]), field.nullable, field.metadata)
+                    if field.name in types
+                    else field
+                    for field in given
                 ]
             )
-    return found
+    return given
 
 
 def require_whole(fields: tuple[Field, ...]) -> None:
@@ -142,8 +142,8 @@ def digits_of(type: Type) -> int:
     return 0
 
 
-def _field_of(each: T.StructField) -> Field:
-    return Field(NO_ID, each.name, _logical(each.dataType), each.nullable, (each.metadata or {}).get("comment"))
+def _field_of(field: T.StructField) -> Field:
+    return Field(NO_ID, field.name, _logical(field.dataType), field.nullable, (field.metadata or {}).get("comment"))
 
 
 def _logical(type: T.DataType) -> Type:
@@ -158,10 +158,10 @@ def _logical(type: T.DataType) -> Type:
             key = Field(NO_ID, "key", _logical(type.keyType), nullable=False)
             return MapOf(key, Field(NO_ID, "value", _logical(type.valueType), type.valueContainsNull))
         case T.StructType():
-            return Row(tuple(_field_of(each) for each in type))
+            return Row(tuple(_field_of(field) for field in type))
     if hasattr(T, "TimeType") and isinstance(type, T.TimeType):
         return scalar(Kind.TIME, type.precision)
-    found = _LOGICAL.get(type.__class__)
-    if found is None:
+    known = _LOGICAL.get(type.__class__)
+    if known is None:
         raise UnsupportedFeature(f"Spark type {type.simpleString()} has no table type; cast the column first")
-    return found
+    return known

@@ -125,10 +125,10 @@ def _send(spark: SparkSession, packed: Path) -> None:
     session.plan_here(spark)
 
 
-def _require_like_here(found: dict[str, Any]) -> None:
-    if found["platform"] != sysconfig.get_platform():
+def _require_like_here(worker: dict[str, Any]) -> None:
+    if worker["platform"] != sysconfig.get_platform():
         raise UnsupportedFeature(
-            f"Spark's workers are {found['platform']} ({found['host']}), and this process is {sysconfig.get_platform()}: its "
+            f"Spark's workers are {worker['platform']} ({worker['host']}), and this process is {sysconfig.get_platform()}: its "
             "packages do not run there; install lakeformat on the workers"
         )
 
