@@ -107,10 +107,10 @@ class ByName:
     def _table(self, options: Mapping[str, str]) -> Table:
         names = {options[key] for key in ("table", "path") if options.get(key)}
         if len(names) != 1:
-            found = f", and not two: {', '.join(sorted(names))}" if names else ""
+            note = f", and not two: {', '.join(sorted(names))}" if names else ""
             raise InvalidInput(
                 f"{self.lake!r} as a data source of Spark: say which table, by load('namespace.table') or option('table', ...)"
-                f"{found}"
+                f"{note}"
             )
         (name,) = names
         table: Table = self.lake.table(name)
@@ -196,8 +196,8 @@ class Following:
 
     def newest(self) -> dict[str, Any]:
         """The offset of a stream that has read everything."""
-        found = self.table._view().snapshot_id
-        return _offset(found) if found > 0 else self.initial()
+        snapshot_id = self.table._view().snapshot_id
+        return _offset(snapshot_id) if snapshot_id > 0 else self.initial()
 
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
@@ -208,11 +208,11 @@ class Following:
             return end
         files, rows, came = 0, 0, dict(start)
         for step in self._steps((), start, end):
-            for place in range(step.place(start, 0), len(step.pieces)):
-                files, rows = files + step.pieces[place].file_count, rows + step.pieces[place].row_count
+            for index in range(step.place(start, 0), len(step.pieces)):
+                files, rows = files + step.pieces[index].file_count, rows + step.pieces[index].row_count
                 if came != start and (files > (max_files or files) or rows > (max_rows or rows)):
                     return came
-                came = {**step.begin, "tasks": place + 1}
+                came = {**step.begin, "tasks": index + 1}
             came = _offset(step.begin["snapshot"])
         return came
 
@@ -232,7 +232,7 @@ class Following:
         if start["full"]:
             came = end["snapshot"] if came == _START else came
             rows = self.table.scan(snapshot_id=came)
-            tasks = rows.select([each.name for each in _chosen(rows.fields, names)]).plan()
+            tasks = rows.select([field.name for field in _chosen(rows.fields, names)]).plan()
             yield _Step(_offset(came, 0, full=True), _pieces([Delta(RowKind.INSERT, tuple(tasks))], by_file=True))
         elif start["tasks"] != _WHOLE:
             came = start["since"]
@@ -352,11 +352,11 @@ def _overwrite_mode(options: Mapping[str, str], table: Table) -> str:
     if mode is None and not table.schema.partitioning:
         return "static"
     if mode is None or mode.lower() not in ("static", "dynamic"):
-        found = "" if mode is None else f" (found {mode!r})"
+        note = "" if mode is None else f" (found {mode!r})"
         raise InvalidInput(
             f"{table.name}: mode('overwrite') of a table with partitions replaces either the whole table, with "
             "option('partitionOverwriteMode', 'static'), or the partitions that the rows lie in, with 'dynamic': say which"
-            f"{found}; a data source does not see spark.sql.sources.partitionOverwriteMode"
+            f"{note}; a data source does not see spark.sql.sources.partitionOverwriteMode"
         )
     return mode.lower()
 

@@ -58,7 +58,7 @@ class Changes:
                     f"{self.view.reader.root}: an audit log of an {self.view.format.capitalize()} table without from_snapshot: "
                     "not supported; its rows have no kinds"
                 )
-            return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
+            return [delta for delta in self.view.audit(self.fields, self.predicate) if delta.tasks]
         return [
             delta
             for since, snapshot_id in pairwise([self.after, *self.snapshot_ids()])
@@ -97,7 +97,7 @@ class Changes:
         engine, frames = engine_for(spark=spark), []
         names = ", ".join(f"'{kind.short}'" for kind in RowKind)
         for delta in self.plan():
-            frame = engine.read(self.store, delta.tasks, self._held(delta))
+            frame = engine.read(self.store, delta.tasks, self._fields_of(delta))
             kind_name = f"element_at(array({names}), cast({VALUE_KIND.name} as int) + 1)"
             shown = kind_name if delta.kind is None else f"'{delta.kind.short}'"
             columns = [f"`{field.name.replace('`', '``')}`" for field in self.fields]
@@ -117,13 +117,13 @@ class Changes:
         assert isinstance(self.view, Consumers), self.view
         self.store.write(*self.view.consumer(self.consumer, self.until + 1))
 
-    def _held(self, delta: Delta) -> tuple[Field, ...]:
+    def _fields_of(self, delta: Delta) -> tuple[Field, ...]:
         return self.fields if delta.kind is not None else (*self.fields, VALUE_KIND)
 
     def _batches(self, deltas: list[Delta]) -> Iterator[pa.RecordBatch]:
         schema = self.schema
         for delta in deltas:
-            for batch in engine_for().read(self.store, delta.tasks, self._held(delta)):
+            for batch in engine_for().read(self.store, delta.tasks, self._fields_of(delta)):
                 if delta.kind is None:
                     kinds = row_kinds().take(batch.column(VALUE_KIND.name))
                 else:

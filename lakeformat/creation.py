@@ -41,7 +41,7 @@ def create_with_rows(
     except CommitUnknown:
         raise
     except LakeError:  # Nothing was committed, and no sweep would find the files: there is no table.
-        discard(store, (each.path for each in rows.added) if rows else ())
+        discard(store, (file.path for file in rows.added) if rows else ())
         raise
     if not rows:
         return None

@@ -66,9 +66,9 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
             counts.update(zip(leaf.paths, leaf.row_counts, strict=True))
             sizes.update(zip(leaf.paths, leaf.sizes_bytes, strict=True))
     read = [leaf for task in view.tasks(kept, fields, predicate, True) for leaf in _leaves(task)]
-    parquet = [each for each in read if each.file_format == "parquet"]
-    for each, found in zip(parquet, reader.several(partial(worker.row_groups, reader), parquet, 8), strict=True):
-        groups.update(zip(each.paths, found, strict=True))
+    parquet = [task for task in read if task.file_format == "parquet"]
+    for file_task, ranges in zip(parquet, reader.several(partial(worker.row_groups, reader), parquet, 8), strict=True):
+        groups.update(zip(file_task.paths, ranges, strict=True))
     names = paths.to_pylist()
     columns = [
         names,
@@ -91,7 +91,9 @@ def manifests(view: AnyView, predicate: Expression) -> pa.Table:
     def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
         texts = np.full(len(every), None, object)
         for rows, known in view.pruning.manifest_bounds():
-            texts[rows] = _texts({name: each for name, each in known.items() if name in columns} or known, len(rows))
+            texts[rows] = _texts(
+                {name: bounds for name, bounds in known.items() if name in columns} or known, len(rows)
+            )
         return texts[excluded]
 
     left_out_by, bounds = _left_out(every["path"], predicate, lambda part: view.pruning.manifests(part)["path"], shown)
@@ -137,8 +139,8 @@ def _leaves(task: ReadTask) -> list[ReadTask]:
 def _texts(known: Mapping[str, Bounds], count: int) -> list[str | None]:
     """`id: 5 .. 9, nulls: 0`, for each file."""
     shown: list[list[str]] = [[] for _ in range(count)]
-    for name, each in known.items():
-        ends = zip(each.minimum.to_pylist(), each.maximum.to_pylist(), each.null_count.to_pylist(), strict=True)
+    for name, bounds in known.items():
+        ends = zip(bounds.minimum.to_pylist(), bounds.maximum.to_pylist(), bounds.null_count.to_pylist(), strict=True)
         for texts, (low, high, nulls) in zip(shown, ends, strict=True):
             span = "no values" if low is None and high is None else f"{_value(low)} .. {_value(high)}"
             texts.append(f"{name}: {span}" + ("" if not nulls else f", {nulls} nulls"))

@@ -300,12 +300,12 @@ class Lake:
 
     def namespaces(self) -> list[str]:
         """The names of the namespaces (databases), sorted. Raises `NotFound` for a local folder that does not exist."""
-        found = {f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)}
-        if not found:
+        namespaces = {f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)}
+        if not namespaces:
             self._require_warehouse()
             if self._catalog is None and (said := missing_folder(self._store)):
                 raise NotFound(f"no warehouse at {self.uri}: {said}; create_table makes it")
-        return sorted(found | set(self._catalog.namespaces() if self._catalog else ()))
+        return sorted(namespaces | set(self._catalog.namespaces() if self._catalog else ()))
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """The full names of the tables in one namespace or in all, sorted. Raises `NotFound` for a namespace that does
@@ -317,15 +317,15 @@ class Lake:
         if namespace is not None and namespace not in known:
             raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
         names, unnamed = set(), []
-        for each in known if namespace is None else [namespace]:
+        for database in known if namespace is None else [namespace]:
             if self._catalog:
-                names |= set(self._catalog.tables(each))
-            for folder in () if "." in each else self._store.folders(f"{each}{_DATABASE}"):
+                names |= set(self._catalog.tables(database))
+            for folder in () if "." in database else self._store.folders(f"{database}{_DATABASE}"):
                 if not _NAME.fullmatch(folder):
                     continue
-                store = self._table_store(f"{each}.{folder}")
+                store = self._table_store(f"{database}.{folder}")
                 if self._format_of_folder(store) is not None:
-                    names.add(f"{each}.{folder}")
+                    names.add(f"{database}.{folder}")
                 elif self._catalog is None and refers_to_catalog(store):
                     unnamed.append(store.root)
         if unnamed:
@@ -441,10 +441,10 @@ class Lake:
         Raises as `Table.add_files` does, and `UnsupportedFeature` for files of other formats. No table is left behind
         after an error.
         """
-        found = self._looked_at(open_store(folder, self._options), name, schema, properties)
+        described = self._looked_at(open_store(folder, self._options), name, schema, properties)
         asked = {**(properties or {}), "gc.enabled": "false", "snapshot": "true"}
-        table = self.create_table(name, found.schema, "iceberg", found.partition_by, properties=asked)
-        table.add_files(found.paths, spark=spark)
+        table = self.create_table(name, described.schema, "iceberg", described.partition_by, properties=asked)
+        table.add_files(described.paths, spark=spark)
         return table
 
     def migrate_table(
@@ -510,7 +510,7 @@ class Lake:
                 f"{name}: tables of a warehouse with a catalog are not converted where they lie: copy it (lakeformat copy {name} ... "
                 f"--format {to})"
             )
-        store, former = table._store, next(each for name, each in self._formats.items() if name != to)
+        store, former = table._store, next(other for name, other in self._formats.items() if name != to)
         if table.format == to:
             convert.finish(store, former, table._format, spark)
         else:
@@ -683,17 +683,17 @@ class Lake:
     def _purge(self, catalog: Catalog, name: str) -> None:
         """Delete the files of a catalog's table, and its name. Raises `NotFound`."""
         try:
-            found = catalog.find(name, self._options)
+            entry = catalog.find(name, self._options)
         except NoSuchFile as error:
             log.warning("%s: %s; which files the table had is unknown: none is deleted", name, error)
             catalog.drop(name)
             return
-        if found is None:
+        if entry is None:
             raise NotFound(f"no table {name!r} in {self.uri}")
-        if found.guard:
+        if entry.guard:
             catalog.drop(name)  # The server removes the files.
             return
-        store = self._catalogued(catalog, name, found)
+        store = self._catalogued(catalog, name, entry)
         table = Table(name, store, self._formats[catalog.format])
         if table.properties.get("gc.enabled", "true").strip().lower() == "false":
             raise UnsupportedFeature(f"{name}: gc.enabled=false: others use this table's files; drop it without purge")
@@ -707,17 +707,17 @@ class Lake:
 
     def _find(self, name: str) -> Table | None:
         _require_name(name)
-        if self._catalog is not None and (found := self._catalog.find(name, self._options)):
-            return Table(name, self._catalogued(self._catalog, name, found), self._formats[self._catalog.format])
+        if self._catalog is not None and (entry := self._catalog.find(name, self._options)):
+            return Table(name, self._catalogued(self._catalog, name, entry), self._formats[self._catalog.format])
         if self._catalog is not None and name.count(".") > 1:
             return None  # Of namespaces inside others there are no folders.
         store = self._table_store(name)
         format = self._format_of_folder(store)
         return None if format is None else Table(name, store, self._formats[format])
 
-    def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
-        store = open_store(found.root, {**self._options, **found.options}, found.lease)
-        return Catalogued(found.guard(store) if found.guard else store, found.place or catalog.place(name))
+    def _catalogued(self, catalog: Catalog, name: str, entry: Found) -> Store:
+        store = open_store(entry.root, {**self._options, **entry.options}, entry.lease)
+        return Catalogued(entry.guard(store) if entry.guard else store, entry.place or catalog.place(name))
 
     def _new_root(self, name: str) -> str:
         """The location for a new table of the catalog: a folder that no other table uses, not even one that was
@@ -765,7 +765,7 @@ class Lake:
         return None if catalog is not None and catalog.names_are_folders else format
 
     def _format(self, store: Store) -> str | None:
-        return next((format for format, each in self._formats.items() if each.is_table(store)), None)
+        return next((format for format, reader in self._formats.items() if reader.is_table(store)), None)
 
 
 def _current(lake: Lake, name: str) -> Reading:
@@ -798,10 +798,10 @@ def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, 
 
 def refers_to_catalog(store: Store) -> str:
     """The error text for a folder with metadata files that only a catalog can order; empty for other folders."""
-    found = iceberg.documents_of_catalogs(store)
-    if not found:
+    documents = iceberg.documents_of_catalogs(store)
+    if not documents:
         return ""
-    newest = store.location(f"{METADATA_FOLDER}/{found[-1]}")
+    newest = store.location(f"{METADATA_FOLDER}/{documents[-1]}")
     return (
         f"holds the metadata files of an Iceberg table in a catalog, which alone knows which of them counts: open "
         f"Lake(..., catalog=...), or read it by lakeformat.open_table({newest!r})"
@@ -848,8 +848,8 @@ def _declared(
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in properties.items()}
     fields = schema.fields if isinstance(schema, Schema) else _fields(schema)
     parsed = (parse_field(p) for p in partition_by)
-    named = (replace(each, source=spelled(fields, each.source)) for each in parsed)
-    partitioning = Partitioning(tuple(parse_field(str(each)) for each in named))  # Which is named after its source.
+    named = (replace(field, source=spelled(fields, field.source)) for field in parsed)
+    partitioning = Partitioning(tuple(parse_field(str(field)) for field in named))  # Which is named after its source.
     primary_key = tuple(spelled(fields, name) for name in primary_key)
     order = SortOrder(parse(sort_by, fields, "sort_by"))
     if isinstance(schema, Schema):
@@ -880,7 +880,7 @@ def _fields(schema: Any) -> tuple[Field, ...]:
 
 
 def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
-    if not all(isinstance(name, str) for name in found):
+    asked = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in asked):
         raise InvalidInput(f"{what}={names!r}: give names of columns")
-    return found
+    return asked

@@ -53,7 +53,7 @@ def open_table(
         store = open_store(root, storage_options) if _same_service(where, root) else open_store(root)
         return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg(keys=keys))
     store = open_store(name, storage_options)
-    formats: dict[str, Format] = {each: make(Cache()) for each, make in FORMATS.items()}
+    formats: dict[str, Format] = {name: make(Cache()) for name, make in FORMATS.items()}
     formats["iceberg"] = Iceberg(keys=keys)
     for format in formats.values():
         if format.is_table(store):

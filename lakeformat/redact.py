@@ -45,8 +45,8 @@ def address(text: str) -> str:
 
 def secrets_in(text: str) -> tuple[str, ...]:
     """The secrets in an address, as written and as decoded."""
-    found = {match["secret"] for pattern in _IN_ADDRESS for match in pattern.finditer(text)}
-    return tuple(sorted(found | {unquote(each) for each in found}))
+    secrets = {match["secret"] for pattern in _IN_ADDRESS for match in pattern.finditer(text)}
+    return tuple(sorted(secrets | {unquote(secret) for secret in secrets}))
 
 
 def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
 def cause(error: BaseException, *secrets: str) -> BaseException | None:
     """`error`, or a copy of its type with a redacted text if it, or an error that caused it, contains a secret. None if
     there can be no such copy."""
-    shown = (f"{each}\n{each!r}" for each in _chain(error))
+    shown = (f"{part}\n{part!r}" for part in _chain(error))
     if all(text == redacted(text, *secrets) for text in shown):
         return error
     try:

@@ -109,12 +109,12 @@ class WriteSession:
         view = self._view()
         if self._is_committed(view, identifier):
             return Prepared(self.user, identifier)
-        if later := [each for each in self._waiting if each > identifier]:
+        if later := [pending for pending in self._waiting if pending > identifier]:
             raise InvalidInput(
                 f"commit {min(later)} is prepared, and comes after {identifier}: its rows would count as the older ones; abort it, "
                 f"and prepare it again after this one"
             )
-        waiting = {each: files for each, files in self._waiting.items() if each != identifier}
+        waiting = {pending: files for pending, files in self._waiting.items() if pending != identifier}
         upkeep, self._engine = compact.upkeep(view, identifier), engine_for(data)
         if upkeep is not None and self._ahead >= upkeep.ahead:
             self.settle()
@@ -136,7 +136,7 @@ class WriteSession:
     ) -> Prepared:
         """Prepared files, written for the table as `view` has it, to be committed after those that are prepared
         already."""
-        follows = tuple(each for each in self._waiting if each != identifier)
+        follows = tuple(pending for pending in self._waiting if pending != identifier)
         self._waiting[identifier] = files
         self._tried.discard(identifier)
         made_on = view.schema.id, watermark, view.version, follows, view.schema.partitioning.id
@@ -187,7 +187,7 @@ class WriteSession:
         """
         if prepared.user != self.user:
             raise InvalidInput(f"prepared by {prepared.user!r}, and this session is {self.user!r}'s")
-        if earlier := [each for each in self._waiting if each < prepared.identifier]:
+        if earlier := [pending for pending in self._waiting if pending < prepared.identifier]:
             raise InvalidInput(
                 f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; or, if it failed, "
                 f"abort {prepared.identifier} and prepare both again"

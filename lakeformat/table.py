@@ -218,8 +218,8 @@ class Table:
     def current_snapshot(self) -> Snapshot | None:
         """The newest snapshot with its changes per partition; None if the table has no snapshot."""
         view = self._view()
-        found = view.snapshot
-        return None if found is None else replace(found, partitions=view.history.changes())
+        snapshot = view.snapshot
+        return None if snapshot is None else replace(snapshot, partitions=view.history.changes())
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot with its changes per partition. Raises `NotFound`."""
@@ -439,8 +439,8 @@ class Table:
             raise UnsupportedFeature(
                 f"{self.name}: partitions of Paimon tables can be marked as done, Iceberg's cannot"
             )
-        found = specs.whole(self.name, view.schema, partitions)
-        self._store.write_many(view.done_marks(found, _now_ms()))
+        values = specs.whole(self.name, view.schema, partitions)
+        self._store.write_many(view.done_marks(values, _now_ms()))
 
     def delete(
         self,
@@ -533,8 +533,8 @@ class Table:
         chosen = schema.primary_key if key is None else tuple(key)
         if not chosen:
             raise InvalidInput(f"{self.name}: the table has no identifier fields; give the key of the changelog")
-        for each in chosen:
-            schema.field(each)
+        for column in chosen:
+            schema.field(column)
         session = WriteSession(self._store, self._format, name, self._branch)
         return DeltaWriter(session, chosen, upsert, max_keys, buffer_bytes)
 
@@ -731,8 +731,8 @@ class Table:
                 f"{self.uri}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
             )
         relocation = view.relocation(source_prefix, target_prefix, start_version, end_version)
-        place = staging or f"{self._store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
-        return relocate.relocate(self._store, relocation, place)
+        folder = staging or f"{self._store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
+        return relocate.relocate(self._store, relocation, folder)
 
     def _analyze(
         self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]
@@ -942,15 +942,15 @@ class Table:
         """Publish the snapshot staged under an id, as `cherry_pick` does. Raises `NotFound`, and `InvalidInput` if
         several snapshots are staged under the id: none of them includes the others."""
         arguments.text("wap_id", wap_id)
-        found = self._staging(self._view()).staged(wap_id)
-        if not found:
+        snapshot_ids = self._staging(self._view()).staged(wap_id)
+        if not snapshot_ids:
             raise NotFound(f"{self.name}: nothing is staged under the id {wap_id!r}")
-        if len(found) > 1:
+        if len(snapshot_ids) > 1:
             raise InvalidInput(
-                f"{self.name}: {len(found)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, found))}; choose one, by "
+                f"{self.name}: {len(snapshot_ids)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, snapshot_ids))}; choose one, by "
                 "cherry_pick"
             )
-        return self.cherry_pick(found[0])
+        return self.cherry_pick(snapshot_ids[0])
 
     def cherry_pick(self, snapshot_id: int) -> Snapshot:
         """Make a staged snapshot the current one. If others have committed since, apply its changes to the current

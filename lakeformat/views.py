@@ -54,7 +54,7 @@ class View:
     def query_columns(self) -> tuple[str, ...]:
         """The column names of the query."""
         names = tuple(filter(None, self.properties.get(QUERY_COLUMNS, "").split(",")))
-        return names if len(names) == len(self.fields) else tuple(each.name for each in self.fields)
+        return names if len(names) == len(self.fields) else tuple(column.name for column in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class Views:
         return self._keeper is not None and self._keeper.has_view(name)
 
     def find(self, name: str) -> View | None:
-        found = self._found(name)
-        return None if found is None else parse(found.document, name, found.location)
+        entry = self._entry(name)
+        return None if entry is None else parse(entry.document, name, entry.location)
 
     def create(self, view: View, if_exists: str) -> None:
         """Create a view. `if_exists`: "error" raises `AlreadyExists`, "ignore" keeps the existing view, "replace" gives
         it the new query."""
-        there, stamp, catalog = self._found(view.name), Stamp.now(), self._required(view.name)
+        there, stamp, catalog = self._entry(view.name), Stamp.now(), self._required(view.name)
         if there is None:
             placed = None if catalog.places_views else f"{self.root}/{view.name.replace('.', '.db/', 1)}"
             location = view.location or placed
@@ -120,11 +120,11 @@ class Views:
     def _keeper(self) -> ViewCatalog | None:
         return self.catalog if isinstance(self.catalog, ViewCatalog) and self.catalog.keeps_views else None
 
-    def _found(self, name: str) -> FoundView | None:
+    def _entry(self, name: str) -> FoundView | None:
         return None if self._keeper is None else self._keeper.find_view(name, self.options)
 
     def _there(self, name: str) -> FoundView:
-        view = self._found(name)
+        view = self._entry(name)
         if view is None:
             raise NotFound(f"no view {name!r}")
         return view
@@ -153,8 +153,8 @@ def parse(document: Mapping[str, Any], name: str, where: str) -> View:
     dialect."""
     with _specified(where):
         version = _current(document)
-        sql = {each["dialect"].lower(): each["sql"] for each in version["representations"] if each["type"] == "sql"}
-        schema = next(each for each in document["schemas"] if each["schema-id"] == version["schema-id"])
+        sql = {entry["dialect"].lower(): entry["sql"] for entry in version["representations"] if entry["type"] == "sql"}
+        schema = next(schema for schema in document["schemas"] if schema["schema-id"] == version["schema-id"])
         fields = types.parse_fields(schema)
         namespace = ".".join(version["default-namespace"])
         properties = {str(key): str(value) for key, value in (document.get("properties") or {}).items()}
@@ -188,7 +188,7 @@ def replaced(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str, Any
     """The document with another query; the view's properties are added to the existing ones. Raises
     `UnsupportedFeature` if the current version has dialects that would be lost, as Java does."""
     properties = {**(base.get("properties") or {}), **_properties(view)}
-    before = {each.get("dialect", "").lower() for each in _current(base).get("representations", ())}
+    before = {entry.get("dialect", "").lower() for entry in _current(base).get("representations", ())}
     if before - {DIALECT} and properties.get(_MAY_DROP_DIALECTS, "false").lower() != "true":
         raise UnsupportedFeature(
             f"view {view.name} is also written in {', '.join(sorted(before - {DIALECT}))}, which replacing it would lose; set its "
@@ -210,12 +210,12 @@ def in_dialect(
     update or drop of a dialect that does not exist, `AlreadyExists` for an add of one that does, `InvalidInput` for a
     drop of the last one."""
     current = _current(base)
-    kept = [each for each in current["representations"] if each.get("dialect", "").lower() != dialect.lower()]
+    kept = [entry for entry in current["representations"] if entry.get("dialect", "").lower() != dialect.lower()]
     is_there = len(kept) < len(current["representations"])
     if is_there and action == "add":
         raise AlreadyExists(f"view {name} is written in {dialect} already; say 'update'")
     if not is_there and action != "add":
-        known = ", ".join(each.get("dialect", "") for each in current["representations"])
+        known = ", ".join(entry.get("dialect", "") for entry in current["representations"])
         raise NotFound(f"view {name} is not written in {dialect}; it is in {known}")
     if query is not None:
         kept.append({"type": "sql", "sql": query, "dialect": dialect})
@@ -241,7 +241,7 @@ def _specified(where: str) -> Iterator[None]:
 
 
 def _current(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(each for each in document["versions"] if each["version-id"] == document["current-version-id"])
+    return next(version for version in document["versions"] if version["version-id"] == document["current-version-id"])
 
 
 def _properties(view: View) -> dict[str, str]:
@@ -253,8 +253,8 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
     """Make a new version the current one; an existing version with the same content is used again."""
     fields, _ = evolution.number(view.fields, 0, collections_have_ids=True)
     schemas = list(base["schemas"])
-    schema = metadata.emit_schema(fields, 1 + max((each["schema-id"] for each in schemas), default=-1), [])
-    same = next((each for each in schemas if each["fields"] == schema["fields"]), None)
+    schema = metadata.emit_schema(fields, 1 + max((schema["schema-id"] for schema in schemas), default=-1), [])
+    same = next((entry for entry in schemas if entry["fields"] == schema["fields"]), None)
     if same is None:
         schemas.append(schema)
     made = {
@@ -268,20 +268,22 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
 
 def _versioned(base: Mapping[str, Any], made: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
     versions = list(base["versions"])
-    version = next((each for each in versions if all(each.get(key) == value for key, value in made.items())), None)
+    version = next(
+        (version for version in versions if all(version.get(key) == value for key, value in made.items())), None
+    )
     if version is None:
-        version = {"version-id": 1 + max((each["version-id"] for each in versions), default=0), **made}
+        version = {"version-id": 1 + max((version["version-id"] for version in versions), default=0), **made}
         version["timestamp-ms"] = stamp.now_ms
         versions.append(version)
     entry = {"timestamp-ms": stamp.now_ms, "version-id": version["version-id"]}
     kept = max(int(base["properties"].get(_KEPT_VERSIONS, _DEFAULT_KEPT_VERSIONS)), 1)
-    newest = sorted(versions, key=lambda each: (each is version, each["version-id"]))[-kept:]
-    known = {each["version-id"] for each in newest}
+    newest = sorted(versions, key=lambda entry: (entry is version, entry["version-id"]))[-kept:]
+    known = {version["version-id"] for version in newest}
     log = [*base["version-log"], entry]
     first = next((i for i in reversed(range(len(log))) if log[i]["version-id"] not in known), -1) + 1
     return {
         **base,
-        "versions": sorted(newest, key=lambda each: each["version-id"]),
+        "versions": sorted(newest, key=lambda version: version["version-id"]),
         "current-version-id": version["version-id"],
         "version-log": log[first:],
     }

@@ -57,7 +57,7 @@ def surplus(
     names, parts = list(key), 1 + count // keys_at_once
     for part in range(parts):
         own, source = (
-            pa.concat_tables(_part(each.select(names), part, parts) for each in read()).combine_chunks()
+            pa.concat_tables(_part(chunk.select(names), part, parts) for chunk in read()).combine_chunks()
             for read in (there, shown)
         )
         codes = _codes(own, source, names)

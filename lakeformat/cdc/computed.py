@@ -32,7 +32,7 @@ class Computed:
 
     def fields(self, table: SourceTable) -> tuple[Field, ...]:
         """The computed columns of a table, all nullable. Raises `InvalidInput` for a duplicate name or a column without a type."""
-        there = {each.name for each in table.fields}
+        there = {column.name for column in table.fields}
         if same := sorted(there & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
         if self.expressions and (same := sorted(there & {SOURCE_TABLE, COMMITTED_AT})):

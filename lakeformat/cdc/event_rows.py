@@ -39,7 +39,7 @@ class EventRows:
     columns: tuple[LogColumn, ...] = ()
 
     def decode(self) -> None:
-        for columns, events in groupby(self.waiting, lambda each: each[0]):
+        for columns, events in groupby(self.waiting, lambda entry: entry[0]):
             made = row_events.decode([body for _, body in events], columns)
             self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
             self.row_count += int(made.counts.sum())
@@ -72,7 +72,7 @@ def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequenc
     both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
     old, new = both[::2], both[1::2]
     moved = np.zeros(len(old), bool)
-    for values in (arrays[each] for each in key if each in arrays):
+    for values in (arrays[column] for column in key if column in arrays):
         before, now = values.take(pa.array(old)), values.take(pa.array(new))
         same = pc.or_(pc.fill_null(pc.equal(before, now), False), pc.and_(before.is_null(), now.is_null()))
         moved |= ~same.to_numpy(zero_copy_only=False)

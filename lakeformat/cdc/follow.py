@@ -108,17 +108,17 @@ class Follower:
         self.report = Report(table.name)
         self._covered: Position | None = None
         self._earlier = Rows()  # Earlier parts of the commit that is being assembled.
-        found = None if restart else progress.read(table)
-        if found is not None and found[0] != self._follows:
+        known = None if restart else progress.read(table)
+        if known is not None and known[0] != self._follows:
             raise InvalidInput(
-                f"{table.name} follows {found[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
+                f"{table.name} follows {known[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
             )
-        if found is None and not restart and table.scan(limit=1).count():
+        if known is None and not restart and table.scan(limit=1).count():
             raise InvalidInput(
                 f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: make "
                 f"another table, or take it anew (restart=True), which removes them"
             )
-        self.progress = found[1] if found else None
+        self.progress = known[1] if known else None
         self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
         self._number, self._restart = self._next_number(), restart
 
@@ -223,8 +223,8 @@ class Follower:
         assert self.progress is not None
         if batch.position <= self.covered:
             return
-        for each in batch.rewritten.get(self.source_table.name, ()):
-            if each.ends.max() > self.committed.order and not self._shows(each):
+        for rewrite in batch.rewritten.get(self.source_table.name, ()):
+            if rewrite.ends.max() > self.committed.order and not self._shows(rewrite):
                 now = self.source.describe(self.source_table.name, self.source_table.key)
                 self.evolve(replace(now, parts=self.source_table.parts), batch.position)
                 self.compare(self._size)
@@ -275,9 +275,9 @@ class Follower:
         if unknown := self._unknown(changes):
             rows = self._with_known(unknown, rows, keep)
         rows = self._computed.added(rows, self.source_table.name, changes.committed_ms)
-        for each in changes.emptied:
-            if each.end > self.committed.order:
-                self._empty_rows(each, rows, keep)
+        for truncation in changes.emptied:
+            if truncation.end > self.committed.order:
+                self._empty_rows(truncation, rows, keep)
         return rows.filter(pa.array(keep))
 
     def _empty_rows(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> None:
@@ -351,13 +351,13 @@ class Follower:
     def _earlier_of(self, rows: pa.Table, columns: list[str]) -> list[pa.Table]:
         """The rows of earlier parts of this commit that share the most selective key column with `rows`: a superset."""
         name, values = self._key_values(rows)
-        found = (table.filter(pc.is_in(table[name], values)) for table in self._earlier.tables())
-        return [each.select([name for name in columns if name in each.schema.names]) for each in found]
+        matching = (table.filter(pc.is_in(table[name], values)) for table in self._earlier.tables())
+        return [rows.select([name for name in columns if name in rows.schema.names]) for rows in matching]
 
     def _key_values(self, rows: pa.Table) -> tuple[str, pa.Array]:
         """The most selective key column, and its distinct values."""
         values = {name: rows[name].combine_chunks().unique() for name in self.source_table.key}
-        return max(values.items(), key=lambda each: len(each[1]))
+        return max(values.items(), key=lambda item: len(item[1]))
 
     def _with_known(self, unknown: Mapping[str, np.ndarray], rows: pa.Table, keep: np.ndarray) -> pa.Table:
         """Fill in unchanged values that the log omits, from the previous row of the same key, in this batch or in the table. Rows
@@ -365,7 +365,7 @@ class Follower:
         key, names = self.source_table.key, list(unknown)
         there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
         both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
-        codes, offset = key_codes([both[name].combine_chunks() for name in key]), sum(each.num_rows for each in there)
+        codes, offset = key_codes([both[name].combine_chunks() for name in key]), sum(table.num_rows for table in there)
         order = np.argsort(codes, kind="stable")
         starts = np.append(True, np.diff(codes[order]) != 0)
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
@@ -403,20 +403,22 @@ class Follower:
         if now == self.source_table and at is not None:
             return
         require_names(now)
-        have = {each.name: each for each in self.table.schema.fields}
+        have = {column.name: column for column in self.table.schema.fields}
         changes: list[AddColumn | ChangeType | ChangeComment | ChangeNullability] = []
-        for each in (*now.fields, *self._computed.fields(now)):
-            old = have.get(each.name)
+        for column in (*now.fields, *self._computed.fields(now)):
+            old = have.get(column.name)
             if old is None:
-                changes.append(AddColumn((each.name,), each.type, True, each.comment))  # A path: a name may have a dot.
+                changes.append(
+                    AddColumn((column.name,), column.type, True, column.comment)
+                )  # A path: a name may have a dot.
                 continue
-            if not holds(old.type, each.type):
-                changes.append(ChangeType(each.name, each.type))
-            if each.nullable and not old.nullable and each.name not in self.source_table.key:
-                changes.append(ChangeNullability(each.name, True))
-            if each.comment is not None and each.comment != old.comment:
-                changes.append(ChangeComment(each.name, each.comment))
-        own = {each.name for each in now.fields}
+            if not holds(old.type, column.type):
+                changes.append(ChangeType(column.name, column.type))
+            if column.nullable and not old.nullable and column.name not in self.source_table.key:
+                changes.append(ChangeNullability(column.name, True))
+            if column.comment is not None and column.comment != old.comment:
+                changes.append(ChangeComment(column.name, column.comment))
+        own = {column.name for column in now.fields}
         changes += [
             ChangeNullability(name, True)
             for name, old in have.items()  # Columns that the source dropped.
@@ -457,7 +459,7 @@ class Follower:
             now = self.source.describe(self.source_table.name, self.source_table.key)
         except (NotFound, InvalidInput):
             return []  # The table was dropped since, or its key changed.
-        return [each.name for each in now.fields if each.name in names]
+        return [column.name for column in now.fields if column.name in names]
 
     def fill(self, size: int, is_over: Callable[[], bool]) -> None:
         """Fill added columns of existing rows with the source's values, one commit per at most `size` rows."""
@@ -472,7 +474,7 @@ class Follower:
             self._commit(None, replace(self.progress, position=self.covered.text, filling=None))
             return
         now = self.source.describe(self.source_table.name, self.source_table.key)
-        fields = tuple(each for each in now.fields if each.name in names)
+        fields = tuple(column for column in now.fields if column.name in names)
         wanted = replace(now, fields=fields, parts=self.source_table.parts)
         with self.source.view(wanted) as view, closing(_ahead(view.chunks(filling.upto, size))) as chunks:
             until = max(view.until.order, self._filled_until())
@@ -489,19 +491,19 @@ class Follower:
     def _filled(self, read: pa.Table) -> pa.Table:
         """The table's rows that differ from `read`, as `-U` with the old values and `+U` with the new ones."""
         read = _fitted(read, self.table.schema.fields)
-        found = comparison.difference(self._there(read), read, self.source_table.key)
-        return pa.concat_tables(self._updates(found, set(read.schema.names)))
+        changed = comparison.difference(self._there(read), read, self.source_table.key)
+        return pa.concat_tables(self._updates(changed, set(read.schema.names)))
 
-    def _updates(self, found: comparison.Difference, names: set[str]) -> list[pa.Table]:
-        after = self._computed.anew(found.after, self.source_table.name, names)
-        return [_of_kind(found.before, RowKind.UPDATE_BEFORE), _of_kind(after, RowKind.UPDATE_AFTER)]
+    def _updates(self, changed: comparison.Difference, names: set[str]) -> list[pa.Table]:
+        after = self._computed.anew(changed.after, self.source_table.name, names)
+        return [_of_kind(changed.before, RowKind.UPDATE_BEFORE), _of_kind(after, RowKind.UPDATE_AFTER)]
 
     # --- rows that changed without the log ---
 
     def _is_rewritten(self) -> bool:
         """Whether something changed rows of the table without the log since its version, e.g. ALTER COLUMN ... TYPE ... USING."""
         assert self.progress is not None
-        before, names = self.progress.version, {each.name for each in self.table.schema.fields}
+        before, names = self.progress.version, {column.name for column in self.table.schema.fields}
         if not before or not (self.progress.is_complete or self.progress.views):
             return False
         return not names.isdisjoint(self.source.rewritten(before, self.source_table))
@@ -519,10 +521,10 @@ class Follower:
                 for chunk in chunks:
                     read = self._computed.added(chunk.rows, self.source_table.name, None)
                     read, names = _fitted(read, self.table.schema.fields), chunk.rows.schema.names
-                    found = comparison.difference(self._there(read), read.select(names), self.source_table.key)
-                    known += found.same_keys
-                    new = comparison.matching(read, found.new.select(self.source_table.key))
-                    self._repair([*self._updates(found, set(names)), _of_kind(new, RowKind.INSERT)], mark)
+                    difference = comparison.difference(self._there(read), read.select(names), self.source_table.key)
+                    known += difference.same_keys
+                    new = comparison.matching(read, difference.new.select(self.source_table.key))
+                    self._repair([*self._updates(difference, set(names)), _of_kind(new, RowKind.INSERT)], mark)
             if known < count:
                 for keys in self._surplus(view, size):
                     gone = comparison.matching(self._there(keys), keys)
@@ -540,7 +542,7 @@ class Follower:
     def _surplus(self, view: View, size: int) -> Iterator[pa.Table]:
         """The keys of the table's rows that the view does not show, at most `size` at a time. Rows of dropped shards stay."""
         key, table = self.source_table.key, self.source_table
-        only = view.of(replace(table, fields=tuple(each for each in table.fields if each.name in key)))
+        only = view.of(replace(table, fields=tuple(column for column in table.fields if column.name in key)))
 
         def there() -> Iterator[pa.Table]:
             names = list(dict.fromkeys([*key, *(NAMES if table.parts else ())]))
@@ -620,12 +622,12 @@ class Follower:
 
     def _empty(self) -> pa.Table:
         fields = self.table.schema.fields
-        return pa.Table.from_batches([], pa.schema([(each.name, to_arrow(each.type)) for each in fields]))
+        return pa.Table.from_batches([], pa.schema([(column.name, to_arrow(column.type)) for column in fields]))
 
 
 def require_names(table: SourceTable) -> None:
     """Raise `InvalidInput` if a column has the name of the row-kind column."""
-    if any(each.name == ROW_KIND.name for each in table.fields):
+    if any(column.name == ROW_KIND.name for column in table.fields):
         raise InvalidInput(
             f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; leave it out (exclude_columns)"
         )
@@ -646,7 +648,7 @@ def _of_kind(rows: pa.Table, kind: RowKind) -> pa.Table:
 
 def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     """`rows` cast to the table's column types."""
-    types = {each.name: to_arrow(each.type) for each in fields}
+    types = {column.name: to_arrow(column.type) for column in fields}
     made = []
     for name in rows.schema.names:
         column, wanted = rows[name], types.get(name)

@@ -25,11 +25,11 @@ class Gtids:
         """Parse a GTID set. Raises `InvalidInput` if `text` is not one."""
         made = cls()
         try:
-            for each in filter(None, (part.strip() for part in text.split(","))):
-                if ":" not in each:
-                    made.add(each)
+            for member in filter(None, (part.strip() for part in text.split(","))):
+                if ":" not in member:
+                    made.add(member)
                     continue
-                source, *ranges = each.split(":")
+                source, *ranges = member.split(":")
                 for one in ranges:
                     first, _, last = one.partition("-")
                     made._add_range(source.lower(), int(first), int(last or first))

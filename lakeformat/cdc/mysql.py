@@ -147,7 +147,7 @@ class MySql:
         if lock_seconds < 1:
             raise InvalidInput(f"lock_seconds={lock_seconds}: it must be at least 1")
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
-        self._found: dict[str, Position] = {}  # Positions of other servers, translated to this server's log.
+        self._translated: dict[str, Position] = {}  # Positions of other servers, translated to this server's log.
 
     def __repr__(self) -> str:
         return f"MySql({self.name!r})"
@@ -227,7 +227,7 @@ class MySql:
         """Raise if the server does not log all changes of the table."""
         schema, _, table = name.partition(".")
         status = self._log_status()
-        only, never = (set(filter(None, str(each).split(","))) for each in (status[2:4] if status else ("", "")))
+        only, never = (set(filter(None, str(listed).split(","))) for listed in (status[2:4] if status else ("", "")))
         if schema in never or (only and schema not in only):
             raise SourceError(
                 f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); change that in its configuration, "
@@ -261,18 +261,18 @@ class MySql:
     @cached_property
     def _logs_cascades(self) -> bool:
         """MySQL logs cascades since 9.6, unless `innodb_native_foreign_keys` is ON."""
-        found = self._rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_native_foreign_keys'")
-        return bool(found) and found[0][1].upper() in {"OFF", "0"}
+        rows = self._rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_native_foreign_keys'")
+        return bool(rows) and rows[0][1].upper() in {"OFF", "0"}
 
     # --- the log ---
 
     def begin(self, tables: Sequence[SourceTable]) -> Position:
-        found = {
+        settings = {
             row[0].lower(): row[1].upper()
             for row in self._rows("SHOW GLOBAL VARIABLES WHERE variable_name IN %s", tuple(_WANTED))
         }
         for name, wanted in _WANTED.items():
-            value = found.get(name)
+            value = settings.get(name)
             if value in {wanted, None} or (wanted == "OFF" and value == "0"):
                 if value is None and name == "binlog_row_metadata":
                     raise UnsupportedFeature(
@@ -291,10 +291,10 @@ class MySql:
             end = self.position()
             if ";" in end.text or not before:
                 return end
-            file, _, place = end.text.rpartition(":")
+            file, _, offset = end.text.rpartition(":")
             if self._gtids_of_log() == before:  # No commit in between.
-                return self._at(file, int(place), before)
-        return self._at(file, int(place))
+                return self._at(file, int(offset), before)
+        return self._at(file, int(offset))
 
     def _gtids_of_log(self) -> str:
         return str(self._rows("SELECT @@gtid_binlog_pos")[0][0] or "") if self._is_mariadb else ""
@@ -342,17 +342,17 @@ class MySql:
 
     def parse(self, text: str) -> Position:
         where, _, known = text.partition(";")
-        file, _, place = where.rpartition(":")
-        if not re.fullmatch(r".+\.\d+", file) or not place.isdecimal():
+        file, _, offset = where.rpartition(":")
+        if not re.fullmatch(r".+\.\d+", file) or not offset.isdecimal():
             raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
         server, _, gtids = known.partition(";")
         if gtids and server != self._server:
-            if text not in self._found:
-                self._found[text] = self._found_here(text, gtids)
-            return self._found[text]
-        return Position(_order(file, int(place)), text)
+            if text not in self._translated:
+                self._translated[text] = self._translate(text, gtids)
+            return self._translated[text]
+        return Position(_order(file, int(offset)), text)
 
-    def _found_here(self, text: str, gtids: str) -> Position:
+    def _translate(self, text: str, gtids: str) -> Position:
         """Translate a position of another server of the group to this server's log: before the first transaction that is not in
         `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
         known, end = Gtids.parse(gtids), self.position()
@@ -371,9 +371,9 @@ class MySql:
             with refusals():
                 while (event := reader.fetchone()) is not None:
                     if isinstance(event, GtidEvent | MariadbGtidEvent) and event.gtid not in known:
-                        place = reader.log_pos - event.packet.event_size
+                        offset = reader.log_pos - event.packet.event_size
                         return Position(
-                            _order(reader.log_file, place), f"{reader.log_file}:{place};{self._server};{known}"
+                            _order(reader.log_file, offset), f"{reader.log_file}:{offset};{self._server};{known}"
                         )
                     is_quiet = isinstance(event, HeartbeatLogEvent)
                     if is_quiet and _order(reader.log_file, reader.log_pos) >= end.order:
@@ -462,9 +462,9 @@ class MySql:
         return covered
 
     def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
-        bound, found = self._literals(table, key), np.zeros(rows.num_rows, bool)
+        bound, covered = self._literals(table, key), np.zeros(rows.num_rows, bool)
         if all(
-            isinstance(each, int) and _is_whole(rows[name].type) for each, name in zip(bound, table.key, strict=True)
+            isinstance(value, int) and _is_whole(rows[name].type) for value, name in zip(bound, table.key, strict=True)
         ):
             return _at_most([rows[name] for name in table.key], bound)
         # The server compares by its own collation, at 0.1 ms per key.
@@ -474,13 +474,13 @@ class MySql:
             for start in range(0, len(keys), _KEYS_A_QUERY):
                 some = keys[start : start + _KEYS_A_QUERY]
                 tests, values = [], list[Any]()
-                for each in some:
-                    condition, given = _compared(placeholders, bound, "<", or_equal=True, left=each)
+                for row in some:
+                    condition, given = _compared(placeholders, bound, "<", or_equal=True, left=row)
                     tests.append(condition)
                     values += given
                 cursor.execute(f"SELECT {', '.join(tests)}", values)
-                found[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
-        return found
+                covered[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
+        return covered
 
     def _placeholders(self, table: SourceTable) -> list[str]:
         """Placeholders for key values, with the cast or collation of the key columns."""
@@ -491,9 +491,9 @@ class MySql:
             schema,
             name,
         )
-        found = {row[0]: (row[1].lower(), row[2] or "") for row in rows}
+        types = {row[0]: (row[1].lower(), row[2] or "") for row in rows}
         made = list[str]()
-        for type, collation in (found[each] for each in table.key):
+        for type, collation in (types[column] for column in table.key):
             is_utf8 = collation.startswith("utf8mb4")
             cast = _KEY_CASTS.get(type)
             made.append(f"CAST(%s AS {cast})" if cast else f"%s COLLATE {collation}" if is_utf8 else "%s")
@@ -555,7 +555,7 @@ class MySql:
         if self._connection is None or not self._connection.open:
             self._connection = self._connect()
             self.__dict__.pop("_server", None)  # The address may resolve to another server now.
-            self._found.clear()
+            self._translated.clear()
         return self._connection
 
     def _connect(self) -> Any:
@@ -591,8 +591,8 @@ class MySqlView:
         keys = ", ".join(map(_escaped, self._table.key))
         condition, values = self._between(after, None)
         query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
-        found = _fetched(self._readers.first, query, values)
-        return tuple(map(_key_text, found[0])) if len(found) == 2 else None
+        rows = _fetched(self._readers.first, query, values)
+        return tuple(map(_key_text, rows[0])) if len(rows) == 2 else None
 
     def _read(
         self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
@@ -633,12 +633,12 @@ def _is_whole(type: pa.DataType) -> bool:
 
 def _at_most(columns: Sequence[pa.ChunkedArray], bound: Sequence[int]) -> np.ndarray:
     """Per row: whether its integer key is at most `bound`."""
-    found, same = np.zeros(len(columns[0]), bool), np.ones(len(columns[0]), bool)
+    mask, same = np.zeros(len(columns[0]), bool), np.ones(len(columns[0]), bool)
     for column, limit in zip(columns, bound, strict=True):
         value = pa.scalar(Decimal(limit) if pa.types.is_decimal(column.type) else limit, column.type)
-        found |= same & pc.less(column, value).to_numpy(zero_copy_only=False)
+        mask |= same & pc.less(column, value).to_numpy(zero_copy_only=False)
         same &= pc.equal(column, value).to_numpy(zero_copy_only=False)
-    return found | same
+    return mask | same
 
 
 def _key_text(value: Any) -> str:
@@ -673,14 +673,14 @@ class _Batch:
 
     def rewrite(self, name: str, order: int) -> None:
         """A statement before a log position changed rows of one table. A view that covers the last one covers all."""
-        place = np.array([order], np.int64)
-        self.rewritten[name] = (Rewritten(name, place, place),)
+        orders = np.array([order], np.int64)
+        self.rewritten[name] = (Rewritten(name, orders, orders),)
 
     def fail(self, name: str, error: LakeError, order: int) -> None:
         """Stop one table before a log position; the others continue. Only the first and the last failed position are kept: if a view
         of the table covers the last, it covers all."""
-        place = np.array([order], np.int64)
-        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, place, place))
+        orders = np.array([order], np.int64)
+        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, orders, orders))
 
     def add(self, event: Any, name: str) -> None:
         """Add a row event. Raises `LakeError`, and adds nothing, if the table cannot be followed through it."""
@@ -696,16 +696,16 @@ class _Batch:
                     f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
                     f"take the table anew (restart=True)"
                 )
-        held = self.rows.setdefault(name, EventRows())
+        rows = self.rows.setdefault(name, EventRows())
         body = event.packet.read(event.event_size - event.packet.read_bytes)
-        if held.described is not event.columns:  # A new table map event.
+        if rows.described is not event.columns:  # A new table map event.
             columns = row_events.columns(event)
             self._follow(event, name)
-            held.described, held.columns = event.columns, columns
-        held.waiting.append((held.columns, body))
-        held.waiting_bytes += len(body)
-        held.kinds.append(_KINDS[type(event)])
-        held.places.append(self._events)
+            rows.described, rows.columns = event.columns, columns
+        rows.waiting.append((rows.columns, body))
+        rows.waiting_bytes += len(body)
+        rows.kinds.append(_KINDS[type(event)])
+        rows.places.append(self._events)
         self._events += 1
         self._waiting_bytes += len(body)
         if self._waiting_bytes > self._part_bytes:
@@ -743,11 +743,11 @@ class _Batch:
             return True
         if sum(row.row_count + row.waiting_bytes // row.smallest for row in self.rows.values()) < count:
             return False
-        for name, each in list(self.rows.items()):
+        for name, rows in list(self.rows.items()):
             try:
-                each.decode()
+                rows.decode()
             except LakeError as error:
-                self.fail(name, error, each.ends[-1])
+                self.fail(name, error, rows.ends[-1])
                 self.rows[name] = EventRows()
         self._waiting_bytes = 0
         return sum(row.row_count for row in self.rows.values()) >= count
@@ -764,7 +764,9 @@ class _Batch:
         self.tables[name] = table
 
     def _left_out(self, name: str) -> set[str]:
-        return {each.rpartition(".")[2] for each in self.source._excluded if each.rpartition(".")[0] == name}
+        return {
+            excluded.rpartition(".")[2] for excluded in self.source._excluded if excluded.rpartition(".")[0] == name
+        }
 
     def describe(self, name: str) -> None:
         """Read the table's columns again; dropped columns stay, as nullable."""
@@ -778,13 +780,13 @@ class _Batch:
         self.tables[name] = replace(now, fields=(*now.fields, *gone))
 
     def empty(self, name: str, end: int) -> None:
-        held = self.rows.setdefault(name, EventRows())
-        held.emptied = (len(held.kinds), end)
+        rows = self.rows.setdefault(name, EventRows())
+        rows.emptied = (len(rows.kinds), end)
 
     def end(self, end: int, timestamp: int) -> None:
         for part in (*self._parts, self.rows):
-            for each in part.values():
-                each.end(end, timestamp * 1000)
+            for rows in part.values():
+                rows.end(end, timestamp * 1000)
         self.committed_ms = timestamp * 1000
 
     def transactions(self, position: Position) -> Iterator[Transactions]:
@@ -794,10 +796,10 @@ class _Batch:
         while parts:
             part, made = parts.pop(0), {}
             for name in list(part):
-                held = part.pop(name)
+                rows = part.pop(name)
                 try:
-                    held.load(self._messages)
-                    made[name] = self._changes(held, self.tables[name])
+                    rows.load(self._messages)
+                    made[name] = self._changes(rows, self.tables[name])
                 except LakeError as error:
                     self.fail(name, error, position.order)
             yield Transactions(position, self.committed_ms, made, self.failed, self.rewritten, not parts)
@@ -805,13 +807,13 @@ class _Batch:
     def close(self) -> None:
         self._messages.close()
 
-    def _changes(self, held: EventRows, table: SourceTable) -> TableChanges:
-        held.decode()
+    def _changes(self, events: EventRows, table: SourceTable) -> TableChanges:
+        events.decode()
         types, schema = self.source._types[table.name], table.arrow_schema
-        counts = np.concatenate([np.empty(0, np.int64), *(each.counts for each in held.pieces)])
-        kinds = np.repeat(np.array(held.kinds, np.int8), counts)
+        counts = np.concatenate([np.empty(0, np.int64), *(piece.counts for piece in events.pieces)])
+        kinds = np.repeat(np.array(events.kinds, np.int8), counts)
         parts, first = [pa.Table.from_batches([], schema)], 0
-        for piece in held.pieces:
+        for piece in events.pieces:
             count = int(piece.counts.sum())
             mark_updates(kinds[first : first + count], piece.arrays, table.key)
             first += count
@@ -824,11 +826,11 @@ class _Batch:
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         rows = pa.concat_tables(parts).append_column(ROW_KIND.name, row_kinds().take(pa.array(kinds)))
         ends, times, places = (
-            np.repeat(np.array(each, np.int64), counts) for each in (held.ends, held.times, held.places)
+            np.repeat(np.array(values, np.int64), counts) for values in (events.ends, events.times, events.places)
         )
         emptied: tuple[Emptied, ...] = ()
-        if held.emptied is not None:
-            event, end = held.emptied
+        if events.emptied is not None:
+            event, end = events.emptied
             emptied = (Emptied(int(counts[:event].sum()), end, end),)
         return TableChanges(table, rows, ends, ends, times, places, {}, emptied)
 
@@ -839,13 +841,13 @@ class _Log:
 
     def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
         where, _, known = after.text.partition(";")
-        file, _, place = where.rpartition(":")
+        file, _, offset = where.rpartition(":")
         self._source, self._tables, self._is_open = source, tables, False
-        self._file, self._place, self.order = file, int(place), after.order
-        gtids = known.partition(";")[2] or source._gtids_before(file, int(place))
+        self._file, self._place, self.order = file, int(offset), after.order
+        gtids = known.partition(";")[2] or source._gtids_before(file, int(offset))
         # A MySQL position without GTIDs does not tell which transactions are before it.
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
-        self._has_moved = after in source._found.values()
+        self._has_moved = after in source._translated.values()
         self._next: str | None = None  # GTID of the current transaction.
         self._is_known = self._is_xa = False
         self._has_names = True  # Whether the current table map event has column names.
@@ -866,7 +868,7 @@ class _Log:
             blocking=True,
             resume_stream=True,
             log_file=file,
-            log_pos=int(place),
+            log_pos=int(offset),
             only_schemas=sorted({table.partition(".")[0] for table in tables}),
             only_tables=sorted({table.partition(".")[2] for table in tables}),
             slave_heartbeat=_HEARTBEAT_SECONDS,
@@ -880,8 +882,8 @@ class _Log:
             event = self._reader.fetchone()
         if event is None:
             raise SourceError(f"the server ended its log after {self.position.text}; run it again")
-        file, place = self._reader.log_file, self._reader.log_pos
-        at = _order(file, place)
+        file, offset = self._reader.log_file, self._reader.log_pos
+        at = _order(file, offset)
         match event:
             case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
                 name = f"{event.schema}.{event.table}"
@@ -918,7 +920,7 @@ class _Log:
                 return False
         self._is_open = self._is_xa = False
         if at > self.order:
-            self._file, self._place, self.order = file, place, at
+            self._file, self._place, self.order = file, offset, at
             if self._next is not None and self._gtids is not None:
                 self._gtids.add(self._next)
         self._next = None
@@ -956,7 +958,7 @@ class _Log:
             return False
         named = [table for table in batch.tables if statements.names(text, table)]
         error: LakeError
-        fresh = [each for each in named if self._is_fresh(each, at)]
+        fresh = [name for name in named if self._is_fresh(name, at)]
         if verb == "XA":
             is_end = not re.match(r"XA\s+(?:START|BEGIN|END)\b", text, re.IGNORECASE)
             self._is_open = self._is_xa = not is_end
@@ -1006,11 +1008,11 @@ def _compared(
     parts, values = [], list[Any]()
     for index in range(len(names)):
         tests = []
-        for each in range(index + 1):
-            is_last = each == index
+        for number in range(index + 1):
+            is_last = number == index
             how = (f"{sign}=" if or_equal and index == len(names) - 1 else sign) if is_last else "="
-            tests.append(f"{names[each]} {how} {'%s' if left is None else names[each]}")
-            values += [*(() if left is None else (left[each],)), key[each]]
+            tests.append(f"{names[number]} {how} {'%s' if left is None else names[number]}")
+            values += [*(() if left is None else (left[number],)), key[number]]
         parts.append(f"({' AND '.join(tests)})")
     return f"({' OR '.join(parts)})", values
 

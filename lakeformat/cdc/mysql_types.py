@@ -171,27 +171,27 @@ def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) 
 
 def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
     """Log values cast by Arrow; None for types that Arrow converts differently than the client."""
-    held, arrow = values.type, to_arrow(wanted)
+    stored, arrow = values.type, to_arrow(wanted)
     match wanted.kind:
-        case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if pa.types.is_integer(held):
+        case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if pa.types.is_integer(stored):
             return values.cast(arrow)
-        case Kind.DECIMAL if pa.types.is_integer(held) or pa.types.is_decimal(held):
+        case Kind.DECIMAL if pa.types.is_integer(stored) or pa.types.is_decimal(stored):
             return values.cast(arrow)
-        case Kind.FLOAT | Kind.DOUBLE if pa.types.is_floating(held):
+        case Kind.FLOAT | Kind.DOUBLE if pa.types.is_floating(stored):
             return values.cast(arrow)
-        case Kind.DATE if pa.types.is_date(held):
+        case Kind.DATE if pa.types.is_date(stored):
             return values
-        case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ if pa.types.is_timestamp(held):
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ if pa.types.is_timestamp(stored):
             return values.cast(pa.timestamp(arrow.unit)).cast(arrow)
-        case Kind.STRING | Kind.CHAR | Kind.VARCHAR if pa.types.is_string(held):
+        case Kind.STRING | Kind.CHAR | Kind.VARCHAR if pa.types.is_string(stored):
             return values
-        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name == "binary":
+        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(stored) and type.name == "binary":
             return _padded(values, type.length or 0)
-        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name != "bit":
+        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(stored) and type.name != "bit":
             return values
-        case Kind.STRING if pa.types.is_binary(held) and type.name == "uuid":
+        case Kind.STRING if pa.types.is_binary(stored) and type.name == "uuid":
             return _uuids(values)
-        case Kind.STRING if pa.types.is_binary(held) and type.name in _ADDRESS_BYTES:
+        case Kind.STRING if pa.types.is_binary(stored) and type.name in _ADDRESS_BYTES:
             return _addresses(values, _ADDRESS_BYTES[type.name])
         case _:
             return None
@@ -206,18 +206,18 @@ def _padded(values: pa.Array, size: int) -> pa.Array:
 def _uuids(values: pa.Array) -> pa.Array:
     """MariaDB UUIDs as text; their bytes are in the order of the digits."""
     whole = _padded(pc.fill_null(values, bytes(_UUID_BYTES)), _UUID_BYTES).cast(pa.binary(_UUID_BYTES))
-    found = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, _UUID_BYTES)
-    digits = _HEX[np.stack([found >> 4, found & 15], axis=2)].reshape(len(values), -1)
+    octets = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, _UUID_BYTES)
+    digits = _HEX[np.stack([octets >> 4, octets & 15], axis=2)].reshape(len(values), -1)
     texts = np.insert(digits, _UUID_HYPHENS, ord("-"), axis=1)
     made = spans.fixed(texts.ravel(), texts.shape[1], len(values)).cast(pa.string())
     return pc.if_else(values.is_valid(), made, pa.scalar(None, pa.string()))
 
 
 def _addresses(values: pa.Array, size: int) -> pa.Array:
-    found = _padded(values, size).dictionary_encode()
+    addresses = _padded(values, size).dictionary_encode()
     family = socket.AF_INET6 if size == _ADDRESS_BYTES["inet6"] else socket.AF_INET
-    texts = [_address(socket.inet_ntop(family, each)) for each in found.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(found.indices)
+    texts = [_address(socket.inet_ntop(family, address)) for address in addresses.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(addresses.indices)
 
 
 def _address(text: str) -> str:
@@ -229,14 +229,14 @@ def _address(text: str) -> str:
     return f"{':'.join(groups[:at])}::{':'.join(groups[at + 1 :])}"
 
 
-def of_texts(column: str, found: TextColumn, type: MySqlType, wanted: Type) -> pa.Array:
+def of_texts(column: str, texts: TextColumn, type: MySqlType, wanted: Type) -> pa.Array:
     """Values parsed from the server's text protocol."""
     assert isinstance(wanted, Scalar), wanted
     try:
-        made = _parsed(found.texts, type, wanted)
+        made = _parsed(texts.texts, type, wanted)
     except pa.ArrowInvalid:
         made = None
-    return to_values(column, found.values(), type, wanted) if made is None else made
+    return to_values(column, texts.values(), type, wanted) if made is None else made
 
 
 def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
@@ -299,13 +299,13 @@ def _of(type: MySqlType) -> Callable[[Any], Any] | None:
     """The converter for one client or log value; None if none is needed."""
     match type.name:
         case "bit":
-            return lambda each: int.from_bytes(each) if isinstance(each, bytes) else each
+            return lambda value: int.from_bytes(value) if isinstance(value, bytes) else value
         case "binary":  # The log omits trailing zeros.
-            return lambda each: (each.encode() if isinstance(each, str) else each).ljust(type.length or 0, b"\0")
+            return lambda value: (value.encode() if isinstance(value, str) else value).ljust(type.length or 0, b"\0")
         case "varbinary":
-            return lambda each: each.encode() if isinstance(each, str) else each
+            return lambda value: value.encode() if isinstance(value, str) else value
         case "date" | "datetime" | "timestamp":  # PyMySQL returns 0000-00-00 as text.
-            return lambda each: None if isinstance(each, str) else each
+            return lambda value: None if isinstance(value, str) else value
         case _:
             return None
 

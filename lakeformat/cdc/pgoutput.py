@@ -67,17 +67,17 @@ class Decoded:
 
 def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
     """The transactions of `parts`, which hold all messages of whole transactions: bytes and message offsets of each part."""
-    found, begun, count = list[np.ndarray](), list[np.ndarray](), 0
+    blocks, begun, count = list[np.ndarray](), list[np.ndarray](), 0
     for data, starts in parts:
         buffer = np.frombuffer(data, np.uint8)
         tags = buffer[starts]
         begins, ends = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
         begun.append(np.stack([begins + count, _int(buffer, starts[begins] + 17, 4)]))
         times = _int(buffer, starts[ends] + 18, 8) // 1000 + _EPOCH_MS
-        found.append(np.stack([ends + count, _int(buffer, starts[ends] + 10, 8), times]))
+        blocks.append(np.stack([ends + count, _int(buffer, starts[ends] + 10, 8), times]))
         count += len(starts)
     first, ids = np.hstack([np.empty((2, 0), np.int64), *begun])
-    last, positions, times = np.hstack([np.empty((3, 0), np.int64), *found])
+    last, positions, times = np.hstack([np.empty((3, 0), np.int64), *blocks])
     if len(first) != len(last) or (first > last).any():
         raise CorruptFile(f"pgoutput: {len(first)} transactions begin and {len(last)} are committed")
     return Commits(last, positions, ids, times)
@@ -100,9 +100,9 @@ def decode(
     changes = [(int(at), _relation(data, int(starts[at]))) for at in np.flatnonzero(tags == ord("R"))]
     for relation_id in np.unique(ids).tolist():
         places = row_places[ids == relation_id]
-        own = [(at, each) for at, each in changes if each.id == relation_id]
+        own = [(at, relation) for at, relation in changes if relation.id == relation_id]
         edges = [at for at, _ in own]
-        versions = [relations.get(relation_id), *(each for _, each in own)]
+        versions = [relations.get(relation_id), *(relation for _, relation in own)]
         which = np.searchsorted(edges, places)
         for number in np.unique(which).tolist():
             relation = versions[number]
@@ -112,9 +112,9 @@ def decode(
     for at in np.flatnonzero(tags == ord("T")).tolist():
         count = int(_int(buffer, starts[at : at + 1] + 1, 4)[0])
         named = _int(buffer, starts[at] + 6 + 4 * np.arange(count), 4).tolist()
-        described = {each.id: each for place, each in changes if place < at}
-        truncated += [(described.get(each) or relations[each], at) for each in named]
-    relations |= {each.id: each for _, each in changes}
+        described = {relation.id: relation for index, relation in changes if index < at}
+        truncated += [(described.get(oid) or relations[oid], at) for oid in named]
+    relations |= {relation.id: relation for _, relation in changes}
     return Decoded(
         pieces,
         transactions.ends[of],
@@ -173,10 +173,10 @@ def _tuples(
 
 def _int(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
     """Big-endian integers of `size` bytes, as int64."""
-    found = np.zeros(len(offsets), np.int64)
-    for place in range(size):
-        found = (found << 8) | buffer[offsets + place]
-    return found
+    numbers = np.zeros(len(offsets), np.int64)
+    for index in range(size):
+        numbers = (numbers << 8) | buffer[offsets + index]
+    return numbers
 
 
 def _relation(data: bytearray, start: int) -> Relation:

@@ -129,7 +129,7 @@ class Postgres:
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
         schema, _, table = name.partition(".") if "." in name else ("public", "", name)
-        found = self._rows(
+        rows = self._rows(
             "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN bool_and(leaf.relreplident = 'd') THEN 'd' ELSE 'n' END "
             "FROM pg_class leaf WHERE leaf.oid = c.oid AND c.relkind = 'r' OR leaf.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)), "
             "obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' "
@@ -138,9 +138,9 @@ class Postgres:
             schema,
             table,
         )
-        if not found:
+        if not rows:
             raise NotFound(f"no table {name!r} in the database; there are: {', '.join(self.table_names()[:20])}")
-        oid, identity, comment, is_readable, role, is_root = found[0]
+        oid, identity, comment, is_readable, role, is_root = rows[0]
         self._oids[f"{schema}.{table}"] = oid
         if is_root:
             self._roots.add(f"{schema}.{table}")
@@ -216,13 +216,13 @@ class Postgres:
     def _type(self, oid: int, modifier: int) -> PostgresType:
         """The type with this oid; a domain resolves to its base type."""
         if oid not in self._types:
-            found = self._rows("SELECT typname, typtype = 'd', typbasetype, typtypmod FROM pg_type WHERE oid = %s", oid)
-            if not found:
+            rows = self._rows("SELECT typname, typtype = 'd', typbasetype, typtypmod FROM pg_type WHERE oid = %s", oid)
+            if not rows:
                 return PostgresType("text")  # The type was dropped since: only the text of its values is known.
-            name, is_domain, of, own = found[0]
+            name, is_domain, of, own = rows[0]
             self._types[oid] = self._type(of, own) if is_domain else PostgresType(name)
-        held = self._types[oid]
-        return held if held.modifier >= 0 else PostgresType(held.name, modifier)
+        known = self._types[oid]
+        return known if known.modifier >= 0 else PostgresType(known.name, modifier)
 
     # --- the slot ---
 
@@ -344,14 +344,14 @@ class Postgres:
 
     def _slot_state(self) -> Position | None:
         """The confirmed position of the slot; None if there is no slot."""
-        found = self._rows(
+        rows = self._rows(
             "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() "
             "FROM pg_replication_slots WHERE slot_name = %s",
             self._slot,
         )
-        if not found:
+        if not rows:
             return None
-        confirmed, status, plugin, is_here = found[0]
+        confirmed, status, plugin, is_here = rows[0]
         if plugin != "pgoutput" or not is_here:
             raise InvalidInput(f"slot {self._slot!r} is of another database or plugin ({plugin}); choose another slot=")
         if status == "lost" or confirmed is None:
@@ -362,8 +362,8 @@ class Postgres:
         return self.parse(confirmed)
 
     def acknowledge(self, position: Position) -> None:
-        held = self._slot_state()
-        if held is not None and held < position:
+        confirmed = self._slot_state()
+        if confirmed is not None and confirmed < position:
             self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._slot, position.text)
 
     def drop(self) -> None:
@@ -402,7 +402,7 @@ class Postgres:
             with refusals():
                 connection.execute(_READ)
                 # A table rewritten between the view and its first read would look empty.
-                names = sql.SQL(", ").join(sql.Identifier(*each.name.split(".", 1)) for each in (table, *others))
+                names = sql.SQL(", ").join(sql.Identifier(*part.name.split(".", 1)) for part in (table, *others))
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
                 shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
                 until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
@@ -420,15 +420,15 @@ class Postgres:
 
     def _only(self, name: str) -> sql.Composable:
         """`ONLY table`, as the log assigns rows of child tables to the child; a partitioned table with its partitions."""
-        found = sql.Identifier(*name.split(".", 1))
-        return found if name in self._roots else sql.SQL("ONLY {}").format(found)
+        identifier = sql.Identifier(*name.split(".", 1))
+        return identifier if name in self._roots else sql.SQL("ONLY {}").format(identifier)
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         oldest, next_, running = view.split(":")
         # The log has the low 32 bits of a transaction id; the full id is the one nearest the view's.
         low, xmax = transactions, int(next_)
         numbers = xmax + ((low - xmax + 2**31) % 2**32 - 2**31)
-        among = np.array([int(each) for each in running.split(",") if each], np.int64)
+        among = np.array([int(xid) for xid in running.split(",") if xid], np.int64)
         covered: np.ndarray = (numbers < int(oldest)) | ((numbers < xmax) & ~np.isin(numbers, among))
         return covered
 
@@ -440,11 +440,14 @@ class Postgres:
         query = sql.SQL(
             "SELECT n FROM unnest({}) WITH ORDINALITY AS given({}, n) WHERE ({}) <= ({}) ORDER BY n"
         ).format(
-            unnest, sql.SQL(", ").join(names), _typed(names, types), _typed([sql.Literal(each) for each in key], types)
+            unnest,
+            sql.SQL(", ").join(names),
+            _typed(names, types),
+            _typed([sql.Literal(value) for value in key], types),
         )
-        found = np.zeros(rows.num_rows, bool)
-        found[[row[0] - 1 for row in self._rows(query)]] = True
-        return found
+        covered = np.zeros(rows.num_rows, bool)
+        covered[[row[0] - 1 for row in self._rows(query)]] = True
+        return covered
 
     def _key_types(self, table: SourceTable) -> list[tuple[str, str | None]]:
         """The type and the collation (None: none) of each key column."""
@@ -459,7 +462,7 @@ class Postgres:
             name,
         )
         types = {row[0]: (row[1], row[2]) for row in rows}
-        return [types[each] for each in table.key]
+        return [types[column] for column in table.key]
 
     # --- changes ---
 
@@ -534,7 +537,10 @@ class Postgres:
                 failed[name] = (*failed.get(name, ()), lost)
 
         for oid, name in sorted((oid, names[oid]) for oid in changed & names.keys()):
-            own, emptied = list[pgoutput.RelationRows](), [at for each, at in decoded.truncated if each.id == oid]
+            own, emptied = (
+                list[pgoutput.RelationRows](),
+                [at for relation, at in decoded.truncated if relation.id == oid],
+            )
             for piece in decoded.rows:
                 if piece.relation.id == oid:
                     try:
@@ -545,7 +551,7 @@ class Postgres:
             try:
                 made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
             except LakeError as error:
-                fail(name, error, np.concatenate([np.array(emptied, np.int64), *(each.places for each in own)]))
+                fail(name, error, np.concatenate([np.array(emptied, np.int64), *(piece.places for piece in own)]))
         return made, failed
 
     def _rows_of(
@@ -566,7 +572,7 @@ class Postgres:
         codes = np.concatenate([np.empty(0, np.int8), *kinds])
         rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes))).take(pa.array(order))
         unknown = {
-            name: np.concatenate([part.get(name, np.zeros(each.num_rows, bool)) for each, part in parts])[order]
+            name: np.concatenate([part.get(name, np.zeros(table.num_rows, bool)) for table, part in parts])[order]
             for name in schema.names
             if any(name in part for _, part in parts)
         }
@@ -584,14 +590,14 @@ class Postgres:
         known = {column[0]: i for i, column in enumerate(piece.relation.columns)}
         arrays, unknown = [], {}
         for field in table.fields:
-            place = known.get(field.name)
-            if place is None:
+            index = known.get(field.name)
+            if index is None:
                 arrays.append(pa.nulls(len(piece.places), to_arrow(field.type)))
                 continue
-            _, oid, modifier = piece.relation.columns[place]
+            _, oid, modifier = piece.relation.columns[index]
             type = self._type(oid, modifier)
-            arrays.append(postgres_types.to_values(field.name, piece.columns[place], type, field.type))
-            same = piece.unchanged[place]
+            arrays.append(postgres_types.to_values(field.name, piece.columns[index], type, field.type))
+            same = piece.unchanged[index]
             if same is not None:
                 unknown[field.name] = same
         return pa.Table.from_arrays(arrays, schema=table.arrow_schema), unknown
@@ -599,7 +605,7 @@ class Postgres:
     def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
         """The table with new columns and current types from a `Relation`."""
         fields = {field.name: field for field in table.fields}
-        if gone := [each for each in table.key if each not in {column[0] for column in relation.columns}]:
+        if gone := [name for name in table.key if name not in {column[0] for column in relation.columns}]:
             raise UnsupportedFeature(
                 f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
                 f"another table"
@@ -715,7 +721,7 @@ class PostgresView:
         types = self._source._key_types(self._table)
         parts = [
             sql.SQL("({}) {} ({})").format(
-                self._keys(), sql.SQL(sign), _typed([sql.Literal(each) for each in key], types)
+                self._keys(), sql.SQL(sign), _typed([sql.Literal(value) for value in key], types)
             )
             for sign, key in ((">", after), ("<=", upto))
             if key is not None
@@ -731,8 +737,8 @@ class PostgresView:
 
 def _parts(messages: Messages, limit: int) -> list[tuple[int, int]]:
     """(first, end) of each part of the messages without the trailer: one part, or parts of about `limit` if there are many more."""
-    found = messages.ranges(max(limit, len(messages)) if len(messages) <= _PARTS_FROM * limit else limit)
-    *others, (first, end) = found
+    ranges = messages.ranges(max(limit, len(messages)) if len(messages) <= _PARTS_FROM * limit else limit)
+    *others, (first, end) = ranges
     return [*others, (first, end - 1)] if end - 1 > first or not others else others
 
 
@@ -809,7 +815,10 @@ def _with_key_changes(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The kinds of the rows, and per row 1 if it is the second row of its message, else 0. An update that changes the key becomes DELETE and
     INSERT. Omitted values are copied from the old row if it is complete."""
-    kinds, seconds = [each.kinds.copy() for each in pieces], [np.zeros(len(each.places), np.int64) for each in pieces]
+    kinds, seconds = (
+        [piece.kinds.copy() for piece in pieces],
+        [np.zeros(len(piece.places), np.int64) for piece in pieces],
+    )
     for number, piece in enumerate(pieces):
         if piece.replaces is None:
             continue

@@ -121,7 +121,7 @@ def _parse(properties: Mapping[str, str], name: str) -> Progress:
         parts = tuple(json.loads(properties.get(SHARDS, "[]")))
         kept = tuple(sorted(json.loads(properties.get(KEPT, "{}")).items()))
     except (ValueError, TypeError, AttributeError) as error:
-        wrong = {each: properties.get(each) for each in (SNAPSHOT, FILLING, SHARDS, KEPT)}
+        wrong = {key: properties.get(key) for key in (SNAPSHOT, FILLING, SHARDS, KEPT)}
         raise CorruptTable(f"{name}: properties {wrong} are none of a sync's ({error})") from error
     version, compares = properties.get(VERSION, ""), properties.get(COMPARES) == "true"
     return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept, version, compares)

@@ -153,12 +153,12 @@ def is_unreadable(column: Any) -> bool:
 def _read_members(event: TableMapEvent, length: int) -> list[list[str]]:
     """Read the enum and set members of a table map event. They are in the column's encoding, so bytes that are not UTF-8 become
     surrogates here; the library drops those bytes."""
-    packet, found = event.packet, list[list[str]]()
+    packet, members = event.packet, list[list[str]]()
     end = packet.read_bytes + length
     while packet.read_bytes < end:
         count = packet.read_length_coded_binary()
-        found.append([packet.read_variable_length_string().decode(errors="surrogateescape") for _ in range(count)])
-    return found
+        members.append([packet.read_variable_length_string().decode(errors="surrogateescape") for _ in range(count)])
+    return members
 
 
 TableMapEvent._read_type_values = _read_members
@@ -192,8 +192,8 @@ def _starts(
         live = live[here < ends[live]]
     if (at != ends).any():
         raise CorruptFile("binary log: a row ends beyond its event")
-    events = np.concatenate([np.empty(0, np.int64), *(each for each, _ in rounds)])
-    starts = np.concatenate([np.empty(0, np.int64), *(each for _, each in rounds)])
+    events = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in rounds)])
+    starts = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in rounds)])
     return np.sort(starts), np.bincount(events, minlength=len(begins))
 
 
@@ -266,9 +266,9 @@ def _plain(value: Any) -> Any:
         case bytes():
             return value.decode()
         case dict():
-            return {_plain(key): _plain(each) for key, each in value.items()}
+            return {_plain(key): _plain(item) for key, item in value.items()}
         case list():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
         case _:
             return value
 
@@ -282,10 +282,10 @@ def _integer(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column
 
 
 def _floating(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    found = spans.words(buffer)[at]
+    words = spans.words(buffer)[at]
     if column.type == FIELD_TYPE.FLOAT:
-        return pa.array(found.astype(np.uint32).view(np.float32), mask=mask)
-    return pa.array(found.view(np.float64), mask=mask)
+        return pa.array(words.astype(np.uint32).view(np.float32), mask=mask)
+    return pa.array(words.view(np.float64), mask=mask)
 
 
 def _year(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
@@ -304,19 +304,19 @@ def _enum(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: L
 
 
 def _set(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    found = spans.words(buffer)[at]
+    bits = spans.words(buffer)[at]
     if column.width < 8:
-        found = found & np.uint64((1 << 8 * column.width) - 1)
-    masks, which = np.unique(found, return_inverse=True)
+        bits = bits & np.uint64((1 << 8 * column.width) - 1)
+    masks, which = np.unique(bits, return_inverse=True)
     texts = [
-        ",".join(member for index, member in enumerate(column.members) if each >> index & 1) for each in masks.tolist()
+        ",".join(member for index, member in enumerate(column.members) if mask >> index & 1) for mask in masks.tolist()
     ]
     return pa.array(texts, pa.string()).take(pa.array(which.ravel(), mask=mask))
 
 
 def _date(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    found = _little(spans.words(buffer), at, 3)
-    days, is_none = _days(found >> 9, found >> 5 & 15, found & 31)
+    packed = _little(spans.words(buffer), at, 3)
+    days, is_none = _days(packed >> 9, packed >> 5 & 15, packed & 31)
     return pa.array(days.astype(np.int32), pa.date32(), mask=_either(mask, is_none))
 
 
@@ -330,12 +330,12 @@ def _datetime(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, colum
 
 
 def _datetime2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    found = _big(buffer, at, 5) - (1 << 39)
-    months = found >> 22
-    days, is_none = _days(months // 13, months % 13, found >> 17 & 31)
-    micros = days * _DAY_MICROS + _clock(found >> 12 & 31, found >> 6 & 63, found & 63)
+    packed = _big(buffer, at, 5) - (1 << 39)
+    months = packed >> 22
+    days, is_none = _days(months // 13, months % 13, packed >> 17 & 31)
+    micros = days * _DAY_MICROS + _clock(packed >> 12 & 31, packed >> 6 & 63, packed & 63)
     return pa.array(
-        micros + _fraction(buffer, at + 5, column), pa.timestamp("us"), mask=_either(mask, is_none | (found < 0))
+        micros + _fraction(buffer, at + 5, column), pa.timestamp("us"), mask=_either(mask, is_none | (packed < 0))
     )
 
 
@@ -348,10 +348,10 @@ def _timestamp(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, colu
 
 def _time(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     """Digits, as MySQL 5.5 has it, and MariaDB with `mysql56_temporal_format` OFF."""
-    found = _little(spans.words(buffer), at, 3)
-    found = np.where(found >= 1 << 23, found - (1 << 24), found)
-    digits = np.abs(found)
-    micros = _clock(digits // 10_000, digits // 100 % 100, digits % 100) * np.sign(found)
+    packed = _little(spans.words(buffer), at, 3)
+    packed = np.where(packed >= 1 << 23, packed - (1 << 24), packed)
+    digits = np.abs(packed)
+    micros = _clock(digits // 10_000, digits // 100 % 100, digits % 100) * np.sign(packed)
     return pa.array(micros, pa.duration("us"), mask=mask)
 
 
@@ -370,8 +370,8 @@ def _fraction(buffer: np.ndarray, at: np.ndarray, column: LogColumn) -> np.ndarr
 
 
 def _clock(hours: np.ndarray, minutes: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    found: np.ndarray = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
-    return found
+    micros: np.ndarray = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+    return micros
 
 
 def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -391,21 +391,21 @@ def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column
     position, flip = at, np.where(negative, -1, 0)
     for digits in _groups(column.precision, column.scale):
         size = _group_bytes(digits)
-        found = _big(buffer, position, size)
+        group = _big(buffer, position, size)
         if position is at:
-            found ^= 1 << 8 * size - 1
-        groups.append(((found ^ flip) & (1 << 8 * size) - 1, digits))
+            group ^= 1 << 8 * size - 1
+        groups.append(((group ^ flip) & (1 << 8 * size) - 1, digits))
         position = position + size
     if column.precision <= _WORD_DIGITS:
         total = np.zeros(len(at), np.int64)
-        for found, digits in groups:
-            total = total * 10**digits + found
+        for group, digits in groups:
+            total = total * 10**digits + group
         total = np.where(negative, -total, total)
         return decimals.from_int64(total, pa.decimal128(column.precision, column.scale), mask)
     wide = pa.decimal128 if column.precision <= _DECIMAL_DIGITS else pa.decimal256
     if not len(at):
         return pa.array([], wide(column.precision, column.scale))
-    figures = np.hstack([found[:, None] // 10 ** np.arange(count)[::-1] % 10 for found, count in groups])
+    figures = np.hstack([group[:, None] // 10 ** np.arange(count)[::-1] % 10 for group, count in groups])
     whole = column.precision - column.scale
     point = np.full((len(at), 1), ord("."))
     text = np.hstack(
@@ -420,7 +420,7 @@ def _groups(precision: int, scale: int) -> list[int]:
     whole = precision - scale
     before = [whole % _DIGITS, *[_DIGITS] * (whole // _DIGITS)]
     behind = [*[_DIGITS] * (scale // _DIGITS), scale % _DIGITS]
-    return [each for each in (*before, *behind) if each]
+    return [group for group in (*before, *behind) if group]
 
 
 def _group_bytes(digits: int) -> int:
@@ -437,8 +437,8 @@ def _either(mask: np.ndarray | None, other: np.ndarray) -> np.ndarray:
 
 def _little(words: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
     """Little-endian integers of `size` bytes, as int64."""
-    found = words[at] if size == 8 else words[at] & np.uint64((1 << 8 * size) - 1)
-    return found.view(np.int64)
+    values = words[at] if size == 8 else words[at] & np.uint64((1 << 8 * size) - 1)
+    return values.view(np.int64)
 
 
 def _big(buffer: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:

@@ -62,8 +62,8 @@ class Shards:
         """Describe a table, merged or plain. Raises `InvalidInput` if its shards have different keys."""
         if name not in self._merged:
             return self._source.describe(name, key)
-        own = None if key is None else [each for each in key if each not in {DATABASE, TABLE}]
-        parts = {each: self._source.describe(each, own) for each in self._merged[name]}
+        own = None if key is None else [column for column in key if column not in {DATABASE, TABLE}]
+        parts = {shard: self._source.describe(shard, own) for shard in self._merged[name]}
         first, *others = parts.values()
         for other in others:
             if other.key != first.key:
@@ -89,7 +89,7 @@ class Shards:
             return self._source.rewritten(before, table)
         old = json.loads(before)
         known = [shard for shard in self._shards(table) if shard.name in old]
-        return {name for each in known for name in self._source.rewritten(old[each.name], each)}
+        return {name for table in known for name in self._source.rewritten(old[table.name], table)}
 
     def _shards(self, table: SourceTable) -> list[SourceTable]:
         there = self._parts[table.name] if table.parts else {}
@@ -116,13 +116,13 @@ class Shards:
             return self._source.upto(table, rows, key)
         shard, *last = key
         at = table.parts.index(shard)
-        found = np.isin(_names(rows), table.parts[: at if last else at + 1])
+        covered = np.isin(_names(rows), table.parts[: at if last else at + 1])
         if last:
             own = np.flatnonzero(_names(rows) == shard)
             inner = self._parts[table.name].get(shard)
             if len(own) and inner is not None:
-                found[own] = self._source.upto(inner, rows.take(pa.array(own)), tuple(last))
-        return found
+                covered[own] = self._source.upto(inner, rows.take(pa.array(own)), tuple(last))
+        return covered
 
     # --- changes ---
 
@@ -135,13 +135,13 @@ class Shards:
     def changes(
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
-        shards = {part.name: part for each in tables.values() for part in self._shards(each)}
+        shards = {part.name: part for table in tables.values() for part in self._shards(table)}
         for batch in self._source.changes(after, until, shards, limit):
             made = {}
             for name, table in tables.items():
                 own = [shard.name for shard in self._shards(table) if shard.name in batch.tables]
                 if own:
-                    changes = {each: batch.tables[each] for each in own}
+                    changes = {name: batch.tables[name] for name in own}
                     made[name] = self._together(table, changes) if table.parts else changes[name]
             yield replace(
                 batch,
@@ -150,20 +150,20 @@ class Shards:
                 rewritten={name: self._of_shards(table, batch.rewritten) for name, table in tables.items()},
             )
 
-    def _of_shards(self, table: SourceTable, found: Mapping[str, tuple[_Event, ...]]) -> tuple[_Event, ...]:
-        return tuple(each for part in self._shards(table) for each in found.get(part.name, ()))
+    def _of_shards(self, table: SourceTable, by_shard: Mapping[str, tuple[_Event, ...]]) -> tuple[_Event, ...]:
+        return tuple(event for part in self._shards(table) for event in by_shard.get(part.name, ()))
 
     def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
         """Merge the changes of shards, in log order."""
         self._parts[table.name] |= {name: change.table for name, change in changes.items()}
         now = replace(_union(table.name, self._shards(table), table.parts), key=table.key, version=table.version)
         every = list(changes.values())
-        places = np.concatenate([each.places for each in every])
+        places = np.concatenate([part.places for part in every])
         order = np.argsort(places, kind="stable")
         rows = pa.concat_tables([_fitted(change.rows, name, now) for name, change in changes.items()])
-        names = {name for each in every for name in each.unknown}
+        names = {name for part in every for name in part.unknown}
         unknown = {
-            name: np.concatenate([each.unknown.get(name, np.zeros(each.rows.num_rows, bool)) for each in every])[order]
+            name: np.concatenate([part.unknown.get(name, np.zeros(part.rows.num_rows, bool)) for part in every])[order]
             for name in names
         }
         emptied = []
@@ -173,7 +173,7 @@ class Shards:
                 row = len(places) if is_last else int(np.searchsorted(places[order], change.places[one.row]))
                 emptied.append(replace(one, row=row, where=dict(zip((DATABASE, TABLE), _named(name), strict=True))))
         ends, transactions, times = (
-            np.concatenate([getattr(each, what) for each in every])[order]
+            np.concatenate([getattr(part, what) for part in every])[order]
             for what in ("ends", "transactions", "committed_ms")
         )
         return TableChanges(
@@ -204,9 +204,9 @@ class _ShardsView:
         parts, names = self._table.parts, {field.name for field in self._table.fields}
         at = -1 if after is None else parts.index(after[0])
         left = [
-            each
-            for each in self._shards
-            if parts.index(each.name) > at or (after is not None and after[1:] and each.name == after[0])
+            shard
+            for shard in self._shards
+            if parts.index(shard.name) > at or (after is not None and after[1:] and shard.name == after[0])
         ]
         for shard in left:
             inner = replace(shard, fields=tuple(field for field in shard.fields if field.name in names))
@@ -232,7 +232,7 @@ def is_of(rows: pa.Table, shards: Collection[str]) -> np.ndarray:
 
 def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:
     """The merged description of several tables. Raises `UnsupportedFeature` if neither of two types of a column holds the other."""
-    fields = {each: Field(NO_ID, each, scalar(Kind.STRING), nullable=False) for each in (DATABASE, TABLE)}
+    fields = {name: Field(NO_ID, name, scalar(Kind.STRING), nullable=False) for name in (DATABASE, TABLE)}
     first, *_ = parts
     for part in parts:
         for field in part.fields:
@@ -261,13 +261,13 @@ def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:
     schema = table.arrow_schema
     known = dict(zip((DATABASE, TABLE), _named(shard), strict=True))
     columns: list[Any] = []
-    for each in schema:
-        if each.name in known:
-            columns.append(pa.repeat(pa.scalar(known[each.name], each.type), rows.num_rows))
-        elif each.name in rows.schema.names:
-            columns.append(rows[each.name].cast(each.type))
+    for field in schema:
+        if field.name in known:
+            columns.append(pa.repeat(pa.scalar(known[field.name], field.type), rows.num_rows))
+        elif field.name in rows.schema.names:
+            columns.append(rows[field.name].cast(field.type))
         else:
-            columns.append(pa.nulls(rows.num_rows, each.type))
+            columns.append(pa.nulls(rows.num_rows, field.type))
     made = pa.table(columns, schema=schema)
     return made.append_column(ROW_KIND.name, rows[ROW_KIND.name]) if ROW_KIND.name in rows.schema.names else made
 
@@ -279,9 +279,9 @@ def _named(shard: str) -> tuple[str, str]:
 
 def _names(rows: pa.Table) -> np.ndarray:
     """The shard of each row."""
-    found: np.ndarray = (
+    names: np.ndarray = (
         pc.binary_join_element_wise(rows[DATABASE], rows[TABLE], ".").to_numpy(zero_copy_only=False)
         if rows.num_rows
         else np.empty(0, object)
     )
-    return found
+    return names

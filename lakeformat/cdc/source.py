@@ -38,7 +38,7 @@ class SourceTable:
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns, all nullable, since a delete may have only the key."""
-        return pa.schema([pa.field(each.name, to_arrow(each.type)) for each in self.fields])
+        return pa.schema([pa.field(column.name, to_arrow(column.type)) for column in self.fields])
 
 
 def chosen_key(
@@ -48,7 +48,7 @@ def chosen_key(
     chosen = tuple(declared if asked is None else asked)
     if not chosen:
         raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
-    if missing := [each for each in chosen if each not in columns]:
+    if missing := [column for column in chosen if column not in columns]:
         raise InvalidInput(
             f"{table}: there is no column {missing[0]!r} for the primary key: it is not in the table, generated, or left out (exclude_columns); say "
             f"which other columns identify its rows: primary_key=[...]"

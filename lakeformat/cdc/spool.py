@@ -78,8 +78,8 @@ class Messages:
             return data, begins
         return self.data if start == 0 else self.data[start:stop], begins
 
-    def _start(self, place: int) -> int:
-        return int(self._ends[place - 1]) if place else 0
+    def _start(self, index: int) -> int:
+        return int(self._ends[index - 1]) if index else 0
 
     def close(self) -> None:
         if self._file is not None:
@@ -119,7 +119,7 @@ class Rows:
 
     def batches(self, fitted: Callable[[pa.Table], pa.Table]) -> Iterator[pa.RecordBatch]:
         """All rows in batches of one schema: the union of the columns, in the types that `fitted` gives them."""
-        schema = pa.unify_schemas([fitted(each.empty_table()).schema for _, each in self._files])
+        schema = pa.unify_schemas([fitted(rows.empty_table()).schema for _, rows in self._files])
         for table in self.tables():
             rows = fitted(table)
             arrays = [

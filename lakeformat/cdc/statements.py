@@ -37,7 +37,7 @@ _ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECA
 
 def plain(text: str) -> str:
     """The statement without comments and with empty literals. The content of `/*!50100 ... */` is executed, so it stays."""
-    return _TOKEN.sub(lambda found: found["kept"] or ("''" if found["literal"] else " "), text).strip()
+    return _TOKEN.sub(lambda match: match["kept"] or ("''" if match["literal"] else " "), text).strip()
 
 
 def verb(text: str) -> str:
@@ -70,20 +70,20 @@ def truncated(text: str, schema: str) -> str | None:
 def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
     """The names that no longer refer to the same table after the statement. A name that another table takes in the same RENAME TABLE
     continues: gh-ost and pt-online-schema-change swap tables this way."""
-    if found := _DROP.match(text):
-        return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
-    if found := _DROP_DATABASE.match(text):
-        return [table for table in tables if table.startswith(f"{_unquoted(found['schema'])}.")]
-    if found := _CREATE.match(text) or _ALTER_RENAME.match(text):
-        return [_named(found, schema)]
+    if match := _DROP.match(text):
+        return [_named(name, schema) for name in _WHOLE_NAME.finditer(text, match.end())]
+    if match := _DROP_DATABASE.match(text):
+        return [table for table in tables if table.startswith(f"{_unquoted(match['schema'])}.")]
+    if match := _CREATE.match(text) or _ALTER_RENAME.match(text):
+        return [_named(match, schema)]
     old, new = _renamed(text, schema)
-    return [each for each in old if each not in new]
+    return [table for table in old if table not in new]
 
 
 def exchanged(text: str, schema: str) -> list[str]:
     """The names that RENAME TABLE gives to another table."""
     old, new = _renamed(text, schema)
-    return [each for each in old if each in new]
+    return [table for table in old if table in new]
 
 
 def _renamed(text: str, schema: str) -> tuple[list[str], list[str]]:
@@ -100,8 +100,8 @@ def _qualified(name: str, schema: str) -> str:
     return _named(match, schema)
 
 
-def _named(found: re.Match[str], schema: str) -> str:
-    return f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
+def _named(match: re.Match[str], schema: str) -> str:
+    return f"{_unquoted(match['schema'] or schema)}.{_unquoted(match['table'])}"
 
 
 def _unquoted(name: str) -> str:

@@ -143,18 +143,18 @@ def sync_database(
     targets = {
         name: f"{namespace}.{table_prefix}{name.partition('.')[2].replace('.', '_')}{table_suffix}" for name in names
     }
-    for each, target in targets.items():
-        if others := [other for other, name in targets.items() if name == target and other != each]:
+    for source_name, target in targets.items():
+        if others := [other for other, name in targets.items() if name == target and other != source_name]:
             raise InvalidInput(
-                f"{each} and {others[0]} would both be {target}; leave one out (excluding=...), or take them together (merge_shards=True)"
+                f"{source_name} and {others[0]} would both be {target}; leave one out (excluding=...), or take them together (merge_shards=True)"
             )
     followers, failed = dict[str, Follower](), dict[str, Report]()
-    for each, target in targets.items():
+    for source_name, target in targets.items():
         try:
-            declared = source.describe(each)
-            followers[each] = _follower(source, declared, lake, target, format, (), properties, tell=on_progress)
+            declared = source.describe(source_name)
+            followers[source_name] = _follower(source, declared, lake, target, format, (), properties, tell=on_progress)
         except LakeError as error:
-            failed[each] = Report(target, error=error)
+            failed[source_name] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
     return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
 
@@ -218,34 +218,34 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
                 live.remove(follower)
 
     try:
-        each_alone(lambda each: each.require_kept())
+        each_alone(lambda follower: follower.require_kept())
         if not live:
-            return [each.settle() for each in followers]
-        start = source.begin([each.source_table for each in live])
-        each_alone(lambda each: each.begin(start, limits.batch_rows, is_over))
+            return [follower.settle() for follower in followers]
+        start = source.begin([follower.source_table for follower in live])
+        each_alone(lambda follower: follower.begin(start, limits.batch_rows, is_over))
         while live and not is_over():
-            end, tables = source.position(), {each.source_table.name: each.source_table for each in live}
-            after = min(each.covered for each in live)
+            end, tables = source.position(), {follower.source_table.name: follower.source_table for follower in live}
+            after = min(follower.covered for follower in live)
             for batch in source.changes(after, end, tables, limits.batch_rows) if after != end else ():
-                each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
+                each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
                 if live and not batch.is_last:
                     continue
-                if all(each.progress is not None for each in followers):
-                    source.acknowledge(min(each.committed for each in followers))
+                if all(follower.progress is not None for follower in followers):
+                    source.acknowledge(min(follower.committed for follower in followers))
                 if is_over() or not live:
                     break
-            each_alone(lambda each: each.fill(limits.batch_rows, is_over))
+            each_alone(lambda follower: follower.fill(limits.batch_rows, is_over))
             if limits.until is Until.NOW:
                 break
             if after >= end:
                 time.sleep(limits.poll_seconds)
-        each_alone(lambda each: each.carry())
+        each_alone(lambda follower: follower.carry())
     except NotFound:
-        for each in live:  # Another process may have applied and acknowledged what this one still wants.
-            if each.progress is not None:
-                each.require_unmoved()
+        for follower in live:  # Another process may have applied and acknowledged what this one still needs.
+            if follower.progress is not None:
+                follower.require_unmoved()
         raise
     finally:
-        for each in followers:
-            each.settle()
-    return [each.settle() for each in followers]
+        for follower in followers:
+            follower.settle()
+    return [follower.settle() for follower in followers]

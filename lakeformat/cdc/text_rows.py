@@ -50,10 +50,10 @@ class TextColumn:
 
     def values(self) -> list[Any]:
         """The values as PyMySQL converts them."""
-        found = self.texts.to_pylist()
+        values = self.texts.to_pylist()
         if self.encoding is not None:
-            found = [None if each is None else each.decode(self.encoding) for each in found]
-        return found if self.reader is None else [None if each is None else self.reader(each) for each in found]
+            values = [None if text is None else text.decode(self.encoding) for text in values]
+        return values if self.reader is None else [None if text is None else self.reader(text) for text in values]
 
 
 def fetch(connection: Any, query: str, values: Sequence[Any]) -> TextRows:

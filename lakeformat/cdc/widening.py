@@ -27,6 +27,6 @@ def holds(have: Type, want: Type) -> bool:
     alike = ({Kind.FLOAT, Kind.DOUBLE}, {Kind.TIME, Kind.TIME_MICROS}, {Kind.TIMESTAMP}, {Kind.TIMESTAMP_TZ})
     if have.kind is Kind.FLOAT and want.kind is Kind.DOUBLE:
         return False
-    if any({have.kind, want.kind} <= each for each in alike):
+    if any({have.kind, want.kind} <= kinds for kinds in alike):
         return have.kind in {Kind.TIME, Kind.TIME_MICROS, Kind.DOUBLE} or have.parameters >= want.parameters
     return False

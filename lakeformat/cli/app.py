@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _is_text(argument: str) -> bool:
     """Whether an argument is UTF-8; Python decodes other bytes to surrogates."""
-    return not any("\ud800" <= each <= "\udfff" for each in argument)
+    return not any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def _failed(message: str, as_json: bool) -> int:

@@ -28,25 +28,25 @@ def branch(
     dry_run: bool,
 ) -> None:
     """List branches, make one, publish one, or let one go."""
-    found = session.table(table)
+    opened = session.table(table)
     if name is None:
         if delete or publish:
             raise InvalidInput("branch --delete and --publish: say which branch")
-        listed = found.inspect.branches()
+        listed = opened.inspect.branches()
         rows = listed.to_pylist()
         shown = [[str(v) if isinstance(v, int) else v for v in row.values()] for row in rows]
         session.answer(rows, lambda: grid(list(listed.column_names), shown))
         return
     if delete and publish:
         raise InvalidInput("branch: --delete or --publish, not both")
-    target = found.dry_run()[0] if dry_run else found
+    target = opened.dry_run()[0] if dry_run else opened
     would = "would " if dry_run else ""
     if delete:
         target.delete_branch(name)
         message = f"branch {name} {would}go" if dry_run else f"branch {name} is gone"
     elif publish:
         target.fast_forward(name)
-        message = f"{found.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"
+        message = f"{opened.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"
     else:
         target.create_branch(name, snapshot, retain=duration(retain))
         at = target.branch(name).scan().snapshot_id

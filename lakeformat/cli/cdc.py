@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 @click.option("--key", "primary_key", multiple=True, help="Where the source declares none.")
 @click.option("--slot", default="lakeformat", help="PostgreSQL's replication slot, one for each call.")
 @click.option(
-    "--type-option", multiple=True, type=click.Choice([each.value for each in TypeOption]), help="How types are mapped."
+    "--type-option",
+    multiple=True,
+    type=click.Choice([choice.value for choice in TypeOption]),
+    help="How types are mapped.",
 )
 @click.option("--exclude-column", "exclude", multiple=True, help="`schema.table.column`; may be repeated.")
 @click.option(
@@ -75,7 +78,7 @@ def cdc(
     batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
-    found = capture.open_source(source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers)
+    opened = capture.open_source(source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers)
     stopped = Event()
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
@@ -100,7 +103,7 @@ def cdc(
             if restart or primary_key or computed:
                 raise InvalidInput("--all goes without --restart, --key and --computed-column; name their table")
             reports = capture.sync_database(
-                found,
+                opened,
                 session.lake,
                 target,
                 including=tables,
@@ -111,7 +114,7 @@ def cdc(
             )
         else:
             made = capture.sync_table(
-                found,
+                opened,
                 re.compile(tables) if shards else tables,
                 session.lake,
                 target,
@@ -122,14 +125,14 @@ def cdc(
             )
             reports = {tables: made}
     finally:
-        found.close()
+        opened.close()
     session.answer([_record(name, report) for name, report in reports.items()], lambda: _drawn(reports))
     if any(report.error is not None for report in reports.values()):
         raise click.exceptions.Exit(1)
 
 
 def _columns(given: tuple[str, ...]) -> dict[str, str]:
-    parts = [each.partition("=") for each in given]
+    parts = [pair.partition("=") for pair in given]
     if wrong := [name for name, sign, _ in parts if not (name and sign)]:
         raise InvalidInput(f"--computed-column {wrong[0]!r}: give name=expression, e.g. 'year=year(at)'")
     return {name.strip(): text for name, _, text in parts}

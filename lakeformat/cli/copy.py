@@ -33,37 +33,37 @@ def copy(
     session: Session, source: str, target: str, to: str | None, format: str | None, rows: int, dry_run: bool
 ) -> None:
     """Copy a table. Each commit has an id, so that the same command again goes on where it was cut off."""
-    found = session.lake.table(source)
+    opened = session.lake.table(source)
     lake = session.lake if to is None else lakeformat.Lake(to)
-    scan = found.scan()
-    format = format or found.format
+    scan = opened.scan()
+    format = format or opened.format
     total = scan.count()
     data: dict[str, Any] = {
-        "source": found.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri, "format": format, "rows": total
+        "source": opened.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri, "format": format, "rows": total
     }  # fmt: skip
     if dry_run:
-        message = f"would copy {total:,} rows of {found.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
+        message = f"would copy {total:,} rows of {opened.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
         session.answer({**data, "dry_run": True}, Text(message))
         return
     if lake.exists(target):
         made = lake.table(target)
-        mark = f"copy/{found.uri}/{scan.snapshot_id}/"
+        mark = f"copy/{opened.uri}/{scan.snapshot_id}/"
         others = [s for s in made.snapshots() if not (s.operation_id or "").startswith(mark)]
         if others:
             raise InvalidInput(
-                f"{target}: there is a table of that name already, and not a copy under way of {found.name} at snapshot "
+                f"{target}: there is a table of that name already, and not a copy under way of {opened.name} at snapshot "
                 f"{scan.snapshot_id}; choose another name, or drop it"
             )
     else:
-        made = _create(lake, target, found, format)
+        made = _create(lake, target, opened, format)
     commits = 0
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=session.console, transient=True, disable=session.as_json or not session.console.is_terminal,
     ) as progress:  # fmt: skip
-        bar = progress.add_task(f"copying {found.name}", total=total)
+        bar = progress.add_task(f"copying {opened.name}", total=total)
         for number, chunk in enumerate(_chunks(scan, rows)):
-            if made.append(chunk, id=f"copy/{found.uri}/{scan.snapshot_id}/{number}") is not None:
+            if made.append(chunk, id=f"copy/{opened.uri}/{scan.snapshot_id}/{number}") is not None:
                 commits += 1
             progress.advance(bar, len(chunk))
     verified = _verified(scan, made)

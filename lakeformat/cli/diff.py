@@ -79,8 +79,8 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
             )
         ]
         parts += [Text(line, style="green" if line.startswith("+") else "red") for line in data["schema"]]
-        if data["partitions"] and any(each["partition"] for each in data["partitions"]):
-            listed = [list(each.values()) for each in data["partitions"]]
+        if data["partitions"] and any(partition["partition"] for partition in data["partitions"]):
+            listed = [list(partition.values()) for partition in data["partitions"]]
             parts += [Text(), grid(("partition", "files +", "files -"), listed)]
         parts += [
             Text(),

@@ -37,15 +37,15 @@ def doctor(session: Session, table: str | None, orphans_older_than: int) -> None
     Small files, deleted rows, skew, orphan files, snapshots to expire, and references to missing files. Exit code 1 if there are any.
     """
     names = [table] if table else session.lake.tables()
-    found = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]
+    findings = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]
 
     def drawn() -> Group:
-        sick = {each["table"] for each in found}
+        sick = {finding["table"] for finding in findings}
         healthy = [Text.assemble(("ok    ", "green"), name) for name in names if name not in sick]
-        return Group(*healthy, *(_text(finding) for finding in found))
+        return Group(*healthy, *(_text(finding) for finding in findings))
 
-    session.answer(found, drawn)
-    if found:
+    session.answer(findings, drawn)
+    if findings:
         raise click.exceptions.Exit(1)
 
 

@@ -19,9 +19,9 @@ def expire(session: Session, table: str, retain_last: int | None, older_than: st
 
     Without options, those that the table's own properties let go.
     """
-    found = session.table(table)
-    twin, record = found.dry_run()
-    target = twin if dry_run else found
+    opened = session.table(table)
+    twin, record = opened.dry_run()
+    target = twin if dry_run else opened
     gone = target.expire_snapshots(retain_last=retain_last, older_than=age(older_than))
-    paths = [f"{found.uri}/{path}" if "://" not in path else path for wave in gone.waves for path in wave]
-    effects.deletions(session, found, list(record.deleted) if dry_run else paths, list(gone.snapshots), not dry_run)
+    paths = [f"{opened.uri}/{path}" if "://" not in path else path for wave in gone.waves for path in wave]
+    effects.deletions(session, opened, list(record.deleted) if dry_run else paths, list(gone.snapshots), not dry_run)

@@ -54,11 +54,11 @@ def _picture(data: list[dict[str, Any]], limit: int, keyed: bool) -> Group:
         name = partition or "(table)"
         name += f" bucket {bucket}" if bucket is not None and (leveled or bucket) else ""
         levels = sorted({row.get("level") or 0 for row in rows}) if leveled else [None]
-        for place, level in enumerate(levels):
+        for depth, level in enumerate(levels):
             mine = [r for r in rows if level is None or (r.get("level") or 0) == level]
             bytes_ = sum(r["size_bytes"] for r in mine)
             bar = Text(_bar(mine, bytes_, largest, biggest), style="cyan" if level in (None, 0) else "green")
-            label = name if place == 0 else ""
+            label = name if depth == 0 else ""
             at = [f"L{level}"] if leveled else []
             shown.append((label, *at, bar, len(mine), Size(bytes_), f"{bytes_ / total:.0%}" if leveled else ""))
     header = ("partition", *(["level"] if leveled else []), "", "files", "size", "")

@@ -29,6 +29,6 @@ def head(
     """Print some rows."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     scan = session.table(table).scan(names, where, snapshot_id=snapshot, tag=tag, as_of=as_of, limit=rows)
-    found = scan.to_arrow()
-    listed = found.to_pylist()
-    session.answer(listed, lambda: data_grid(found.column_names, [list(row.values()) for row in listed]))
+    preview = scan.to_arrow()
+    listed = preview.to_pylist()
+    session.answer(listed, lambda: data_grid(preview.column_names, [list(row.values()) for row in listed]))

@@ -66,7 +66,7 @@ def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterato
         mine = [at for at, expected in enumerate(lanes) if expected == key] or [len(lanes)]
         joins = []
         for at in reversed(mine[1:]):
-            joins.append("".join(_joint(place, mine[0], at, lanes) for place in range(at + 1)).rstrip())
+            joins.append("".join(_joint(lane, mine[0], at, lanes) for lane in range(at + 1)).rstrip())
             lanes.pop(at)
         if mine[0] == len(lanes):
             lanes.append(key)
@@ -78,15 +78,15 @@ def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterato
             lanes.pop(mine[0])
 
 
-def _joint(place: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
+def _joint(lane: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
     """Two characters of the line that joins lane `at` to lane `to`."""
-    if place < to:
+    if lane < to:
         return "│ "
-    if place == to:
+    if lane == to:
         return "├─"
-    if place == at:
+    if lane == at:
         return "┘ "
-    return "┼─" if lanes[place] is not None else "──"
+    return "┼─" if lanes[lane] is not None else "──"
 
 
 def _led(table: Table) -> list[Commit]:
@@ -105,16 +105,16 @@ def _all(table: Table) -> list[Commit]:
             for row, parent in zip(rows, parents, strict=True)
         ]
     known: dict[tuple[int, int], Key] = {}  # By id and time: a branch begins with snapshots of the table's.
-    found: list[tuple[int, Commit]] = []
+    commits: list[tuple[int, Commit]] = []
     for branch in ("", *table.inspect.branches()["branch_name"].to_pylist()):
         own = table.branch(branch) if branch else table
         before, latest = None, 0
         for snapshot in own.snapshots():
             key, latest = (branch, snapshot.id), max(latest, snapshot.timestamp_ms)
             if known.setdefault((snapshot.id, snapshot.timestamp_ms), key) == key:
-                found.append((latest, Commit(key, before, own)))
+                commits.append((latest, Commit(key, before, own)))
             before = known[snapshot.id, snapshot.timestamp_ms]
-    return [each for _, each in sorted(found, key=itemgetter(0))]
+    return [commit for _, commit in sorted(commits, key=itemgetter(0))]
 
 
 def _names(table: Table, commits: Sequence[Commit]) -> dict[Key, list[str]]:

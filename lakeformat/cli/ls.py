@@ -19,21 +19,21 @@ def ls(session: Session, database: str | None) -> None:
     """List databases and tables: format, rows, size, last commit."""
     lake = session.lake
     names = lake.tables(database)
-    found = [_line(lake.table(name)) for name in names]
+    lines = [_line(lake.table(name)) for name in names]
     databases = [database] if database else lake.namespaces()
 
     def tree() -> Tree:
         drawn = Tree(Text(lake.uri, style="bold"))
         for database in databases:
             branch = drawn.add(Text(database, style="bold cyan"))
-            mine = [line for line in found if line["table"].rpartition(".")[0] == database]
+            mine = [line for line in lines if line["table"].rpartition(".")[0] == database]
             width = max((len(line["table"]) - len(database) - 1 for line in mine), default=0)
             for line in mine:
                 name = line["table"][len(database) + 1 :].ljust(width)
                 branch.add(Text.assemble((name, "green"), "  ", _text(line)))
         return drawn
 
-    session.answer(found, tree)
+    session.answer(lines, tree)
 
 
 def _line(table: Any) -> dict[str, Any]:

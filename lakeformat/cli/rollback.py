@@ -20,15 +20,15 @@ def rollback(
     session: Session, table: str, snapshot: int | None, tag: str | None, as_of: str | None, dry_run: bool
 ) -> None:
     """Make a table what it was, in a new snapshot."""
-    found = session.table(table)
-    target = found.dry_run()[0] if dry_run else found
-    before = {each.id: each for each in found.snapshots()}
-    rows = found.scan().count()
+    opened = session.table(table)
+    target = opened.dry_run()[0] if dry_run else opened
+    before = {snapshot.id: snapshot for snapshot in opened.snapshots()}
+    rows = opened.scan().count()
     made = target.rollback_to(snapshot_id=snapshot, tag=tag, as_of=as_of)
     if not dry_run:
         effects.snapshot(session, made, "it is that snapshot already")
         return
-    gone = [id for id in before if id not in {each.id for each in target.snapshots()}]
+    gone = [id for id in before if id not in {snapshot.id for snapshot in target.snapshots()}]
     data = {"dry_run": True, "leaves_history": gone, "rows_before": rows, "rows_after": target.scan().count()}
     listed = ", ".join(map(str, gone)) or "none"
     message = f"would take out of the history: {listed}; rows {rows:,} -> {data['rows_after']:,}"

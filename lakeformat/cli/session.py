@@ -39,8 +39,8 @@ class Session:
     def table(self, name: str) -> Table:
         """`db.table`, or `db.table@branch`."""
         table, at, branch = name.partition("@")
-        found = self.lake.table(table)
-        return found.branch(branch) if at else found
+        opened = self.lake.table(table)
+        return opened.branch(branch) if at else opened
 
     def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
         """Print `data` with `--json`, else `show` or its result."""
@@ -57,8 +57,8 @@ def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
     drawn = grid(
         columns, [[str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in row] for row in rows]
     )
-    for place, column in enumerate(drawn.columns):
-        if rows and all(isinstance(row[place], int | float | None) for row in rows):
+    for index, column in enumerate(drawn.columns):
+        if rows and all(isinstance(row[index], int | float | None) for row in rows):
             column.justify = "right"
     return drawn
 
@@ -66,8 +66,8 @@ def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
 def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Grid:
     """Rows under a header, numbers right-aligned. Text is never read as markup."""
     drawn = Grid(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
-    for place, name in enumerate(columns):
-        values = [row[place] for row in rows]
+    for index, name in enumerate(columns):
+        values = [row[index] for row in rows]
         right = bool(values) and all(isinstance(v, int | float | Size) or v is None for v in values)
         drawn.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
@@ -141,10 +141,10 @@ def age(text: str | None) -> datetime.timedelta | str | None:
 
 def duration(text: str | None) -> datetime.timedelta | None:
     """As `age`, for options that take only an age. Raises `InvalidInput`."""
-    found = age(text)
-    if isinstance(found, str):
-        raise InvalidInput(f"{found!r} is no age; write e.g. 7d, 12h or 90m")
-    return found
+    parsed = age(text)
+    if isinstance(parsed, str):
+        raise InvalidInput(f"{parsed!r} is no age; write e.g. 7d, 12h or 90m")
+    return parsed
 
 
 def plain(value: Any) -> Any:

@@ -31,7 +31,7 @@ def sql(session: Session, statement: str | None, file: Path | None, parameter: t
     """Run SQL over tables of both formats."""
     if statement is not None and file is not None:
         raise InvalidInput("sql: a statement or a file, not both")
-    given = dict(_pair(each) for each in parameter)
+    given = dict(_pair(pair) for pair in parameter)
     if file is not None:
         statement = _read(file)
     if statement is None and not sys.stdin.isatty():
@@ -106,15 +106,15 @@ def _prompt(session: Session, given: dict[str, str]) -> None:
 def _words(lake: Lake) -> list[str]:
     """The words to complete: SQL keywords, tables and their columns."""
     words = "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
-    found = words.split()
+    offered = words.split()
     try:
         tables = lake.tables()
     except NotFound:  # The warehouse does not exist yet.
         tables = []
     for name in tables:
-        found.append(name)
+        offered.append(name)
         try:
-            found += lake.table(name).schema.names
+            offered += lake.table(name).schema.names
         except LakeError:  # No columns of unreadable tables.
             continue
-    return sorted(set(found))
+    return sorted(set(offered))

@@ -22,4 +22,4 @@ def sweep(session: Session, table: str, older_than: str, dry_run: bool) -> None:
     limit = age(older_than)
     assert limit is not None
     gone = target.remove_orphan_files(older_than=limit, dry_run=dry_run)
-    effects.deletions(session, target, [f"{target.uri}/{each.path}" for each in gone], [], not dry_run)
+    effects.deletions(session, target, [f"{target.uri}/{file.path}" for file in gone], [], not dry_run)

@@ -27,24 +27,24 @@ def tag(
     dry_run: bool,
 ) -> None:
     """List tags, make one, or let one go."""
-    found = session.table(table)
+    opened = session.table(table)
     if name is None:
         if delete:
             raise InvalidInput("tag --delete: say which tag")
-        rows = found.inspect.tags().to_pylist()
-        session.answer(rows, lambda: grid(list(found.inspect.tags().column_names), [_texts(row) for row in rows]))
+        rows = opened.inspect.tags().to_pylist()
+        session.answer(rows, lambda: grid(list(opened.inspect.tags().column_names), [_texts(row) for row in rows]))
         return
-    twin, record = found.dry_run()
-    target = twin if dry_run else found
+    twin, record = opened.dry_run()
+    target = twin if dry_run else opened
     if delete:
-        before = {file.path for file in found.stored_files()}
+        before = {file.path for file in opened.stored_files()}
         target.delete_tag(name)
         gone = (
             list(record.deleted)
             if dry_run
-            else [f"{found.uri}/{p}" for p in before - {f.path for f in found.stored_files()}]
+            else [f"{opened.uri}/{p}" for p in before - {f.path for f in opened.stored_files()}]
         )
-        effects.deletions(session, found, sorted(gone), [], not dry_run)
+        effects.deletions(session, opened, sorted(gone), [], not dry_run)
         return
     target.create_tag(name, snapshot_id=snapshot, retain=duration(retain))
     kept = target.scan(tag=name).snapshot_id

@@ -171,13 +171,13 @@ def branch_of(origin: Origin) -> str:
 def _begun(table: Any, branch: str) -> Any:
     """The table at its branch `branch`, which is created if it does not exist; in Iceberg it expires a week after its
     last write."""
-    found = table.branch(branch)
+    opened = table.branch(branch)
     try:
-        found.current_snapshot()
+        opened.current_snapshot()
     except NotFound:
         with suppress(AlreadyExists):  # Two steps of a run may create it at once.
             _begin(table, branch)
-    return found
+    return opened
 
 
 def _begin(table: Any, branch: str) -> None:
@@ -202,8 +202,8 @@ def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) 
     Each partition's event has the partition's own metadata. Metadata of the whole commit is added to it if the run has
     at most one partition; otherwise it is one observation.
     """
-    for key, found in written.partitions.items():
-        context.add_asset_metadata(dict(found), asset_key=to.asset, partition_key=key)
+    for key, measures in written.partitions.items():
+        context.add_asset_metadata(dict(measures), asset_key=to.asset, partition_key=key)
     if len(keys) <= 1:
         return {**written.table, **written.commit}
     if written.commit:
@@ -244,8 +244,8 @@ def scan(
     where = None
     if keys is not None and (of.partition_by is not None or of.write == "replace"):
         where = predicate_of(specs_of(of, table.schema, keys), columns_of(of.partition_by or {}))
-    found = table.scan(columns=columns, where=where, snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of)
-    return found, found.snapshot.id if found.snapshot else None
+    selected = table.scan(columns=columns, where=where, snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of)
+    return selected, selected.snapshot.id if selected.snapshot else None
 
 
 def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, tuple[Spec, ...]]:
@@ -253,11 +253,11 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
     if of.partitions is None or of.partition_by is None:
         raise InvalidInput(f"{of.asset.to_user_string()} has no partitions, but was asked for {list(keys)[:3]}")
     names = columns_of(of.partition_by)
-    for each in schema.partitioning.fields:
-        if each.source in columns_of(of.partition_by, windows=False) and each.source not in schema.partitioning.columns:
+    for by in schema.partitioning.fields:
+        if by.source in columns_of(of.partition_by, windows=False) and by.source not in schema.partitioning.columns:
             raise InvalidInput(
-                f"{of.name} is partitioned by {each.transform}({each.source}), not by the values of {each.source}; map the "
-                f"partition's time onto it: metadata={{'partition_by': {{'window': {each.source!r}}}}}"
+                f"{of.name} is partitioned by {by.transform}({by.source}), not by the values of {by.source}; map the "
+                f"partition's time onto it: metadata={{'partition_by': {{'window': {by.source!r}}}}}"
             )
     types = {field.name: to_arrow(field.type) for field in schema.fields if field.name in names}
     return partition_specs(of.partitions, keys, of.partition_by, types)
@@ -278,15 +278,15 @@ def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
 def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
     """The metadata of a table."""
     schema: Schema = table.schema
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "dagster/table_name": to.name,
         "dagster/uri": table.uri,
         "dagster/storage_kind": to.format,
         "dagster/column_schema": column_schema(schema),
     }
     if to.lineage:
-        found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
-    return found
+        metadata["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
+    return metadata
 
 
 def commit_metadata(
@@ -367,10 +367,10 @@ def column_schema(schema: Schema) -> dg.TableSchema:
 def column_lineage(lineage: Mapping[str, Any], columns: Sequence[str]) -> dg.TableColumnLineage:
     """The declared origin of each column, as Dagster's lineage."""
     unchanged = lineage.get("*")
-    found = {name: [_dependency(text) for text in several] for name, several in lineage.items() if name != "*"}
+    dependencies = {name: [_dependency(text) for text in several] for name, several in lineage.items() if name != "*"}
     if unchanged:
-        found |= {name: [_dependency(f"{unchanged}.{name}")] for name in columns if name not in found}
-    return dg.TableColumnLineage(found)
+        dependencies |= {name: [_dependency(f"{unchanged}.{name}")] for name in columns if name not in dependencies}
+    return dg.TableColumnLineage(dependencies)
 
 
 def preview(rows: pa.Table) -> str:
@@ -397,14 +397,14 @@ def has_branch(table: Any, branch: str) -> bool:
 
 def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str | None) -> dict[str, str]:
     """The snapshot properties that record its origin."""
-    found = {
+    properties = {
         ASSET: to.asset.to_user_string(),
         "dagster/run_id": origin.run_id,
         "dagster/backfill": origin.backfill,
         "dagster/partitions": _shown(keys, MAX_KEYS_IN_PROPERTIES),
         "lake/branch": branch or "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in properties.items() if value}
 
 
 def counts_by_key(
@@ -431,14 +431,14 @@ def _by_partition(
     changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
     for change in snapshot.partitions or ():
         # A snapshot may record times as numbers; Arrow turns both into the same Python value.
-        values = (pa.scalar(change.values[place], type).as_py() for place, type in zip(places, types, strict=True))
+        values = (pa.scalar(change.values[index], type).as_py() for index, type in zip(places, types, strict=True))
         changes.setdefault(tuple(values), []).append(change)
-    found = {}
+    by_key = {}
     for key, several in specs.items():
         mine = [change for spec in several for change in changes.get(tuple(spec.values()), [])]
         measures = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
-        found[key] = {**measures, "dagster/partition_row_count": measures["lake/rows_added"]}
-    return found
+        by_key[key] = {**measures, "dagster/partition_row_count": measures["lake/rows_added"]}
+    return by_key
 
 
 def _shown(keys: Sequence[str], at_most: int = 20) -> str:

@@ -40,7 +40,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     (staged,) = tables_of([audited]).values()
     if not staged.audits:
         raise InvalidInput(f"{staged.name}: published() is for assets whose metadata has 'audit': True")
-    metadata = {name: each for name, each in staged.metadata.items() if name not in ("audit", "unique_key")}
+    metadata = {name: value for name, value in staged.metadata.items() if name not in ("audit", "unique_key")}
     own = {
         "partitions_def": audited.partitions_def,
         "backfill_policy": audited.backfill_policy,

@@ -116,7 +116,9 @@ def cdc_assets(
             (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
     """
     keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
-    named = {each.pattern if isinstance(each, re.Pattern) else each: (each, to) for each, to in tables.items()}
+    named = {
+        pattern.pattern if isinstance(pattern, re.Pattern) else pattern: (pattern, to) for pattern, to in tables.items()
+    }
     if len(named) < len(tables):
         raise InvalidInput(
             f"two of the tables have the same text: {', '.join(named)}; leave the table or the pattern out"
@@ -128,7 +130,7 @@ def cdc_assets(
     return [
         _followed(
             source,
-            each,
+            pattern,
             target,
             keys.get(name),
             partitions.get(name, ()),
@@ -136,7 +138,7 @@ def cdc_assets(
             common,
             dict(asset),
         )
-        for name, (each, target) in named.items()
+        for name, (pattern, target) in named.items()
     ]
 
 
@@ -163,28 +165,28 @@ def lag_sensor(
 
     @dg.sensor(
         name=name,
-        target=[each.definition for each in followed],
+        target=[asset.definition for asset in followed],
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
-        required_resource_keys={"lake", *(str(each.metadata[SOURCE]) for each in followed)},
+        required_resource_keys={"lake", *(str(asset.metadata[SOURCE]) for asset in followed)},
         description="Asks for a run of each table that is behind its database.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         runs, reasons = list[dg.RunRequest](), list[str]()
-        for each in followed:
+        for asset in followed:
             try:
-                lag = _lag(context.resources, each)
+                lag = _lag(context.resources, asset)
             except LakeError as error:
-                context.log.warning(f"{each.name}: {error}")
-                reasons.append(f"{each.name}: {error}")
+                context.log.warning(f"{asset.name}: {error}")
+                reasons.append(f"{asset.name}: {error}")
                 continue
-            if busy := _at_work(context.instance, each):
-                reasons.append(f"{each.name}: run {busy[:8]} is at work")
+            if busy := _at_work(context.instance, asset):
+                reasons.append(f"{asset.name}: run {busy[:8]} is at work")
             elif lag is None or lag >= max(max_lag.total_seconds(), 1e-9):
-                runs.append(dg.RunRequest(asset_selection=[each.key], tags={SOURCE_TABLE: each.name}))
-                reasons.append(f"{each.name}: {'no complete snapshot' if lag is None else f'{lag:.0f} s behind'}")
+                runs.append(dg.RunRequest(asset_selection=[asset.key], tags={SOURCE_TABLE: asset.name}))
+                reasons.append(f"{asset.name}: {'no complete snapshot' if lag is None else f'{lag:.0f} s behind'}")
             else:
-                reasons.append(f"{each.name}: {lag:.0f} s behind")
+                reasons.append(f"{asset.name}: {lag:.0f} s behind")
         return dg.SensorResult(run_requests=runs) if runs else dg.SensorResult(skip_reason="; ".join(reasons))
 
     return sensor
@@ -232,11 +234,11 @@ def _followed(
     def followed(context: dg.AssetExecutionContext, config: CdcRun) -> Iterator[dg.MaterializeResult]:
         lake: LakeResource = context.resources.lake
         to = lake.declared(key, context.assets_def)
-        found = getattr(context.resources, source).open(name)
+        opened = getattr(context.resources, source).open(name)
         try:
             with as_dagster_failures(key, []):
                 report = sync_table(
-                    found,
+                    opened,
                     source_table,
                     lake.lake,
                     to.name,
@@ -256,7 +258,7 @@ def _followed(
                     on_progress=lambda done: context.log.info(str(done)),
                 )
         finally:
-            found.close()
+            opened.close()
         table = lake.lake.table(to.name)
         metadata = {**metadata_of(table, to), **_metadata(report)}
         newest = table.current_snapshot()
@@ -273,7 +275,7 @@ def _followed(
 
 
 def _metadata(report: Report) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "cdc/position": report.position,
         "cdc/lag_seconds": report.lag_seconds,
         "cdc/snapshot_rows": report.snapshot_rows,
@@ -285,7 +287,7 @@ def _metadata(report: Report) -> dict[str, Any]:
         "cdc/commits": len(report.snapshots),
         "cdc/schema_changes": ", ".join(report.schema_changes) or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> bool:
@@ -296,9 +298,9 @@ def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> 
     if not last:
         return True
     return any(
-        (each.operation_id or "").startswith(f"{USER}/")
-        and not each.properties.keys().isdisjoint({COMMITTED, SNAPSHOT, FILLING})
-        for each in snapshots_after(table, int(str(last.value)))
+        (snapshot.operation_id or "").startswith(f"{USER}/")
+        and not snapshot.properties.keys().isdisjoint({COMMITTED, SNAPSHOT, FILLING})
+        for snapshot in snapshots_after(table, int(str(last.value)))
     )
 
 
@@ -309,13 +311,13 @@ def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
 def _lag(resources: Any, asset: TableAsset) -> float | None:
     name, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
     lake: Lake = resources.lake.lake
-    found = source.open(name)
+    opened = source.open(name)
     try:
         return lag_seconds(
-            found, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, asset.table(resources.lake).name
+            opened, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, asset.table(resources.lake).name
         )
     finally:
-        found.close()
+        opened.close()
 
 
 def _lag_check(asset: TableAsset, max_lag: timedelta) -> dg.AssetChecksDefinition:
@@ -340,5 +342,5 @@ def _lag_check(asset: TableAsset, max_lag: timedelta) -> dg.AssetChecksDefinitio
 def _at_work(instance: dg.DagsterInstance, asset: TableAsset) -> str | None:
     """The sensor's queued or running run for a table, if there is one."""
     wanted = dg.RunsFilter(tags={SOURCE_TABLE: asset.name}, statuses=IN_FLIGHT)
-    found = instance.get_runs(wanted, limit=1)
-    return found[0].run_id if found else None
+    runs = instance.get_runs(wanted, limit=1)
+    return runs[0].run_id if runs else None

@@ -48,8 +48,8 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
     }
     blocking = asset.audits
     specs = [
-        dg.AssetCheckSpec(each, asset=asset.key, description=text, blocking=blocking)
-        for each, text in described.items()
+        dg.AssetCheckSpec(name, asset=asset.key, description=text, blocking=blocking)
+        for name, text in described.items()
     ]
 
     @dg.multi_asset_check(name=f"check_{asset.identifier}", specs=specs)
@@ -60,8 +60,8 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
         branch = audited_branch(lake.lake, table, origin_of(context.op_execution_context, ""))
         opened = opened if branch is None else opened.branch(branch)
         read = unique or list(opened.schema.names[:1])
-        found, snapshot_id = scan(lake.lake, table, keys, columns=read, branch=branch)
-        rows = found.to_arrow()
+        selected, snapshot_id = scan(lake.lake, table, keys, columns=read, branch=branch)
+        rows = selected.to_arrow()
         counted = counts_in_metadata(opened, table, keys)
         read, promised = rows.num_rows, sum(counted.values())
         agree = read == promised if whole else read <= promised
@@ -101,8 +101,8 @@ def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -
         return counts_by_key(table, of, specs)
     columns = list(next(iter(specs.values()))[0])
     values = zip(*(partitions[column].to_pylist() for column in columns), strict=True)
-    held = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))
-    return {key: sum(held.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
+    counts = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))
+    return {key: sum(counts.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
 
 
 def repeated_keys(rows: pa.Table, unique: Sequence[str]) -> int:
@@ -115,8 +115,8 @@ def previous_columns(context: dg.AssetCheckExecutionContext, asset: dg.AssetKey)
     last = 1 + (len(context.partition_keys) if context.has_partition_key_range else 1)
     for record in context.instance.fetch_materializations(asset, limit=last).records:
         if record.run_id != context.run.run_id and record.asset_materialization:
-            found = record.asset_materialization.metadata.get("dagster/column_schema")
-            return found.schema if isinstance(found, dg.TableSchemaMetadataValue) else None
+            entry = record.asset_materialization.metadata.get("dagster/column_schema")
+            return entry.schema if isinstance(entry, dg.TableSchemaMetadataValue) else None
     return None
 
 
@@ -132,11 +132,11 @@ def column_changes(before: dg.TableSchema | None, now: dg.TableSchema) -> list[s
     ]
 
 
-def _result(asset: TableAsset, name: str, passed: bool, warn: bool = False, **found: Any) -> dg.AssetCheckResult:
+def _result(asset: TableAsset, name: str, passed: bool, warn: bool = False, **measures: Any) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset.key,
         check_name=name,
         passed=passed,
         severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
-        metadata={key: value for key, value in found.items() if value not in (None, "")},
+        metadata={key: value for key, value in measures.items() if value not in (None, "")},
     )

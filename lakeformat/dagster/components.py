@@ -262,11 +262,11 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
         module = at.load_defs_relative_python_module(file)
     else:
         module = import_module(name)
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         there = sorted(name for name in vars(module) if callable(getattr(module, name)) and not name.startswith("_"))
         raise InvalidInput(f"rows: {path!r}; {module.__name__} has no function {function}, it has {', '.join(there)}")
-    return found
+    return loaded
 
 
 def _file(context: dg.ResolutionContext, name: str) -> Path:
@@ -287,11 +287,11 @@ class TableParams(BaseModel):
 
     def attributes(self) -> dict[str, Any]:
         """The YAML of the table."""
-        found: dict[str, Any] = {"table": self.table, "format": self.table_format}
+        attributes: dict[str, Any] = {"table": self.table, "format": self.table_format}
         if self.partitions:
-            found["partitions"] = {"type": self.partitions, "start_date": self.start_date}
-            found["partition_by"] = KEY_COLUMNS[self.partitions]
-        return found
+            attributes["partitions"] = {"type": self.partitions, "start_date": self.start_date}
+            attributes["partition_by"] = KEY_COLUMNS[self.partitions]
+        return attributes
 
 
 ROWS = '''import dagster as dg
@@ -521,11 +521,11 @@ class LakeCdcComponent(DeclaredAssets):
     def assets(self) -> list[dg.AssetsDefinition]:
         """An asset for each table."""
         tables: dict[str | re.Pattern[str], str] = dict(self.tables.items())
-        for each, target in self.shards.items():
+        for pattern, target in self.shards.items():
             try:
-                tables[re.compile(each)] = target
+                tables[re.compile(pattern)] = target
             except re.error as error:
-                raise InvalidInput(f"shards: {each!r} is no regular expression: {error}") from error
+                raise InvalidInput(f"shards: {pattern!r} is no regular expression: {error}") from error
         return cdc_assets(
             self.source,
             tables,
@@ -648,7 +648,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredAssets)
         with _betas_allowed():
-            made = [(each, asset) for each in declared for asset in each.assets()]
+            made = [(component, asset) for component in declared for asset in component.assets()]
         assets = [asset for _, asset in made]
         own = dg.Definitions(
             jobs=[rerun_partitions(assets)] if assets else [],
@@ -656,7 +656,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
             resources={"lake": lake, "spark": spark, "io_manager": LakeIOManager(lake=lake, spark=spark)},
             executor=dg.in_process_executor if self.in_process else None,
         )
-        kept = [asset for each, asset in made if each.is_maintained]
+        kept = [asset for component, asset in made if component.is_maintained]
         if not (self.maintenance and kept):
             return own
         upkeep = maintenance(kept, upkeep=Upkeep(**self.upkeep), sweep_cron=self.sweep_cron)

@@ -131,7 +131,7 @@ def declared(
     """The table that an asset declares by its metadata and description. Raises `InvalidInput`."""
     asset_name = asset.to_user_string()
     refuse_near(f"{asset_name}: metadata", metadata, OF_ASSETS)
-    if theirs := next((each for each in metadata if each in OF_OTHERS), None):
+    if theirs := next((key for key in metadata if key in OF_OTHERS), None):
         raise InvalidInput(f"{asset_name}: metadata {theirs!r} is another IO manager's; here it is {OF_OTHERS[theirs]}")
     partition_by, write = (
         metadata.get("partition_by"),
@@ -177,8 +177,8 @@ def declared(
 def at_run_time(metadata: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
     """An asset's metadata, overridden by the metadata of its output."""
     asked = {name: output[name] for name in AT_RUN_TIME if name in output}
-    plain = {name: each.value if isinstance(each, dg.MetadataValue) else each for name, each in asked.items()}
-    return {name: each for name, each in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
+    plain = {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in asked.items()}
+    return {name: value for name, value in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
 
 
 def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
@@ -213,11 +213,11 @@ def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """The column or columns that the metadata `key` names. Raises `InvalidInput`."""
-    found = metadata.get(key) or ()
-    found = (found,) if isinstance(found, str) else found
-    if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
-        raise InvalidInput(f"{what}: {key}={found!r}; name a column, or a list of them")
-    return tuple(found)
+    names = metadata.get(key) or ()
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"{what}: {key}={names!r}; name a column, or a list of them")
+    return tuple(names)
 
 
 def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -286,17 +286,17 @@ def _one_of(what: str, key: str, value: str, known: Collection[str]) -> str:
 
 
 def _mapping(what: str, metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = metadata.get(key) or {}
-    if not isinstance(found, Mapping):
-        raise InvalidInput(f"{what}: {key}={found!r}; give a mapping")
-    return found
+    mapping = metadata.get(key) or {}
+    if not isinstance(mapping, Mapping):
+        raise InvalidInput(f"{what}: {key}={mapping!r}; give a mapping")
+    return mapping
 
 
 def _flag(what: str, metadata: Mapping[str, Any], key: str) -> bool:
-    found = metadata.get(key, False)
-    if not isinstance(found, bool):
-        raise InvalidInput(f"{what}: {key}={found!r}; give True or False")
-    return found
+    flag = metadata.get(key, False)
+    if not isinstance(flag, bool):
+        raise InvalidInput(f"{what}: {key}={flag!r}; give True or False")
+    return flag
 
 
 def _check_merge(what: str, merge: Any) -> None:

@@ -75,10 +75,10 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
             step = dg.OpExecutionContext.get()
             branch = audited_branch(self.lake.lake, table, origin_of(step, ""))
-            found, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
+            selected, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
                 note_read(step, self._reads, table.name, snapshot_id)
-            return to_read(found, context.dagster_type.typing_type, self.spark)
+            return to_read(selected, context.dagster_type.typing_type, self.spark)
 
     def _write_op_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an op's output to the table that its metadata names."""
@@ -95,8 +95,8 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         with as_dagster_failures(key, []):
             table = declared(key, self.lake.table_name(key, metadata), None, metadata)
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
-            found, _ = scan(self.lake.lake, table, None, pin, columns)
-            return to_read(found, context.dagster_type.typing_type, self.spark)
+            selected, _ = scan(self.lake.lake, table, None, pin, columns)
+            return to_read(selected, context.dagster_type.typing_type, self.spark)
 
     def _declared(
         self, context: dg.InputContext | dg.OutputContext, metadata: Any, description: str | None = None
@@ -106,8 +106,8 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         return declared(context.asset_key, name, partitions, metadata, description)
 
     def _configured(self, context: dg.InputContext) -> Pin | None:
-        found = self.read_at.get(context.asset_key.to_user_string())
-        return None if found is None else Pin(found.snapshot_id, found.tag, found.as_of)
+        pin = self.read_at.get(context.asset_key.to_user_string())
+        return None if pin is None else Pin(pin.snapshot_id, pin.tag, pin.as_of)
 
 
 def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id: int) -> None:
@@ -120,8 +120,8 @@ def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id
 
 def snapshots_read(run: dg.DagsterRun, table: str) -> set[int]:
     """The snapshots of a table that the steps of a run have recorded."""
-    noted = [each for tag, each in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
-    return {int(snapshot_id) for each in noted for snapshot_id in each.split(", ")}
+    noted = [ids for tag, ids in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
+    return {int(snapshot_id) for ids in noted for snapshot_id in ids.split(", ")}
 
 
 def _metadata(context: dg.OutputContext) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def maintenance(
     and the launchpad can change it for a run.
     """
     limits = upkeep or Upkeep()
-    tables = {name: each for name, each in tables_of(assets).items() if each.maintained}
+    tables = {name: asset for name, asset in tables_of(assets).items() if asset.maintained}
     for table in tables.values():
         limits.of(table)  # What it declares is checked.
     jobs = {name: maintain_job(asset) for name, asset in tables.items()}

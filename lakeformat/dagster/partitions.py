@@ -102,14 +102,14 @@ def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) ->
     values = [tuple(spec[column] for column in columns) for several in specs.values() for spec in several]
     if not has_windows(specs):
         return predicate.in_tuples(columns, values)
-    place = next(n for n, value in enumerate(values[0]) if isinstance(value, Window))
+    index = next(n for n, value in enumerate(values[0]) if isinstance(value, Window))
     beside: dict[tuple[Any, ...], list[Window]] = {}
-    for each in values:
-        beside.setdefault((*each[:place], *each[place + 1 :]), []).append(each[place])
-    others = (*columns[:place], *columns[place + 1 :])
+    for row in values:
+        beside.setdefault((*row[:index], *row[index + 1 :]), []).append(row[index])
+    others = (*columns[:index], *columns[index + 1 :])
     return predicate.or_(
         *(
-            predicate.and_(*map(_holds, others, rest), _holds(columns[place], window))
+            predicate.and_(*map(_holds, others, rest), _holds(columns[index], window))
             for rest, windows in beside.items()
             for window in _joined(windows)
         )
@@ -124,13 +124,13 @@ def has_windows(specs: Mapping[str, Sequence[Spec]]) -> bool:
 
 def _joined(windows: Iterable[Window]) -> list[Window]:
     """The same times in as few windows as possible."""
-    found: list[Window] = []
-    for each in sorted(windows, key=lambda window: window.start):
-        if found and found[-1].end == each.start:
-            found[-1] = Window(found[-1].start, each.end)
+    joined: list[Window] = []
+    for span in sorted(windows, key=lambda window: window.start):
+        if joined and joined[-1].end == span.start:
+            joined[-1] = Window(joined[-1].start, span.end)
         else:
-            found.append(each)
-    return found
+            joined.append(span)
+    return joined
 
 
 def _holds(column: str, value: Any) -> predicate.Expression:
@@ -163,11 +163,11 @@ def _specs(
 @lru_cache(maxsize=32)
 def _first_keys(keys: tuple[str, ...], type: pa.DataType) -> dict[Any, str]:
     """The first of the keys with each value."""
-    found: dict[Any, str] = {}
+    firsts: dict[Any, str] = {}
     for key in keys if not pa.types.is_string(type) else ():
         with suppress(InvalidInput):  # The value of a key that does not run.
-            found.setdefault(_parse(key, type), key)
-    return found
+            firsts.setdefault(_parse(key, type), key)
+    return firsts
 
 
 def _two_dimensions(
@@ -207,15 +207,15 @@ def _time_window(
 
     steps = [_WITHIN[name][1] for name in parts if name in _WITHIN]
     instants = _instants(window.start, window.end, min(steps)) if steps else iter([window.start])
-    found = dict.fromkeys(at(instant) for instant in instants)
+    specs = dict.fromkeys(at(instant) for instant in instants)
     # Where the next or the previous partition has the same values, this partition is not the only one in there.
     whole_key = any(name == "window" or (name == "key" and _holds_key(types[column])) for name, column in parts.items())
-    if not whole_key and (at(window.end) in found or at(window.start - timedelta(seconds=1)) in found):
+    if not whole_key and (at(window.end) in specs or at(window.start - timedelta(seconds=1)) in specs):
         raise InvalidInput(
-            f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(found))} with its neighbour; "
+            f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(specs))} with its neighbour; "
             f"map more of its parts (for hourly partitions {{'date': ..., 'hour': ...}}, in UTC if the clock is set)"
         )
-    for values in found:
+    for values in specs:
         yield dict(zip(parts.values(), values, strict=True))
 
 
@@ -233,13 +233,13 @@ def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datet
 
 
 def _window(start: datetime, end: datetime, key: str, type: pa.DataType) -> Window:
-    if pa.types.is_date(type) and any(each.time() != time() for each in (start, end)):
+    if pa.types.is_date(type) and any(moment.time() != time() for moment in (start, end)):
         raise InvalidInput(f"partition {key!r} begins or ends within a day, and column values of type {type} do not")
     if not (pa.types.is_date(type) or pa.types.is_timestamp(type)):
         raise InvalidInput(
             f"the window of partition {key!r} has no form of type {type}; use a timestamp or date column"
         )
-    return Window(*(_time_value("start", each, key, type) for each in (start, end)))
+    return Window(*(_time_value("start", moment, key, type) for moment in (start, end)))
 
 
 def _time_value(part: str, at: datetime, key: str, type: pa.DataType) -> Any:

@@ -46,10 +46,10 @@ def partitions_picture(partitions: pa.Table) -> str:
 def history_picture(snapshots: Sequence[Snapshot]) -> str:
     """The last snapshots, newest first: the changes of each, and the row count after it with a bar."""
     shown = list(snapshots)[-MOST:][::-1]
-    most = max((each.total_rows or 0 for each in shown), default=0)
+    most = max((snapshot.total_rows or 0 for snapshot in shown), default=0)
     lines = [
-        [f"{datetime.fromtimestamp(each.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}", each.id, each.kind, _bar(each.total_rows or 0, most), each.total_rows]
-        for each in shown
+        [f"{datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}", snapshot.id, snapshot.kind, _bar(snapshot.total_rows or 0, most), snapshot.total_rows]
+        for snapshot in shown
     ]  # fmt: skip
     return _shown(["time (UTC)", "snapshot", "kind", "", "rows"], lines, len(snapshots))
 
@@ -60,4 +60,4 @@ def _bar(value: int, most: int) -> str:
 
 def _shown(header: Sequence[str], lines: Sequence[Sequence[Any]], count: int) -> str:
     more = f"\n\n{len(lines)} of {count}" if count > len(lines) else ""
-    return markdown(header, [["" if each is None else each for each in line] for line in lines]) + more
+    return markdown(header, [["" if cell is None else cell for cell in line] for line in lines]) + more

@@ -93,7 +93,7 @@ def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> d
         done: dict[str, Any] = {}
         for asset in partitioned:
             above = [key.to_user_string() for key in asset.definition.dependency_keys]
-            after = [done[each] for each in above if each in done]
+            after = [done[key] for key in above if key in done]
             done[asset.name] = _rerun_op(asset, tables, partitioned)(after=after or [planned])
 
     return job
@@ -207,20 +207,20 @@ def _input(context: PartitionsContext, name: str, upstream: TableAsset, wanted: 
     with as_dagster_failures(upstream.key, keys or []):
         table = upstream.table(lake)
         pin, columns = pin_of(f"input {name}", asset.op.input_def_named(name).metadata or {})
-        found, snapshot_id = scan(lake.lake, table, keys, pin, columns)
+        selected, snapshot_id = scan(lake.lake, table, keys, pin, columns)
         if snapshot_id is not None:
             note_read(context.op_execution_context, context.reads, table.name, snapshot_id)
-        return to_read(found, wanted, context.resources.spark if wants_spark(wanted) else SparkResource())
+        return to_read(selected, wanted, context.resources.spark if wants_spark(wanted) else SparkResource())
 
 
 def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinition) -> dg.PartitionMapping:
     """The partition mapping to the upstream asset; Dagster's default if the asset declares none."""
-    multi = [each for each in (own, other) if isinstance(each, dg.MultiPartitionsDefinition)]
+    multi = [definition for definition in (own, other) if isinstance(definition, dg.MultiPartitionsDefinition)]
     if len(multi) == 1:
         single = other if multi[0] is own else own
         if [partitions_def.partitions_def for partitions_def in multi[0].partitions_defs].count(single) == 1:
             return dg.MultiToSingleDimensionPartitionMapping()
-    if all(isinstance(each, dg.TimeWindowPartitionsDefinition) for each in (own, other)):
+    if all(isinstance(definition, dg.TimeWindowPartitionsDefinition) for definition in (own, other)):
         return dg.TimeWindowPartitionMapping()
     return dg.IdentityPartitionMapping()
 
@@ -228,13 +228,13 @@ def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinitio
 def _known(asset: dg.AssetsDefinition, asked: Iterable[str], instance: dg.DagsterInstance) -> list[str]:
     """The partitions asked for, without duplicates, in the order of the definition. Raises `Failure` for one that does
     not exist."""
-    wanted, found = set(asked), []
+    wanted, keys = set(asked), []
     if asset.partitions_def is not None:
         with dg.partition_loading_context(dynamic_partitions_store=instance):
-            found = [key for key in asset.partitions_def.get_partition_keys() if key in wanted]
-    if unknown := sorted(wanted - set(found)):
+            keys = [key for key in asset.partitions_def.get_partition_keys() if key in wanted]
+    if unknown := sorted(wanted - set(keys)):
         raise dg.Failure(f"{asset.key.to_user_string()} has no partitions {', '.join(unknown)}", allow_retries=False)
-    return found
+    return keys
 
 
 def _resources_of(asset: dg.AssetsDefinition) -> set[str]:

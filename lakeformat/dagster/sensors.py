@@ -62,14 +62,14 @@ def compaction_sensor(
         if latest is None:
             return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
         small, share = worst_partition(table)
-        found = f"{small} small files and {share:.0%} deleted rows in a partition"
+        reason = f"{small} small files and {share:.0%} deleted rows in a partition"
         if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
             allowed = f"{look.limits.max_small_files} and {look.limits.max_deleted_share:.0%} allowed"
-            return Verdict(f"at most {found}, {allowed}", seen=latest)
+            return Verdict(f"at most {reason}, {allowed}", seen=latest)
         if busy := in_flight(look.instance, look.asset):
-            return Verdict(f"{found}, but run {busy.run_id[:8]} is at work", seen=seen)
+            return Verdict(f"{reason}, but run {busy.run_id[:8]} is at work", seen=seen)
         run_key = f"compact:{table.name}:{latest}"
-        return Verdict(found, _request(look.asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
+        return Verdict(reason, _request(look.asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
 
     description = "Asks for compaction of a table when a partition has too many small files or too many deleted rows."
     return _sensor("compaction", description, assets, jobs, status, judge)
@@ -92,8 +92,8 @@ def expiry_sensor(
         if keep_from == ids[0]:
             unprotected = first_to_keep(snapshots, limits, (), now_ms)
             oldest = next((known for known in ids if known in read), None)
-            held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
-            return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
+            note = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
+            return Verdict(f"{len(snapshots)} snapshots, none to expire{note}")
         if busy := in_flight(look.instance, look.asset):
             return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
         run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
@@ -116,7 +116,7 @@ def foreign_commits(
     At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
     It uses the resource `lake`.
     """
-    tables = {name: each for name, each in tables_of(assets).items() if not each.audits}
+    tables = {name: asset for name, asset in tables_of(assets).items() if not asset.audits}
 
     @dg.sensor(
         name="foreign_commits",
@@ -133,15 +133,15 @@ def foreign_commits(
             if table is None:
                 reasons.append(f"{name}: {problem}")
                 continue
-            found = snapshots_after(table, seen.get(name, 0))
-            if found:
-                seen[name] = found[-1].id
-            foreign = [each for each in found if "dagster/run_id" not in each.properties]
+            snapshots = snapshots_after(table, seen.get(name, 0))
+            if snapshots:
+                seen[name] = snapshots[-1].id
+            foreign = [snapshot for snapshot in snapshots if "dagster/run_id" not in snapshot.properties]
             reported = foreign[max(0, len(foreign) - at_most) :]
-            events += [dg.AssetObservation(asset.key, metadata=_foreign(table.name, each)) for each in reported]
+            events += [dg.AssetObservation(asset.key, metadata=_foreign(table.name, snapshot)) for snapshot in reported]
             if len(foreign) > len(reported):
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
-            reasons.append(f"{name}: {len(found)} new snapshots")
+            reasons.append(f"{name}: {len(snapshots)} new snapshots")
         result = dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
         return result if events else dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
 
@@ -150,8 +150,12 @@ def foreign_commits(
 
 def latest_write(table: Any, after: int | None) -> int | None:
     """The newest snapshot after `after` that is no compaction of ours; None if there is none."""
-    found = [each.id for each in snapshots_after(table, after or 0) if each.properties.get(TASK_TAG) != COMPACTION]
-    return found[-1] if found else None
+    ids = [
+        snapshot.id
+        for snapshot in snapshots_after(table, after or 0)
+        if snapshot.properties.get(TASK_TAG) != COMPACTION
+    ]
+    return ids[-1] if ids else None
 
 
 def snapshots_after(table: Any, after: int) -> list[Any]:
@@ -235,7 +239,7 @@ def _request(
 
 
 def _foreign(table: str, snapshot: Any) -> Mapping[str, Any]:
-    found = {
+    metadata = {
         "dagster/table_name": table,
         "lake/snapshot_id": snapshot.id,
         "lake/snapshot_kind": snapshot.kind,
@@ -243,4 +247,4 @@ def _foreign(table: str, snapshot: Any) -> Mapping[str, Any]:
         "dagster/row_count": snapshot.total_rows,
         "lake/operation_id": snapshot.operation_id,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in metadata.items() if value is not None}

@@ -80,7 +80,7 @@ def _asset(
         for name in named
         if upstream.get(name, name) is not None and "$" not in name
     }
-    arguments = {name: f"table_{place}_" + re.sub(r"\W", "_", name) for place, name in enumerate(keys)}
+    arguments = {name: f"table_{index}_" + re.sub(r"\W", "_", name) for index, name in enumerate(keys)}
     kind: Any = Any if spark else Scan
     if asset.get("partitions_def") is not None and _KEY not in text:
         asset.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
@@ -92,29 +92,29 @@ def _asset(
         keys_asked = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(asset_key, keys_asked):
             frames = {name: inputs[argument] for name, argument in arguments.items()}
-            found = lake.lake.sql(text, params={**_partition(context, text), **params}, **frames)
+            result = lake.lake.sql(text, params={**_partition(context, text), **params}, **frames)
             origins = {
                 column: [dg.TableColumnDep(keys[table], source) for table, source in several if table in keys]
-                for column, several in found.lineage.items()
+                for column, several in result.lineage.items()
             }
-            rows = found.to_spark() if spark else found.to_arrow()
+            rows = result.to_spark() if spark else result.to_arrow()
         metadata = {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
         return dg.Output(rows, metadata=metadata)
 
-    ins = {arguments[name]: dg.AssetIn(key=each, dagster_type=kind) for name, each in keys.items()}
+    ins = {arguments[name]: dg.AssetIn(key=key, dagster_type=kind) for name, key in keys.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Of `backfill_policy`.
         return dg.asset(key=asset_key, ins=ins, **asset)(table)
 
 
 def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if _KEY in text and context.has_partition_key:
-        found["partition_key"] = context.partition_key
-    if any(each in text for each in _WINDOW):
+        values["partition_key"] = context.partition_key
+    if any(word in text for word in _WINDOW):
         window = context.partition_time_window
-        found |= {"partition_start": window.start, "partition_end": window.end}
-    return found
+        values |= {"partition_start": window.start, "partition_end": window.end}
+    return values
 
 
 def _first_comment(text: str) -> str | None:

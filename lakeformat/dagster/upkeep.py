@@ -160,8 +160,8 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
             return
         keep_from = first_to_keep(snapshots, upkeep, read, int(time.time() * 1000))
         dropped = expire_before(opened, keep_from)
-    found = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
-    _observe(context, asset, {**found, **pictures(opened)})
+    metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
+    _observe(context, asset, {**metadata, **pictures(opened)})
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
@@ -202,8 +202,8 @@ def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int
     young = max((n for n, snapshot in enumerate(snapshots) if snapshot.timestamp_ms <= since), default=0)
     many = len(snapshots) - upkeep.max_snapshots * 9 // 10 if len(snapshots) > upkeep.max_snapshots else 0
     first = max(0, min(max(young, many), len(snapshots) - max(1, upkeep.retain_snapshots)))
-    held = [n for n, snapshot in enumerate(snapshots) if snapshot.id in read]
-    return int(snapshots[min(first, *held)].id if held else snapshots[first].id)
+    in_use = [n for n, snapshot in enumerate(snapshots) if snapshot.id in read]
+    return int(snapshots[min(first, *in_use)].id if in_use else snapshots[first].id)
 
 
 def expire_before(table: Any, keep_from: int) -> int:

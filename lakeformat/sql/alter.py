@@ -47,12 +47,12 @@ def alter(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"ALTER TABLE ... {word}; known are {', '.join(sorted(_FORMS))}")
     cursor.at += 1
     assert form is not None
-    found = form(context, cursor, table, start)
-    if isinstance(found, Result):
-        return found
+    outcome = form(context, cursor, table, start)
+    if isinstance(outcome, Result):
+        return outcome
     cursor.close()
-    if found is not None and found.changes:
-        found.commit()
+    if outcome is not None and outcome.changes:
+        outcome.commit()
     return nothing()
 
 
@@ -87,10 +87,10 @@ def _column(table: Table, path: tuple[str, ...]) -> str:
 def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     if cursor.take("TBLPROPERTIES") or cursor.peek("("):
         given = declare.properties(cursor)
-        found = table.alter()
+        alteration = table.alter()
         if "comment" in given:
-            found = found.set_comment(given.pop("comment"))
-        return found.set_properties(given) if given else found
+            alteration = alteration.set_comment(given.pop("comment"))
+        return alteration.set_properties(given) if given else alteration
     if cursor.take("IDENTIFIER FIELDS"):
         return table.alter().set_primary_key(_names(cursor))
     cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known are SET TBLPROPERTIES and SET IDENTIFIER FIELDS", start)
@@ -99,10 +99,10 @@ def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 def _names(cursor: Cursor) -> list[str]:
     """`a, b.c`"""
-    found = [".".join(cursor.path())]
+    paths = [".".join(cursor.path())]
     while cursor.take(","):
-        found.append(".".join(cursor.path()))
-    return found
+        paths.append(".".join(cursor.path()))
+    return paths
 
 
 def _unset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -114,11 +114,11 @@ def _unset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         raise context.script.invalid(
             start, f"{table.name} has no property {missing[0]!r}; say UNSET TBLPROPERTIES IF EXISTS"
         )
-    found = table.alter()
+    alteration = table.alter()
     if "comment" in keys:
-        found = found.set_comment(None)
+        alteration = alteration.set_comment(None)
     rest = [key for key in keys if key != "comment"]
-    return found.remove_properties(*rest) if rest else found
+    return alteration.remove_properties(*rest) if rest else alteration
 
 
 def _reset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -144,23 +144,23 @@ def _add(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         declared = [declare.column(context, cursor)]
         while cursor.take(","):
             declared.append(declare.column(context, cursor))
-    found, known = table.alter(), {name.casefold() for name in table.schema.names}
-    for each in declared:
-        if if_not_exists and len(each.path) == 1 and each.path[0].casefold() in known:
+    alteration, known = table.alter(), {name.casefold() for name in table.schema.names}
+    for column in declared:
+        if if_not_exists and len(column.path) == 1 and column.path[0].casefold() in known:
             continue
-        path = each.path
+        path = column.path
         if len(path) > 1:
             path = (*_column(table, path[:-1]).split("."), path[-1])
-        found = found.add_column(
+        alteration = alteration.add_column(
             ".".join(path),
-            each.type,
-            nullable=each.nullable,
-            comment=each.comment,
-            default=each.default,
-            first=each.first,
-            after=each.after,
+            column.type,
+            nullable=column.nullable,
+            comment=column.comment,
+            default=column.default,
+            first=column.first,
+            after=column.after,
         )
-    return found
+    return alteration
 
 
 def _drop(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -194,14 +194,14 @@ def _drop(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         paths = [cursor.path()]
         while cursor.take(","):
             paths.append(cursor.path())
-    found = table.alter()
+    alteration = table.alter()
     for path in paths:
         try:
-            found = found.drop_column(_column(table, path))
+            alteration = alteration.drop_column(_column(table, path))
         except NotFound:
             if not if_exists:
                 raise
-    return found
+    return alteration
 
 
 def _rename(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -244,47 +244,49 @@ def rename_tag(table: Table, old: str, new: str) -> None:
 def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     """ALTER [COLUMN] a TYPE t, and the other column actions of ALTER and CHANGE."""
     cursor.take("COLUMN")
-    found = table.alter()
+    alteration = table.alter()
     while True:
         name = _column(table, cursor.path())
-        found = (_changed if cursor.done or cursor.word() in _ACTIONS else _declared_anew)(context, cursor, found, name)
+        alteration = (_changed if cursor.done or cursor.word() in _ACTIONS else _declared_anew)(
+            context, cursor, alteration, name
+        )
         while not cursor.done and not cursor.peek(","):
-            found = _changed(context, cursor, found, name)
+            alteration = _changed(context, cursor, alteration, name)
         if not cursor.take(","):
-            return found
+            return alteration
 
 
-def _declared_anew(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:
+def _declared_anew(context: Context, cursor: Cursor, alteration: Alteration, name: str) -> Alteration:
     """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: redeclares the column, under the same or a new name."""
     said = declare.column(context, cursor)
     if not said.nullable:
         cursor.refuse(f"NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
     if len(said.path) > 1:
         cursor.fail(f"expected the new name of {name}, one word")
-    found = found.change_type(name, said.type)
-    found = found if said.comment is None else found.change_comment(name, said.comment)
-    found = found if said.default is None else found.change_default(name, said.default)
+    alteration = alteration.change_type(name, said.type)
+    alteration = alteration if said.comment is None else alteration.change_comment(name, said.comment)
+    alteration = alteration if said.default is None else alteration.change_default(name, said.default)
     if said.first or said.after is not None:
-        found = found.move_column(name, first=said.first, after=said.after)
+        alteration = alteration.move_column(name, first=said.first, after=said.after)
     same = said.path[0] == name.rpartition(".")[2]
-    return found if same else found.rename_column(name, said.path[0])
+    return alteration if same else alteration.rename_column(name, said.path[0])
 
 
-def _changed(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:
+def _changed(context: Context, cursor: Cursor, alteration: Alteration, name: str) -> Alteration:
     if cursor.take("TYPE"):
-        return found.change_type(name, declare.type_(context, cursor))
+        return alteration.change_type(name, declare.type_(context, cursor))
     if cursor.take("COMMENT"):
-        return found.change_comment(name, cursor.string())
+        return alteration.change_comment(name, cursor.string())
     if cursor.take("FIRST"):
-        return found.move_column(name, first=True)
+        return alteration.move_column(name, first=True)
     if cursor.take("AFTER"):
-        return found.move_column(name, after=cursor.path()[-1])
+        return alteration.move_column(name, after=cursor.path()[-1])
     if cursor.take("DROP NOT NULL"):
-        return found.drop_not_null(name)
+        return alteration.drop_not_null(name)
     if cursor.take("SET DEFAULT"):
-        return found.change_default(name, declare.default(context, cursor.until(",")))
+        return alteration.change_default(name, declare.default(context, cursor.until(",")))
     if cursor.take("DROP DEFAULT"):
-        return found.change_default(name, None)
+        return alteration.change_default(name, None)
     if cursor.peek("SET NOT NULL"):
         cursor.refuse(f"SET NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
     cursor.fail("expected TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT or DROP NOT NULL")
@@ -320,7 +322,7 @@ def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 def _write(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     """WRITE [LOCALLY] ORDERED BY, DISTRIBUTED BY PARTITION, UNORDERED: sort order and distribution of rows."""
-    found, mode, order = table.alter(), None, None
+    alteration, mode, order = table.alter(), None, None
     if cursor.take("UNORDERED"):
         mode, order = "none", []
     else:
@@ -333,22 +335,22 @@ def _write(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         elif mode is None or locally:
             cursor.fail("expected ORDERED BY, DISTRIBUTED BY PARTITION or UNORDERED")
     if order is not None:
-        found = found.set_sort_order(order)
-    return found.set_properties({"write.distribution-mode": str(mode)})
+        alteration = alteration.set_sort_order(order)
+    return alteration.set_properties({"write.distribution-mode": str(mode)})
 
 
 def _order(cursor: Cursor) -> list[str]:
-    parens, found = cursor.take("("), []
+    parens, terms = cursor.take("("), []
     while True:
         words = [declare.transform(cursor)]
         while cursor.word() in ("ASC", "DESC", "NULLS", "FIRST", "LAST"):
             words.append(cursor.part())
-        found.append(" ".join(words))
+        terms.append(" ".join(words))
         if not cursor.take(","):
             break
     if parens:
         cursor.expect(")")
-    return found
+    return terms
 
 
 def _create(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -420,9 +422,9 @@ def _drop_reference(context: Context, cursor: Cursor, table: Table, kind: str, s
     name = _named(cursor)
     cursor.close()
     drop = table.delete_tag if kind == "TAG" else table.delete_branch
-    for each in name.split(",") if several else [name]:
+    for reference in name.split(",") if several else [name]:
         try:
-            drop(each.strip())
+            drop(reference.strip())
         except NotFound:
             if not if_exists:
                 raise

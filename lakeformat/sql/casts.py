@@ -113,8 +113,8 @@ def template(text: str, type: str = "INT", **parts: Any) -> Any:
     """DuckDB SQL with trees in place of each `$name`, and `type` in place of `$t`."""
     tree = sqlglot.parse_one(text.replace("$t", type), read="duckdb")
 
-    def change(each: Any) -> Any:
-        is_place = isinstance(each, exp.Placeholder | exp.Parameter) and each.name in parts
-        return exp.Paren(this=parts[each.name].copy()) if is_place else each
+    def change(node: Any) -> Any:
+        is_place = isinstance(node, exp.Placeholder | exp.Parameter) and node.name in parts
+        return exp.Paren(this=parts[node.name].copy()) if is_place else node
 
     return tree.transform(change)

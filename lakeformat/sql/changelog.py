@@ -35,23 +35,23 @@ def read(
     """
     ids = [snapshot.id for snapshot in table.snapshots(after or 0)]
     ids = ids if until is None else ids[: ids.index(until) + 1] if until in ids else []
-    found, since = [], after or 0
+    parts, since = [], after or 0
     for ordinal, snapshot_id in enumerate(ids):
         rows = table.changes(since, snapshot_id).to_arrow()
         added = pc.is_in(rows[KIND_COLUMN], value_set=pa.array(_ADDED))
         rows = rows.drop_columns([KIND_COLUMN])
         rows = rows.append_column(_SIGN, pc.if_else(added, 1, -1))
         rows = rows.append_column(ORDINAL, pa.array(np.full(len(rows), ordinal, np.int32)))
-        found.append(rows.append_column(SNAPSHOT, pa.array(np.full(len(rows), snapshot_id, np.int64))))
+        parts.append(rows.append_column(SNAPSHOT, pa.array(np.full(len(rows), snapshot_id, np.int64))))
         since = snapshot_id
-    if not found:
+    if not parts:
         empty = table.changes(after or 0, until).schema.empty_table().drop_columns([KIND_COLUMN])
         return _labelled(
             empty.append_column(_SIGN, _NONE).append_column(ORDINAL, _NONE).append_column(SNAPSHOT, _NONE), ()
         )
     if not carry_over:
-        found = [_net(rows) for rows in found]
-    whole = pa.concat_tables(found)
+        parts = [_net(rows) for rows in parts]
+    whole = pa.concat_tables(parts)
     return _labelled(_net(whole) if net else whole, update_keys)
 
 
@@ -86,11 +86,11 @@ def _labelled(rows: pa.Table, update_keys: Sequence[str]) -> pa.Table:
     kinds = np.where(came, "INSERT", "DELETE").astype(object)
     if update_keys and len(rows):
         keys = [*update_keys, ORDINAL]
-        place = pa.array(np.arange(len(rows)))
-        numbered = rows.select([*keys, _SIGN]).append_column("_place", place)
+        positions = pa.array(np.arange(len(rows)))
+        numbered = rows.select([*keys, _SIGN]).append_column("_place", positions)
         sides = numbered.group_by(keys).aggregate([(_SIGN, "min"), (_SIGN, "max")])
         both = sides.filter(pc.less(sides[f"{_SIGN}_min"], sides[f"{_SIGN}_max"])).select(keys)
         updated = np.asarray(numbered.join(both, keys, join_type="left semi")["_place"])
         kinds[updated] = np.where(came[updated], "UPDATE_AFTER", "UPDATE_BEFORE")
-    found = rows.drop_columns([_SIGN])
-    return found.add_column(found.column_names.index(ORDINAL), TYPE, pa.array(kinds, pa.string()))
+    labelled = rows.drop_columns([_SIGN])
+    return labelled.add_column(labelled.column_names.index(ORDINAL), TYPE, pa.array(kinds, pa.string()))

@@ -53,7 +53,7 @@ def create(context: Context, cursor: Cursor) -> Result:
         return _catalog(context, cursor, start)
     if databases.are_next(cursor):
         return databases.create(context, cursor)
-    if any(cursor.peek(each) for each in ("VIEW", "TEMP", "TEMPORARY", "GLOBAL")):
+    if any(cursor.peek(word) for word in ("VIEW", "TEMP", "TEMPORARY", "GLOBAL")):
         return views.create(context, cursor, is_replace)
     cursor.take("EXTERNAL")
     if not cursor.take("TABLE"):
@@ -211,27 +211,27 @@ def _complete(context: Context, asked: Asked, data: Any) -> None:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
         schema = data.schema
         fields = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
-        asked.fields = [replace(each, nullable=True) for each in fields]
+        asked.fields = [replace(column, nullable=True) for column in fields]
     if asked.like is not None:
         if asked.fields:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... LIKE takes its columns from the other table")
         schema = asked.like.schema
         asked.fields, asked.key = list(schema.fields), asked.key or list(schema.primary_key)
-        asked.partition_by = asked.partition_by or [transform_text(each) for each in schema.partitioning.fields]
+        asked.partition_by = asked.partition_by or [transform_text(by) for by in schema.partitioning.fields]
         asked.format = asked.format or asked.like.format
         asked.properties = (
             {**schema.properties, **asked.properties} if asked.format == asked.like.format else asked.properties
         )
         asked.comment = asked.comment if asked.comment is not None else schema.comment
-    for name in [each for each in asked.properties if each.casefold() == _KEY]:
-        asked.key = [each.strip() for each in asked.properties.pop(name).split(",")]
+    for name in [key for key in asked.properties if key.casefold() == _KEY]:
+        asked.key = [part.strip() for part in asked.properties.pop(name).split(",")]
     if not asked.fields:
         raise context.script.invalid(
             asked.offset, f"CREATE TABLE {asked.name} without columns; name them, or AS SELECT"
         )
-    by_name = {each.name.casefold(): each.name for each in asked.fields}
-    asked.key = [by_name.get(each.casefold(), each) for each in asked.key]
-    asked.partition_by = [by_name.get(each.casefold(), each) for each in asked.partition_by]
+    by_name = {column.name.casefold(): column.name for column in asked.fields}
+    asked.key = [by_name.get(column.casefold(), column) for column in asked.key]
+    asked.partition_by = [by_name.get(column.casefold(), column) for column in asked.partition_by]
 
 
 def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result:
@@ -257,32 +257,33 @@ def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result
 
 def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
     """The changes from a table's declaration to the requested one. Properties that only the old one has stay."""
-    held = {
-        each.name for each in schema.fields if not each.nullable
+    required = {
+        column.name for column in schema.fields if not column.nullable
     }  # A key's column is NOT NULL though no text says so.
     fields = [
-        replace(each, nullable=False) if each.name in held.intersection(asked.key) else each for each in asked.fields
+        replace(column, nullable=False) if column.name in required.intersection(asked.key) else column
+        for column in asked.fields
     ]
     columns = evolution.towards(schema, fields)
-    wanted = Partitioning(tuple(parse_field(each) for each in asked.partition_by)).fields
-    spelt = {transform_text(each) for each in wanted}
-    has_other_partitions = [transform_text(each) for each in schema.partitioning.fields] != [
-        transform_text(each) for each in wanted
+    wanted = Partitioning(tuple(parse_field(text) for text in asked.partition_by)).fields
+    spelt = {transform_text(by) for by in wanted}
+    has_other_partitions = [transform_text(by) for by in schema.partitioning.fields] != [
+        transform_text(by) for by in wanted
     ]
     key_differs = tuple(asked.key) != schema.primary_key
-    names = {each.name for each in asked.fields}
+    names = {column.name for column in asked.fields}
     changes: list[evolution.Change] = []
     if has_other_partitions:
-        gone = [each for each in schema.partitioning.fields if transform_text(each) not in spelt]
-        changes += [evolution.DropPartitionField(each.name) for each in gone]
+        gone = [by for by in schema.partitioning.fields if transform_text(by) not in spelt]
+        changes += [evolution.DropPartitionField(by.name) for by in gone]
     if key_differs and schema.primary_key:
         changes.append(evolution.SetKey(()))
-    if any(each.source[0] not in names for each in schema.sort_order.fields):
+    if any(by.source[0] not in names for by in schema.sort_order.fields):
         changes.append(evolution.SetSortOrder(()))
     changes += columns
     if has_other_partitions:
-        there = {transform_text(each) for each in schema.partitioning.fields}
-        changes += [evolution.AddPartitionField(each) for each in wanted if transform_text(each) not in there]
+        there = {transform_text(by) for by in schema.partitioning.fields}
+        changes += [evolution.AddPartitionField(by) for by in wanted if transform_text(by) not in there]
     if key_differs and asked.key:
         changes.append(evolution.SetKey(tuple(asked.key)))
     properties = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}

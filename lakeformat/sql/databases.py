@@ -95,8 +95,8 @@ def drop(context: Context, cursor: Cursor) -> Result:
         )
     for view in views:
         context.lake.views.drop(view)
-    for each in there:
-        context.lake.drop_table(each)
+    for table in there:
+        context.lake.drop_table(table)
     if is_there:
         context.lake.drop_namespace(name)
     context.session.databases.discard(name)
@@ -110,11 +110,13 @@ def describe(context: Context, cursor: Cursor) -> Result:
     name = ".".join(cursor.path())
     cursor.close()
     _require(context, name, at)
-    found = context.lake.namespace_properties(name) if name in _namespaces(context) else {}
+    properties = context.lake.namespace_properties(name) if name in _namespaces(context) else {}
     rows = [("Namespace Name", name)]
-    rows += [(shown, found[key]) for key, shown in ((_COMMENT, "Comment"), (_LOCATION, "Location")) if key in found]
+    rows += [
+        (shown, properties[key]) for key, shown in ((_COMMENT, "Comment"), (_LOCATION, "Location")) if key in properties
+    ]
     if extended:
-        others = sorted((key, value) for key, value in found.items() if key not in (_COMMENT, _LOCATION))
+        others = sorted((key, value) for key, value in properties.items() if key not in (_COMMENT, _LOCATION))
         rows.append(("Properties", f"({', '.join(f'({key},{value})' for key, value in others)})" if others else ""))
     return listing({"info_name": pa.string(), "info_value": pa.string()}, rows)
 

@@ -38,25 +38,25 @@ class Declared:
 def column(context: Context, cursor: Cursor, flink: bool = False) -> Declared:
     """`a.b INT NOT NULL DEFAULT 1 COMMENT 'text' AFTER c`."""
     path = cursor.path()
-    found: dict[str, Any] = {"path": path, "type": type_(context, cursor, flink)}
+    attributes: dict[str, Any] = {"path": path, "type": type_(context, cursor, flink)}
     while not cursor.done and not cursor.peek(",") and not cursor.peek(")"):
         if cursor.take("NOT NULL"):
-            found["nullable"] = False
+            attributes["nullable"] = False
         elif cursor.take("NULL"):
             pass
         elif cursor.take("COMMENT"):
-            found["comment"] = cursor.string()
+            attributes["comment"] = cursor.string()
         elif cursor.take("DEFAULT"):
-            found["default"] = default(context, cursor.until(",", ")", "COMMENT", "NOT", "FIRST", "AFTER"))
+            attributes["default"] = default(context, cursor.until(",", ")", "COMMENT", "NOT", "FIRST", "AFTER"))
         elif cursor.take("FIRST"):
-            found["first"] = True
+            attributes["first"] = True
         elif cursor.take("AFTER"):
-            found["after"] = cursor.path()[-1]
+            attributes["after"] = cursor.path()[-1]
         elif cursor.peek("GENERATED") or cursor.peek("PRIMARY"):
             cursor.refuse(f"{cursor.word()} behind a column; a key is said by 'primary-key' in TBLPROPERTIES")
         else:
             break
-    return Declared(**found)
+    return Declared(**attributes)
 
 
 def type_(context: Context, cursor: Cursor, flink: bool = False) -> Type:

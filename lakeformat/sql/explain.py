@@ -50,16 +50,16 @@ def explain(context: Context, cursor: Cursor) -> Result:
 
 
 def _query(context: Context, piece: Piece) -> Result:
-    found = query.prepare(context, piece)
+    prepared = query.prepare(context, piece)
     return listing(
         _COLUMNS,
-        [_row(".".join(reference.path), reference.source, reference.pushed) for reference in _references(found)],
+        [_row(".".join(reference.path), reference.source, reference.pushed) for reference in _references(prepared)],
     )
 
 
-def _references(found: query.Query) -> Iterator[query.Reference]:
+def _references(prepared: query.Query) -> Iterator[query.Reference]:
     """The references of a query; a view is replaced by the references of its query."""
-    for reference in found.references:
+    for reference in prepared.references:
         if isinstance(reference.source, query.ViewRows):
             yield from _references(reference.source.prepared())
         else:

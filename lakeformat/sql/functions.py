@@ -60,21 +60,21 @@ def translated(tree: Any, piece: Piece) -> Any:
     for group in tree.find_all(exp.Group):
         _regroup(group)
     for node in reversed(list(tree.bfs())):  # Inner nodes before outer ones.
-        found = _node(node, piece)
-        if found is node:
+        rewritten = _node(node, piece)
+        if rewritten is node:
             continue
         if node is tree:
-            tree = found
+            tree = rewritten
         else:
-            node.replace(found)
+            node.replace(rewritten)
     return tree
 
 
 def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
     """The variant functions of a translated tree: (name, result type, DuckDB's spelling of that type)."""
     for node in tree.find_all(exp.Anonymous):
-        if found := node.meta.get(_VARIANT_GET):
-            yield node.name, *found
+        if call := node.meta.get(_VARIANT_GET):
+            yield node.name, *call
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -89,20 +89,20 @@ def _expand(select: Any, piece: Piece) -> None:
         raise piece.script.unsupported(
             piece.origin(_offset(select)), "* of a NATURAL JOIN in process; name the columns"
         )
-    names = list(dict.fromkeys(each.name for join in reversed(joins) for each in join.args.get("using") or ()))
+    names = list(dict.fromkeys(column.name for join in reversed(joins) for column in join.args.get("using") or ()))
     if names:
         first = [exp.column(name, quoted=True) for name in names]
         others = exp.Star(except_=[exp.to_identifier(name, quoted=True) for name in names])
         expanded = [
             [*first, others] if isinstance(expression, exp.Star) else [expression] for expression in select.expressions
         ]
-        select.set("expressions", [each for part in expanded for each in part])
+        select.set("expressions", [projection for part in expanded for projection in part])
 
 
 def _regroup(group: Any) -> None:
     """`GROUP BY a, b WITH ROLLUP | WITH CUBE | GROUPING SETS (...)` in DuckDB's form: in place of the columns."""
     for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
-        if any(not each.expressions for each in group.args.get(key) or ()):
+        if any(not item.expressions for item in group.args.get(key) or ()):
             group.set(key, [kind(expressions=group.expressions)])
             group.set("expressions", [])
     if group.args.get("grouping_sets"):
@@ -141,10 +141,10 @@ def _node(node: Any, piece: Piece) -> Any:
         return node
     key = node.key
     if key in _REWRITTEN:
-        found = _REWRITTEN[key](node)
-        if found is None:
+        rewritten = _REWRITTEN[key](node)
+        if rewritten is None:
             raise _refused(node, piece, "function")
-        return found
+        return rewritten
     if key in _INTEGERS:
         return node if isinstance(node.parent, exp.Window) else _typed(node, "INT")
     if key in _DATES:
@@ -263,8 +263,8 @@ END"""
 def _compared(node: Any) -> Any:
     """`a < b`. In Spark a null inside an array or a struct comes first, in DuckDB last."""
     if any(
-        isinstance(each, exp.Literal | exp.Cast | exp.Placeholder | exp.Subquery)
-        for each in (node.this, node.expression)
+        isinstance(operand, exp.Literal | exp.Cast | exp.Placeholder | exp.Subquery)
+        for operand in (node.this, node.expression)
     ):
         return node
     return casts.template(_PLAIN, x=node.this, y=node)
@@ -285,16 +285,20 @@ def _from_zero(node: Any) -> Any:
     given = node.expression
     if isinstance(given, exp.Lambda) and len(given.expressions) == 2:
         index = given.expressions[1].name
-        inner = [each for each in given.this.walk() if isinstance(each, exp.Identifier) and each.name == index]
+        inner = [
+            identifier
+            for identifier in given.this.walk()
+            if isinstance(identifier, exp.Identifier) and identifier.name == index
+        ]
         named = exp.Dot | exp.PropertyEQ | exp.Lambda | exp.Column
-        if any(isinstance(each.parent, named) and each is not given.this for each in inner):
+        if any(isinstance(identifier.parent, named) and identifier is not given.this for identifier in inner):
             return None
-        for each in inner:
-            new = casts.template("CAST($x - 1 AS INT)", x=each)
-            if each is given.this:
+        for identifier in inner:
+            new = casts.template("CAST($x - 1 AS INT)", x=identifier)
+            if identifier is given.this:
                 given.set("this", new)
             else:
-                each.replace(new)
+                identifier.replace(new)
     return node
 
 
@@ -316,8 +320,8 @@ def _formatted(node: Any) -> Any:
         return None
     is_output = isinstance(node, exp.TimeToStr)
     spelt = ""
-    for place, part in enumerate(parts):
-        if place % 2:
+    for index, part in enumerate(parts):
+        if index % 2:
             spelt += part.replace("%", "%%")
             continue
         if is_output:  # %g: milliseconds
@@ -340,7 +344,9 @@ def _sum(node: Any) -> Any:
             exp.Anonymous(this="cast_to_type", expressions=[node.copy(), node.this.copy()]) if is_date else node.copy()
         )
         return made if is_date else casts.template(_TIME_OF_DATE, x=node.this, y=made)
-    if isinstance(node, exp.Sub) and not any(isinstance(each, exp.Literal) for each in (node.this, node.expression)):
+    if isinstance(node, exp.Sub) and not any(
+        isinstance(operand, exp.Literal) for operand in (node.this, node.expression)
+    ):
         return casts.template(_DAYS, x=node.this, y=node.expression)
     return node
 
@@ -358,7 +364,7 @@ def _replacement(node: Any) -> Any:
     if any(part in ("$", "\\") or (part[0] == "$" and len(part) > 2) for part in parts):
         return None
     spelt = ["\\" + part[1:] if part[0] == "$" else part[1:] if part[0] == "\\" else part for part in parts]
-    spelt = ["\\\\" if each == "\\" else each for each in spelt]
+    spelt = ["\\\\" if character == "\\" else character for character in spelt]
     node.set("replacement", exp.Literal.string("".join(spelt)))
     return node
 
@@ -428,7 +434,7 @@ def _escaped(node: Any, piece: Piece) -> Any:
     if isinstance(node.parent, exp.Escape) or (isinstance(pattern, exp.Literal) and "\\" not in pattern.name):
         return node
     if isinstance(pattern, exp.Any | exp.All):
-        if any("\\" in each.name for each in pattern.find_all(exp.Literal)):
+        if any("\\" in literal.name for literal in pattern.find_all(exp.Literal)):
             raise piece.script.unsupported(
                 piece.origin(_offset(node)), "LIKE ANY | ALL with a backslash in process; write several LIKE"
             )

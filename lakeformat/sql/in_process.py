@@ -69,19 +69,19 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
 
 
 def _ask(
-    query: Query, sql: str, values: Any, place: str, files: Mapping[int, tuple[LocalFile, ...]]
+    query: Query, sql: str, values: Any, position: str, files: Mapping[int, tuple[LocalFile, ...]]
 ) -> pa.RecordBatchReader:
     """The rows of DuckDB's answer. DuckDB itself reads the files of the references in `files`."""
     has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
     streams = {n: reference.source.stream() for n, reference in enumerate(query.references) if n not in files}
-    database = _reading(each.path for found in files.values() for each in found) if files else _database(os.getpid())
+    database = _reading(file.path for local in files.values() for file in local) if files else _database(os.getpid())
     connection = database.cursor()  # Cursors do not share registered rows or temporary views.
     try:
-        with _named(list(streams.values()), place):
+        with _named(list(streams.values()), position):
             if files:
                 _open(connection, query, files)
-            for number, each in streams.items():
-                connection.register(f"{_name(number)}_rows", each)
+            for number, source in streams.items():
+                connection.register(f"{_name(number)}_rows", source)
                 _view(connection, _name(number), has_null_safe)
             connection.execute(sql, values)
             kinds = [str(kind) for _, kind, *_ in connection.description or ()]
@@ -90,17 +90,17 @@ def _ask(
                     query.piece.origin(0),
                     "a result with an interval in process; pass spark=, or select a number of days",
                 )
-            found = connection.to_arrow_reader(_BATCH_ROWS)
-            first = list(islice(found, 1))
+            reader = connection.to_arrow_reader(_BATCH_ROWS)
+            first = list(islice(reader, 1))
     except BaseException:
         connection.close()
         raise
-    schema = pa.schema([pa.field(f.name, _type(f.type, kind)) for f, kind in zip(found.schema, kinds, strict=True)])
+    schema = pa.schema([pa.field(f.name, _type(f.type, kind)) for f, kind in zip(reader.schema, kinds, strict=True)])
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            with _named(list(streams.values()), place):
-                for batch in chain(first, found):
+            with _named(list(streams.values()), position):
+                for batch in chain(first, reader):
                     yield _spelt(batch, schema, kinds)
         finally:
             connection.close()
@@ -123,15 +123,15 @@ def _stops_early(tree: Any) -> bool:
 
 def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ...]]) -> None:
     """Create a view for each reference that is read from files."""
-    for number, found in files.items():
+    for number, local in files.items():
         titles, parts = query.references[number].source.names, []
-        for names, group in groupby(found, key=attrgetter("names")):
+        for names, group in groupby(local, key=attrgetter("names")):
             columns = ", ".join(f"{quoted(n)} AS {quoted(title)}" for n, title in zip(names, titles, strict=True))
-            paths = ", ".join(text(each.path) for each in group)
+            paths = ", ".join(text(file.path) for file in group)
             parts.append(f"SELECT {columns} FROM read_parquet([{paths}], {_AS_IT_IS})")
         connection.execute(f"CREATE TEMP VIEW {_name(number)}_rows AS {' UNION ALL '.join(parts)}")
         without_nan = {
-            title for place, title in enumerate(titles) if all(each.names[place] in each.without_nan for each in found)
+            title for index, title in enumerate(titles) if all(file.names[index] in file.without_nan for file in local)
         }
         _view(connection, _name(number), without_nan=without_nan)
 
@@ -139,13 +139,13 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
 def _view(connection: Any, name: str, has_null_safe: bool = False, without_nan: Collection[str] = ()) -> None:
     """Create the view that the query reads by this name. DuckDB itself tests the conditions that Arrow or row-group bounds would
     test differently."""
-    found = connection.table(f"{name}_rows")
-    columns = selected(found.columns, found.types, has_null_safe, without_nan)
+    relation = connection.table(f"{name}_rows")
+    columns = selected(relation.columns, relation.types, has_null_safe, without_nan)
     connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
 
 
 @contextmanager
-def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
+def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
     """Raise DuckDB's errors as `InvalidInput` with the place in the text, and a scan's own error as it was."""
     duckdb = _duckdb()
     try:
@@ -155,37 +155,39 @@ def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
             _add_function.cache_clear()
             _opened.clear()
             _database.cache_clear()  # DuckDB refuses further statements in that database.
-        stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
+        stopped = next(
+            (source.error for source in streams if isinstance(source, Stream) and source.error is not None), None
+        )
         if stopped is not None:
             raise stopped from error
         said = str(error).split("\n\n")[0].split("\nLINE")[0]
-        raise InvalidInput(f"SQL at {place}: {said} (in process; with spark= Spark answers)") from error
+        raise InvalidInput(f"SQL at {position}: {said} (in process; with spark= Spark answers)") from error
 
 
 @cache
 def _database(process: int) -> Any:
     """An empty in-memory database without external access; one per process, since a database does not survive a fork."""
-    found = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
-    _shut(found)
-    return found
+    database = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
+    _shut(database)
+    return database
 
 
 def _reading(paths: Iterable[str]) -> Any:
     """An in-memory database that may read these files, and maybe files of recent queries, and nothing else. It is reused, since
     making one takes as long as reading a million rows."""
     process, wanted = os.getpid(), frozenset(paths)
-    found = next((each for each in _opened if each.process == process and wanted <= each.paths), None)
-    if found is None:
+    current = next((opened for opened in _opened if opened.process == process and wanted <= opened.paths), None)
+    if current is None:
         made = _duckdb().connect(":memory:", config={"enable_external_file_cache": "false", **_LOADING_NOTHING})
         made.execute(f"SET allowed_paths=[{', '.join(map(text, wanted))}]")
         made.execute("SET enable_external_access=false")
         _shut(made)
-        found = _Opened(process, wanted, made)
-    others = [each for each in _opened if each is not found]
+        current = _Opened(process, wanted, made)
+    others = [opened for opened in _opened if opened is not current]
     kept, rest = others[: _MOST_OPENED - 1], others[_MOST_OPENED - 1 :]
     # A database inherited by fork has lost its threads and cannot be closed: keep a reference to it.
-    _opened[:] = [found, *kept, *(each for each in rest if each.process != process)]
-    return found.database
+    _opened[:] = [current, *kept, *(opened for opened in rest if opened.process != process)]
+    return current.database
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +212,8 @@ def _add_function(process: int, name: str, text: str, spelt: str) -> None:
 
     def get(variants: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedArray:
         (path,) = paths.unique().to_pylist() or ["$"]
-        found = variant.plain(pa.concat_arrays(variants.chunks), "the operand")
-        return pa.chunked_array([variant_get.get(found, path, target, cast)], target)
+        values = variant.plain(pa.concat_arrays(variants.chunks), "the operand")
+        return pa.chunked_array([variant_get.get(values, path, target, cast)], target)
 
     database, how = _database(process), {"type": "arrow", "null_handling": "special"}
     database.create_function(name, get, [_VARIANT, "VARCHAR"], spelt, **how)
@@ -230,22 +232,22 @@ def _duckdb() -> Any:
     return duckdb
 
 
-def _name(place: int) -> str:
-    return f"_lakeformat_{place}"
+def _name(index: int) -> str:
+    return f"_lakeformat_{index}"
 
 
 def _replaced(query: Query) -> Any:
     """The query's tree with the registered rows in place of its tables."""
-    for place, reference in enumerate(query.references):
-        reference.node.meta["lakeformat"] = place
+    for index, reference in enumerate(query.references):
+        reference.node.meta["lakeformat"] = index
     tree = query.tree.copy()
     _title(tree)
     for node in list(tree.find_all(exp.Table)):
-        place = node.meta.get("lakeformat")
-        if place is None:
+        index = node.meta.get("lakeformat")
+        if index is None:
             continue
-        path = query.references[place].path
-        node.set("this", exp.to_identifier(_name(place), quoted=True))
+        path = query.references[index].path
+        node.set("this", exp.to_identifier(_name(index), quoted=True))
         for key in ("db", "catalog", "version"):
             node.set(key, None)
         if not node.args.get("alias"):

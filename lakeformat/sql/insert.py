@@ -103,9 +103,9 @@ def fields(schema: Any) -> tuple[Field, ...]:
 def grow(table: Table, given: Sequence[Field]) -> None:
     """Add the columns that the table lacks."""
     there, change = {name.casefold() for name in table.schema.names}, table.alter()
-    for each in given:
-        if each.name.casefold() not in there:
-            change = change.add_column(each.name, each.type)
+    for field in given:
+        if field.name.casefold() not in there:
+            change = change.add_column(field.name, field.type)
     if change.changes:
         change.commit()
 
@@ -144,21 +144,21 @@ def _with(before: Piece, rows: Piece) -> Piece:
 
 def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
     """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are not partition columns."""
-    schema, found = table.schema, {}
+    schema, spec = table.schema, {}
     known = schema.partitioning.columns
 
     def item() -> None:
         at = cursor.offset
         name = cursor.part()
-        columns = [each for each in known if each.casefold() == name.casefold()]
+        columns = [column for column in known if column.casefold() == name.casefold()]
         if not columns:
             there = ", ".join(known) or "none"
             raise context.script.invalid(at, f"{name!r} is no partition column of {table.name}; those are: {there}")
         if cursor.take("="):
-            found[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
+            spec[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
 
     cursor.listed(item)
-    return found
+    return spec
 
 
 def literal(context: Context, piece: Piece, field: Field) -> Any:

@@ -39,14 +39,14 @@ def of(tree: Any, references: Sequence[Referring], columns: Sequence[str]) -> di
 
 
 def _origins(node: Any, references: Sequence[Referring]) -> tuple[Origin, ...]:
-    found: dict[Origin, None] = {}
-    for each in node.walk():
-        place = pushdown.place_of(each.expression)
-        if place is None or isinstance(each.source, exp.Star):
+    origins: dict[Origin, None] = {}
+    for step in node.walk():
+        index = pushdown.place_of(step.expression)
+        if index is None or isinstance(step.source, exp.Star):
             continue
-        reference = references[place]
-        name = each.name.rpartition(".")[2].strip('`"').lower()
+        reference = references[index]
+        name = step.name.rpartition(".")[2].strip('`"').lower()
         column = next((c for c in reference.source.names if c.lower() == name), None)
         if column is not None:
-            found[".".join(reference.path), column] = None
-    return tuple(found)
+            origins[".".join(reference.path), column] = None
+    return tuple(origins)

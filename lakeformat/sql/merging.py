@@ -118,8 +118,8 @@ def _alias(source: Piece) -> str:
 def _source(reading: Reading, before: Piece | None) -> Piece:
     parts: list[str | Piece] = [] if before is None else [before, " "]
     parts.append("SELECT *")
-    for place, each in enumerate(reading.computed):
-        parts += [", (", each, f") AS {_COMPUTED}{place}"]
+    for index, piece in enumerate(reading.computed):
+        parts += [", (", piece, f") AS {_COMPUTED}{index}"]
     return Piece.join(reading.context.script, [*parts, " FROM ", reading.source])
 
 
@@ -162,14 +162,16 @@ def _untyped(data: Any) -> frozenset[str]:
         return frozenset()
     columns = zip(data.column_names, data.columns, strict=True)
     return frozenset(
-        name.casefold() for name, each in columns if pa.types.is_int32(each.type) and each.null_count == len(each)
+        name.casefold()
+        for name, values in columns
+        if pa.types.is_int32(values.type) and values.null_count == len(values)
     )
 
 
 def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:
     """Expand `*` to the source's columns, without those that we added. With `evolve`, first add the columns that the table lacks."""
     fields = insert.fields(data.schema)
-    named = tuple(each for each in fields if not each.name.startswith(_OWN))
+    named = tuple(column for column in fields if not column.name.startswith(_OWN))
     stars = [clause.values is None and clause.act is not Act.DELETE for clause in clauses]
     if evolve and any(stars):
         insert.grow(table, named)
@@ -183,13 +185,13 @@ def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) 
 def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
     """The clause with NULL in place of the source's all-NULL columns."""
 
-    def change(each: Any) -> Any:
-        match each:
+    def change(node: Any) -> Any:
+        match node:
             case Column((side, name)) if side == SOURCE and name.casefold() in untyped:
                 return Literal(None)
             case Call(name, given):
                 return Call(name, tuple(change(part) for part in given))
-        return each
+        return node
 
     values = None if clause.values is None else {name: change(value) for name, value in clause.values.items()}
     return replace(clause, condition=change(clause.condition), values=values)
@@ -211,8 +213,8 @@ def _paired(
     tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" {join} {_STAGED} AS "]
     tail += [quoted(reading.alias), " ON ", piece]
     computed: list[str | Piece] = []
-    for place, of_pair in enumerate(reading.of_pairs):
-        computed += ["(", of_pair, f") AS {_OF_PAIR}{place}, "]
+    for index, of_pair in enumerate(reading.of_pairs):
+        computed += ["(", of_pair, f") AS {_OF_PAIR}{index}, "]
     tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT ", *computed, "1 AS one", *tail]))
     target = next(
         reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
@@ -220,8 +222,8 @@ def _paired(
     names = rows.deciding(on.table, target.source.names)
     listed = "".join(f"{quoted(on.alias)}.{quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
     chosen = ["SELECT DISTINCT ", *computed, f"{listed}{quoted(reading.alias)}.{_ROW}"]
-    found = query.rows(context, Piece.join(context.script, [*head, *chosen, *tail]))
-    pairs: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
+    result = query.rows(context, Piece.join(context.script, [*head, *chosen, *tail]))
+    pairs: pa.Table = result if isinstance(result, pa.Table) else result.toArrow()
     unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
     matched = [clause for clause in clauses if clause.group is Group.MATCHED]
     if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
@@ -287,7 +289,7 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
         return Asked(group, Act.UPDATE, condition)
     given = rows.assignments(reading.context, cursor, reading.on, ("WHEN",))
     return Asked(
-        group, Act.UPDATE, condition, {name: _value(reading, each, name, group) for name, each in given.items()}
+        group, Act.UPDATE, condition, {name: _value(reading, value, name, group) for name, value in given.items()}
     )
 
 
@@ -296,7 +298,7 @@ def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expr
     if cursor.take("*"):
         return None
     fields = reading.on.table.schema.fields
-    columns = [each.name for each in fields]
+    columns = [column.name for column in fields]
     if not cursor.peek("VALUES"):
         columns = [resolve(path[-1:], fields)[0][0] for path in cursor.listed(cursor.path)]
     cursor.expect("VALUES")
@@ -340,7 +342,7 @@ def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
 def _names_target(reading: Reading, node: Any) -> bool:
     """Whether an expression names the target: by its alias or, outside subqueries, by an unqualified column."""
     known = {name.casefold() for name in reading.on.table.schema.names}
-    nested = {id(column) for each in node.find_all(exp.Query) for column in each.find_all(exp.Column)}
+    nested = {id(column) for subquery in node.find_all(exp.Query) for column in subquery.find_all(exp.Column)}
     for column in node.find_all(exp.Column):
         parts = tuple(part.name.casefold() for part in column.parts)
         if any(

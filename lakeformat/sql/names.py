@@ -52,8 +52,8 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
     path = _split(context, path)
     for count in range(len(path), 0, -1):
         name = _there(context, _full(context, path[:count])) if count + 2 >= len(path) else None
-        if name is not None and (found := _suffixed(_audited(context, name), path[count:], where)) is not None:
-            return found
+        if name is not None and (named := _suffixed(_audited(context, name), path[count:], where)) is not None:
+            return named
     try:
         context.lake.table(_full(context, _plain(path)))
     except (NotFound, InvalidInput) as error:
@@ -83,21 +83,21 @@ def _full(context: Context, path: tuple[str, ...]) -> str:
 
 def _split(context: Context, path: tuple[str, ...]) -> tuple[str, ...]:
     """The parts of a name without the catalog: `t$snapshots` has two, and so has a dotted name in backquotes."""
-    parts = tuple(part for each in path for part in (each.split(".") if "." in each else [each]))
+    parts = tuple(part for name in path for part in (name.split(".") if "." in name else [name]))
     if len(parts) > 2 and parts[0] in context.session.catalogs:
         parts = parts[1:]
-    return tuple(part for each in parts for part in _dollars(each))
+    return tuple(part for piece in parts for part in _dollars(piece))
 
 
 def _dollars(part: str) -> Iterator[str]:
     first, *rest = part.split("$")
     yield first
-    yield from (f"${each}" for each in rest)
+    yield from (f"${suffix}" for suffix in rest)
 
 
 def _plain(path: tuple[str, ...]) -> tuple[str, ...]:
     """The name up to the `$`."""
-    return tuple(each for each in path if not each.startswith("$")) or path
+    return tuple(part for part in path if not part.startswith("$")) or path
 
 
 def _there(context: Context, name: str) -> str | None:
@@ -110,11 +110,11 @@ def _there(context: Context, name: str) -> str | None:
         return None
     namespace = name.rpartition(".")[0].casefold()
     near = [
-        each
+        listed
         for known in namespaces
         if known.casefold() == namespace
-        for each in context.lake.tables(known)
-        if each.casefold() == name.casefold()
+        for listed in context.lake.tables(known)
+        if listed.casefold() == name.casefold()
     ]
     if len(near) > 1:
         raise InvalidInput(f"{name!r} could be {' or '.join(near)}; spell it exactly")

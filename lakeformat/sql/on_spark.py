@@ -43,15 +43,15 @@ def frame(context: Context, query: Query) -> Any:
     frames = {_name(index): reference.source.frame(context.spark) for index, reference in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     try:
-        found = context.spark.sql(spliced(query), args=values or None, **frames)
-        found.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.
+        result = context.spark.sql(spliced(query), args=values or None, **frames)
+        result.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
             said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
             index = context.script.place(query.piece.origin(0))
             raise InvalidInput(f"SQL at {index}: Spark says: {said}") from error
         raise
-    return found
+    return result
 
 
 def spliced(query: Query) -> str:
@@ -68,23 +68,23 @@ def spliced(query: Query) -> str:
         mark = text.question_mark(token.text) if token.token_type is TokenType.VAR else None
         if mark is not None:
             edits.append((token.start, token.end + 1, f":_{mark}"))
-    found, at = [], 0
+    pieces, at = [], 0
     for start, end, new in sorted(edits):
         assert start >= at, (query.piece.text, edits)
-        found += [double(original[at:start]), new]
+        pieces += [double(original[at:start]), new]
         at = end
-    return "".join(found) + double(original[at:])
+    return "".join(pieces) + double(original[at:])
 
 
 def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]) -> Any:
     """A frame with its columns renamed, and constant columns added."""
-    found = data.toDF(*columns) if columns else data
+    result = data.toDF(*columns) if columns else data
     if not static:
-        return found
+        return result
     functions = import_module("pyspark.sql.functions")
     for name, (value, field) in static.items():
-        found = found.withColumn(name, functions.lit(value).cast(spark_type(field.type)))
-    return found
+        result = result.withColumn(name, functions.lit(value).cast(spark_type(field.type)))
+    return result
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -125,11 +125,11 @@ def _alias(reference: Any) -> str:
 def _shortened(query: Query) -> list[tuple[int, int, str]]:
     """`shop.orders.id` -> `orders.id`: drop the qualifiers of the table's name."""
     known = {tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1}
-    found = []
+    edits = []
     for column in query.tree.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         for count in range(len(parts) - 1, 1, -1):
             if tuple(p.name.casefold() for p in parts[:count]) in known and "start" in parts[0].meta:
-                found.append((parts[0].meta["start"], parts[count - 1].meta["start"], ""))
+                edits.append((parts[0].meta["start"], parts[count - 1].meta["start"], ""))
                 break
-    return found
+    return edits

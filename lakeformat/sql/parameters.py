@@ -28,7 +28,7 @@ def named(script: Script, params: Any) -> dict[str, Any]:
     named = dict(params) if isinstance(params, Mapping) else {}
     if not all(isinstance(name, str) for name in named):
         raise InvalidInput(f"params={params!r}: names must be text")
-    return named | {f"_{place}": value for place, value in enumerate(given)}
+    return named | {f"_{index}": value for index, value in enumerate(given)}
 
 
 def marked(root: Any) -> Any:
@@ -36,8 +36,8 @@ def marked(root: Any) -> Any:
 
     def change(node: Any) -> Any:
         if isinstance(node, exp.Column) and len(node.parts) == 1 and not node.this.args.get("quoted"):
-            place = text.question_mark(node.name)
-            return node if place is None else exp.Placeholder(this=f"_{place}")
+            index = text.question_mark(node.name)
+            return node if index is None else exp.Placeholder(this=f"_{index}")
         return node
 
     return root.transform(change, copy=False)
@@ -45,7 +45,7 @@ def marked(root: Any) -> Any:
 
 def used(root: Any) -> list[str]:
     """Names of the parameters in a tree."""
-    return sorted({str(each.this) for each in root.find_all(exp.Placeholder)})
+    return sorted({str(node.this) for node in root.find_all(exp.Placeholder)})
 
 
 def value(params: Mapping[str, Any], name: str) -> Any:
@@ -76,10 +76,10 @@ def constant(piece: Piece, params: Mapping[str, Any]) -> Any:
 
 def node_constant(node: Any, params: Mapping[str, Any]) -> Any:
     try:
-        found = sql_text.read(filled(node, params), node.sql(dialect="spark"))
+        expression = sql_text.read(filled(node, params), node.sql(dialect="spark"))
     except InvalidInput:
         return UNKNOWN
-    return found.value if isinstance(found, Literal) else UNKNOWN
+    return expression.value if isinstance(expression, Literal) else UNKNOWN
 
 
 def _literal(name: str, given: Any) -> Any:
@@ -114,5 +114,5 @@ def _literal(name: str, given: Any) -> Any:
 
 
 def _signed(number: int | Decimal) -> Any:
-    found = exp.Literal.number(f"{abs(number):f}" if isinstance(number, Decimal) else str(abs(number)))
-    return exp.Neg(this=found) if number < 0 else found
+    magnitude = exp.Literal.number(f"{abs(number):f}" if isinstance(number, Decimal) else str(abs(number)))
+    return exp.Neg(this=magnitude) if number < 0 else magnitude

@@ -60,12 +60,12 @@ class Call:
         """An integer, also given as text."""
         is_number = isinstance(given, int | float | Decimal) and not isinstance(given, bool)
         try:
-            found = int(given) if is_number or isinstance(given, str) else None
+            number = int(given) if is_number or isinstance(given, str) else None
         except (ValueError, OverflowError):  # Text, or a number that is not finite.
-            found = None
-        if found is None or (is_number and found != given):
+            number = None
+        if number is None or (is_number and number != given):
             raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no whole number")
-        return found
+        return number
 
     def whole_or_none(self, name: str) -> int | None:
         given = self.take(name)
@@ -75,7 +75,7 @@ class Call:
         """`options`, a map or 'k=v,l=w', without the `ignored` ones, which only tune speed."""
         given = self.take("options") or {}
         if isinstance(given, str):
-            given = dict(each.strip().split("=", 1) for each in given.split(",") if "=" in each)
+            given = dict(pair.strip().split("=", 1) for pair in given.split(",") if "=" in pair)
         if not isinstance(given, Mapping):
             raise self.context.script.invalid(self.offset, f"{self.name}: options => {given!r} is no map")
         return {str(k): str(v) for k, v in given.items() if k not in ignored}
@@ -124,18 +124,18 @@ def call(context: Context, cursor: Cursor) -> Result:
         if cursor.word(1) in ("=>", "="):
             name = cursor.part()
             cursor.at += 1
-            found = wanted.get(name.lower().replace("_", ""))
-            if found is None:
+            parameter = wanted.get(name.lower().replace("_", ""))
+            if parameter is None:
                 raise context.script.invalid(
                     here, f"{path[-1]} has no argument {name}; it has {', '.join(procedure.parameters)}"
                 )
         else:
             if len(given) >= len(procedure.parameters):
                 raise context.script.invalid(here, f"{path[-1]} takes {', '.join(procedure.parameters)}")
-            found = procedure.parameters[len(given)]
-        if found in given:
-            raise context.script.invalid(here, f"{path[-1]}: {found} is given twice")
-        given[found] = _value(context, cursor.until(",", ")"))
+            parameter = procedure.parameters[len(given)]
+        if parameter in given:
+            raise context.script.invalid(here, f"{path[-1]}: {parameter} is given twice")
+        given[parameter] = _value(context, cursor.until(",", ")"))
 
     cursor.listed(argument)
     cursor.close()
@@ -157,8 +157,8 @@ def _value(context: Context, piece: Piece) -> Any:
 
 
 def _known(context: Context, piece: Piece, node: Any) -> Any:
-    found = parameters.node_constant(node, context.params)
-    return query.constant(context, piece) if found is parameters.UNKNOWN else found
+    value = parameters.node_constant(node, context.params)
+    return query.constant(context, piece) if value is parameters.UNKNOWN else value
 
 
 def _moment(value: Any) -> Any:
@@ -186,12 +186,12 @@ def _age(call: Call, name: str, value: Any) -> dt.timedelta | None:
     return dt.timedelta(seconds=int(number) * units[unit])
 
 
-def _ok(**found: Any) -> Result:
+def _ok(**values: Any) -> Result:
     kinds = {
         name: pa.bool_() if isinstance(v, bool) else pa.int64() if isinstance(v, int) else pa.string()
-        for name, v in found.items()
+        for name, v in values.items()
     }
-    return listing(kinds, [tuple(found.values())])
+    return listing(kinds, [tuple(values.values())])
 
 
 def _specs(call: Call, table: Table, given: str) -> Expression:
@@ -200,7 +200,7 @@ def _specs(call: Call, table: Table, given: str) -> Expression:
 
 
 def _partitions(call: Call, table: Table, given: str) -> list[dict[str, Any]]:
-    fields, found = {field.name: field for field in table.schema.fields}, []
+    fields, specs = {field.name: field for field in table.schema.fields}, []
     for spec in filter(None, (part.strip() for part in given.split(";"))):
         values = {}
         for pair in spec.split(","):
@@ -209,8 +209,8 @@ def _partitions(call: Call, table: Table, given: str) -> list[dict[str, Any]]:
                 said = f"{call.name}: {pair!r} is no partition; write e.g. 'dt=2023-05-01'"
                 raise call.context.script.invalid(call.offset, said)
             values[name] = coerce(value.strip("'\""), fields[name].type, name)
-        found.append(values)
-    return found
+        specs.append(values)
+    return specs
 
 
 def _compact(call: Call) -> Result:
@@ -222,7 +222,7 @@ def _compact(call: Call) -> Result:
     strategy, order = str(call.take("order_strategy") or "none").lower(), call.take("order_by")
     sort_by: list[str] | None = None
     if strategy in ("order", "zorder", "hilbert") and order:
-        columns = [each.strip() for each in str(order).split(",")]
+        columns = [column.strip() for column in str(order).split(",")]
         sort_by = columns if strategy == "order" else [f"{strategy}({', '.join(columns)})"]
     elif strategy != "none":
         raise call.context.script.unsupported(
@@ -305,21 +305,21 @@ def _rewrite_data_files(call: Call) -> Result:
 
 
 def _count(call: Call, name: str, value: Any) -> int | None:
-    found = None if value is None else call.whole(name, value)
-    if found is not None and found < 1:
+    count = None if value is None else call.whole(name, value)
+    if count is not None and count < 1:
         raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is no number of files")
-    return found
+    return count
 
 
 def _outer_split(given: str) -> list[str]:
-    found, depth = [""], 0
+    parts, depth = [""], 0
     for c in given:
         depth += (c == "(") - (c == ")")
         if c == "," and not depth:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += c
-    return [each.strip() for each in found]
+            parts[-1] += c
+    return [part.strip() for part in parts]
 
 
 def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = None) -> Result:
@@ -357,8 +357,8 @@ def _orphans(call: Call) -> Result:
     how = {"below": call.take("location")}
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
     how |= {} if older is None else {"older_than": _moment(older)}
-    found = [file for table in tables for file in table.remove_orphan_files(dry_run=dry, **how)]
-    return listing({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
+    files = [file for table in tables for file in table.remove_orphan_files(dry_run=dry, **how)]
+    return listing({"orphan_file_location": pa.string()}, [(file.path,) for file in files])
 
 
 def _rolled(call: Call, **to: Any) -> Result:
@@ -465,11 +465,11 @@ def _alter_view_dialect(call: Call) -> Result:
 def _missing_files(call: Call) -> Result:
     tables, dry = call.tables(), bool(call.take("dry_run", False))
     call.close(("parallelism",))
-    found = [(table, table.missing_files()) for table in tables]
-    for table, missing in found:
+    by_table = [(table, table.missing_files()) for table in tables]
+    for table, missing in by_table:
         if missing and not dry:
             table.remove_missing_files(**call.context.verb)
-    return listing({"file": pa.string()}, [(path,) for _, missing in found for path in missing])
+    return listing({"file": pa.string()}, [(path,) for _, missing in by_table for path in missing])
 
 
 def _purge(call: Call) -> Result:
@@ -508,13 +508,13 @@ def _changelog_view(call: Call) -> Result:
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
-    for place, time in enumerate(times):
+    for index, time in enumerate(times):
         if time is not None:
-            ids[place] = next((s.id for s in reversed(table.snapshots()) if s.timestamp_ms <= time), 0)
+            ids[index] = next((s.id for s in reversed(table.snapshots()) if s.timestamp_ms <= time), 0)
     if updates and not keys and not table.schema.primary_key:
         raise call.context.script.invalid(call.offset, f"{call.name} needs identifier_columns; {table.name} has no key")
     wanted = keys or (table.schema.primary_key if updates else ())
-    spelled = [resolve((str(each),), table.schema.fields)[0][0] for each in wanted]
+    spelled = [resolve((str(column),), table.schema.fields)[0][0] for column in wanted]
     call.context.session.views[name] = changelog.read(table, *ids, net=net, update_keys=spelled)
     return listing({"changelog_view": pa.string()}, [(name,)])
 
@@ -527,7 +527,7 @@ def _add_files(call: Call) -> Result:
     check = bool(call.take("check_duplicate_files", True))
     call.close(("parallelism",))
     store = open_store(folder, {})
-    listed = [each.path for each in store.list("") if each.path.lower().endswith((".parquet", ".parq"))]
+    listed = [file.path for file in store.list("") if file.path.lower().endswith((".parquet", ".parq"))]
     chosen = [store.location(path) for path in listed if set(wanted) <= set(path.split("/"))]
     if not chosen:
         raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {folder}")
@@ -707,16 +707,17 @@ def _register(call: Call) -> Result:
 def _ancestors(call: Call) -> Result:
     table, snapshot_id = call.table(), call.take("snapshot_id")
     call.close()
-    found = table.snapshots()
+    snapshots = table.snapshots()
     if snapshot_id is not None:
-        ids = [each.id for each in found]
+        ids = [snapshot.id for snapshot in snapshots]
         if snapshot_id not in ids:
             raise call.context.script.invalid(
                 call.offset, f"{call.name}: {snapshot_id} did not lead to the current snapshot"
             )
-        found = found[: ids.index(snapshot_id) + 1]
+        snapshots = snapshots[: ids.index(snapshot_id) + 1]
     return listing(
-        {"snapshot_id": pa.int64(), "timestamp": pa.int64()}, [(each.id, each.timestamp_ms) for each in reversed(found)]
+        {"snapshot_id": pa.int64(), "timestamp": pa.int64()},
+        [(snapshot.id, snapshot.timestamp_ms) for snapshot in reversed(snapshots)],
     )
 
 

@@ -45,18 +45,18 @@ class Need:
 
 def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any]) -> list[Need]:
     """One `Need` per reference, in order; all columns and rows if the query cannot be analysed."""
-    found = [Need() for _ in references]
+    wanted = [Need() for _ in references]
     if any(True for _ in tree.find_all(*_WHOLE)) or any(j.args.get("method") for j in tree.find_all(exp.Join)):
-        return found
+        return wanted
     spelt = [{name.lower(): name for name in reference.source.names} for reference in references]
     if any(len(names) != len(reference.source.names) for names, reference in zip(spelt, references, strict=True)):
-        return found  # Columns whose names differ only in case.
+        return wanted  # Columns whose names differ only in case.
     try:
         scopes, mentioned = _scopes(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
-        return found
+        return wanted
     conditions = _conditions(scopes)
-    for index, need in enumerate(found):
+    for index, need in enumerate(wanted):
         read = _read(scopes, _named(index))
         if read is None:
             continue
@@ -65,7 +65,7 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
             need.columns = tuple(name for name in references[index].source.names if name in named)
             need.columns = need.columns or references[index].source.names[:1]
         need.conditions = [e for c in conditions.get(index, ()) if (e := _expression(c, params)) is not None]
-    return found
+    return wanted
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
@@ -126,21 +126,21 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], di
 
 def _named_outside(scopes: list[Scope]) -> set[str]:
     """Names by which the text reads columns of subqueries, which may come from a table through a star."""
-    found: set[str] = set()
+    names: set[str] = set()
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
             if isinstance(source, Scope):
-                found |= {column.name.lower() for column in scope.source_columns(alias) if "start" in column.this.meta}
-    return found
+                names |= {column.name.lower() for column in scope.source_columns(alias) if "start" in column.this.meta}
+    return names
 
 
 def _named_in_stars(tree: Any) -> set[str]:
     """The columns of `* EXCEPT (a)` and `* REPLACE (b + 1 AS b)`: they must exist even if the result lacks them."""
     parts = [
-        each
+        part
         for star in tree.find_all(exp.Star)
         for key in ("except_", "replace", "rename")
-        for each in star.args.get(key) or ()
+        for part in star.args.get(key) or ()
     ]
     columns = {column.name.lower() for part in parts for column in part.find_all(exp.Column)}
     return columns | {part.alias_or_name.lower() for part in parts}
@@ -153,8 +153,8 @@ def _aliases_used(qualified: Any) -> set[str]:
         for select in qualified.find_all(exp.Select)
         for expression in select.expressions
     }
-    aliases |= {name.name.lower() for each in qualified.find_all(exp.Lambda) for name in each.expressions}
-    loose = {each.name.lower() for each in qualified.find_all(exp.Column) if not each.table}
+    aliases |= {name.name.lower() for inner in qualified.find_all(exp.Lambda) for name in inner.expressions}
+    loose = {column.name.lower() for column in qualified.find_all(exp.Column) if not column.table}
     if unknown := loose - aliases:
         raise KeyError(unknown.pop())
     return loose
@@ -163,22 +163,22 @@ def _aliases_used(qualified: Any) -> set[str]:
 def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] | None:
     """The columns of a table that any scope reads; with `mark`, only columns with that metadata. None if the table is not found or a
     star reads it."""
-    found: set[str] | None = None
+    names: set[str] | None = None
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
             if isinstance(source, exp.Table) and source.name == name:
                 columns = scope.source_columns(alias)
                 if any(isinstance(column.this, exp.Star) for column in columns) or scope.expression.is_star:
                     return None
-                found = (found or set()) | {
+                names = (names or set()) | {
                     column.name for column in columns if mark is None or mark in column.this.meta
                 }
-    return found
+    return names
 
 
 def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
     """Conditions by the index of the reference whose rows meet them."""
-    found: dict[int, list[Any]] = {}
+    by_source: dict[int, list[Any]] = {}
     incoming: dict[int, list[Any]] = {}
     uses = Counter(id(source) for scope in scopes for _, source in scope.selected_sources.values())
     for scope in reversed(scopes):  # Outer scopes before inner ones.
@@ -191,18 +191,18 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
             source = sources.get(alias)
             position = place_of(source)
             if position is not None and source is not None and not source.args.get("sample"):
-                found.setdefault(position, []).append(condition)
+                by_source.setdefault(position, []).append(condition)
             elif isinstance(source, Scope) and uses[id(source)] == 1:
                 inner = _inside(condition, source.expression)
                 if inner is not None:
                     incoming.setdefault(id(source), []).append(inner)
-    return found
+    return by_source
 
 
 def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tuple[Any, str]]:
     """(condition, alias): conditions on a single source that all rows used by the select meet."""
     where = select.args.get("where")
-    tests = [(each, None) for each in given]
+    tests = [(condition, None) for condition in given]
     tests += [(conjunct, None) for conjunct in _conjuncts(where.this)] if where else []
     for join in select.args.get("joins") or ():
         on, side = join.args.get("on"), (join.side or "").upper()
@@ -213,7 +213,7 @@ def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tupl
     for condition, only in tests:
         if isinstance(condition, _OPAQUE) or any(True for _ in condition.find_all(*_OPAQUE)):
             continue
-        aliases = {each.table for each in condition.find_all(exp.Column)}
+        aliases = {column.table for column in condition.find_all(exp.Column)}
         if len(aliases) != 1:
             continue
         (alias,) = aliases
@@ -225,15 +225,15 @@ def _null_extended(select: Any, sources: Mapping[str, Any]) -> set[str]:
     """Aliases of sources that an outer join may extend with null rows."""
     from_ = select.args.get("from_")
     before = [from_.this.alias_or_name] if from_ else []
-    found: set[str] = set()
+    extended: set[str] = set()
     for join in select.args.get("joins") or ():
         side, alias = (join.side or "").upper(), join.alias_or_name
         if side in ("RIGHT", "FULL"):
-            found |= set(before)
+            extended |= set(before)
         if side in ("LEFT", "FULL"):
-            found.add(alias)
+            extended.add(alias)
         before.append(alias)
-    return found if set(before) <= set(sources) else set(sources)
+    return extended if set(before) <= set(sources) else set(sources)
 
 
 def _inside(condition: Any, select: Any) -> Any:

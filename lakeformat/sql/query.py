@@ -84,15 +84,15 @@ def tables(script: Script) -> list[tuple[str, ...]]:
     if len(statements) != 1:
         raise script.invalid(statements[1].offset, "expected one query")
     tree = _tree(piece)
-    found: dict[tuple[str, ...], None] = {}
+    paths: dict[tuple[str, ...], None] = {}
     tokens = text.tokens(piece)
     for node in _tables(tree):
         if isinstance(node.this, exp.Identifier | exp.Dot):
             path, _, end = _spelt(node)
             after = [token.text.upper() for token in tokens if token.start >= end][:3]
             if not (len(after) == 3 and after[0] in _TIMES and after[1:] == ["AS", "OF"]):
-                found[path] = None
-    return list(found)
+                paths[path] = None
+    return list(paths)
 
 
 def named(piece: Piece) -> list[tuple[str, ...]]:
@@ -116,14 +116,14 @@ def schema(context: Context, piece: Piece) -> Any:
 
 def rows(context: Context, piece: Piece) -> Any:
     """The query's rows as input of a verb: an Arrow table, or a Spark DataFrame."""
-    found = run(context, piece)
-    return found.to_spark() if context.spark is not None else found.to_arrow()
+    result = run(context, piece)
+    return result.to_spark() if context.spark is not None else result.to_arrow()
 
 
 def constant(context: Context, piece: Piece) -> Any:
     """The value of an expression without columns."""
-    found = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
-    value = (found if isinstance(found, pa.Table) else found.toArrow())["value"][0]
+    result = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
+    value = (result if isinstance(result, pa.Table) else result.toArrow())["value"][0]
     try:
         return value.as_py()
     except ValueError as error:  # A struct with two fields of one name.
@@ -156,16 +156,16 @@ class ViewRows:
 
     def stream(self) -> Any:
         with self._named():
-            found = in_process.rows(self.context, self.prepared())
-            self._require(found.column_names)
-        return found.select(range(len(self.names))).rename_columns(list(self.names))
+            result = in_process.rows(self.context, self.prepared())
+            self._require(result.column_names)
+        return result.select(range(len(self.names))).rename_columns(list(self.names))
 
     def frame(self, spark: Any) -> Any:
         with self._named():
-            found = on_spark.frame(replace(self.context, spark=spark), self.prepared())
-            self._require(found.columns)
-        rest = [f"_lakeformat_rest_{place}" for place in range(len(found.columns) - len(self.names))]
-        return found.toDF(*self.names, *rest).select(*map(quoted, self.names))
+            result = on_spark.frame(replace(self.context, spark=spark), self.prepared())
+            self._require(result.columns)
+        rest = [f"_lakeformat_rest_{index}" for index in range(len(result.columns) - len(self.names))]
+        return result.toDF(*self.names, *rest).select(*map(quoted, self.names))
 
     def prepared(self) -> Query:
         """The view's query, narrowed to the requested columns and conditions."""
@@ -185,7 +185,7 @@ class ViewRows:
         inner = ", ".join(f"{quoted(given)} AS {quoted(name)}" for given, name in self.columns if name in self.names)
         outer = ", ".join(map(quoted, self.names))
         where = "".join(
-            f" {'AND' if place else 'WHERE'} ({condition})" for place, condition in enumerate(self.conditions)
+            f" {'AND' if index else 'WHERE'} ({condition})" for index, condition in enumerate(self.conditions)
         )
         parts: list[str | Piece] = [
             f"SELECT {outer} FROM (SELECT {inner} FROM (",
@@ -194,9 +194,9 @@ class ViewRows:
         ]
         return Piece.join(self.context.script, parts)
 
-    def _require(self, found: Sequence[str]) -> None:
-        if len(found) < len(self.names):
-            raise InvalidInput(f"it has {len(self.names)} columns, and its query gives {len(found)}")
+    def _require(self, columns: Sequence[str]) -> None:
+        if len(columns) < len(self.names):
+            raise InvalidInput(f"it has {len(self.names)} columns, and its query gives {len(columns)}")
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
     if not version and (temporary := _temporary(context, path)) is not None:
         return Reference(node, start, end, path, temporary)
     try:
-        found = names.find(context, path, where)
+        resolved = names.find(context, path, where)
     except NotFound:
         view = _kept(context, path, where)
         if view is None:
@@ -309,10 +309,10 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
             raise context.script.invalid(piece.origin(start), f"{view.name} is a view and has no versions") from None
         return Reference(node, start, end, path, view)
     if version:
-        if found.tag is not None:
+        if resolved.tag is not None:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")
-        found = _at(context, found, version, where)
-    return Reference(node, start, until, path, sources.of_table(found))
+        resolved = _at(context, resolved, version, where)
+    return Reference(node, start, until, path, sources.of_table(resolved))
 
 
 def _frame(context: Context, name: str) -> tuple[str, Any] | None:
@@ -320,9 +320,9 @@ def _frame(context: Context, name: str) -> tuple[str, Any] | None:
     for known in (context.frames, context.session.views):
         if name in known:
             return name, known[name]
-        for each, found in known.items():
-            if each.casefold() == name.casefold():
-                return each, found
+        for spelt, frame in known.items():
+            if spelt.casefold() == name.casefold():
+                return spelt, frame
     return None
 
 
@@ -351,33 +351,33 @@ def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> t
     return {kind: constant(context, said) if value is parameters.UNKNOWN else value}, until
 
 
-def _at(context: Context, found: names.Named, version: dict[str, Any], where: str) -> names.Named:
+def _at(context: Context, named: names.Named, version: dict[str, Any], where: str) -> names.Named:
     """The table at `VERSION AS OF` a snapshot, a tag or a branch, or `TIMESTAMP AS OF` a time or seconds since 1970."""
-    (kind, value), table = next(iter(version.items())), found.table
+    (kind, value), table = next(iter(version.items())), named.table
     if isinstance(value, bool) or value is None:
         raise InvalidInput(f"{where}: {kind} AS OF {value!r} is no version")
     if kind == "TIMESTAMP":
         if isinstance(value, int | float | Decimal) and -_SECONDS < value < _SECONDS:
-            return names.Named(table, None, found.metadata, {"as_of": int(value * 1000)})
+            return names.Named(table, None, named.metadata, {"as_of": int(value * 1000)})
         if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) > 4:
-            return names.Named(table, None, found.metadata, {"as_of": int(value) * 1000})
+            return names.Named(table, None, named.metadata, {"as_of": int(value) * 1000})
         if not isinstance(value, str | dt.date):
             raise InvalidInput(f"{where}: TIMESTAMP AS OF {value!r} is no time")
-        return names.Named(table, None, found.metadata, {"as_of": epoch_ms(value)})
+        return names.Named(table, None, named.metadata, {"as_of": epoch_ms(value)})
     if isinstance(value, int):
-        return names.Named(table, None, found.metadata, {"snapshot_id": value})
+        return names.Named(table, None, named.metadata, {"snapshot_id": value})
     known = table.inspect.tags()
     tags = known.column(0).to_pylist()
     if value in tags:
-        return names.Named(table, None, found.metadata, {"tag": value})
+        return names.Named(table, None, named.metadata, {"tag": value})
     if str(value).isdecimal():
-        return names.Named(table, None, found.metadata, {"snapshot_id": int(value)})
+        return names.Named(table, None, named.metadata, {"snapshot_id": int(value)})
     if (watermark := _WATERMARK.fullmatch(str(value))) is not None:
         return names.Named(
-            table, None, found.metadata, {"snapshot_id": sources.watermarked(table, int(watermark[1]), where)}
+            table, None, named.metadata, {"snapshot_id": sources.watermarked(table, int(watermark[1]), where)}
         )
     if value in table.inspect.branches().column(0).to_pylist():
-        return names.Named(table.branch(value), None, found.metadata)
+        return names.Named(table.branch(value), None, named.metadata)
     raise InvalidInput(
         f"{where}: VERSION AS OF {value!r}: {table.name} has no such tag or branch; tags are {', '.join(tags) or 'none'}"
     )

@@ -45,7 +45,13 @@ class Result:
         origins: Callable[[Sequence[str]], dict[str, tuple[tuple[str, str], ...]]] | None = None,
         stream: Callable[[], pa.RecordBatchReader] | None = None,
     ) -> None:
-        self._held, self._frame, self.snapshot, self._origins, self._stream = rows, frame, snapshot, origins, stream
+        self._materialized, self._frame, self.snapshot, self._origins, self._stream = (
+            rows,
+            frame,
+            snapshot,
+            origins,
+            stream,
+        )
         self._begun: pa.RecordBatchReader | None = None
         if stream is not None:
             self._begin(stream())
@@ -55,7 +61,7 @@ class Result:
         """The Arrow schema."""
         if self._frame is not None:
             return self._frame.limit(0).toArrow().schema
-        return self._schema if self._held is None else self._held.schema
+        return self._schema if self._materialized is None else self._materialized.schema
 
     @property
     def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -71,7 +77,7 @@ class Result:
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows batch by batch. A large result of a query in process is never in memory as a whole; each further call runs the
         query again, at the same snapshots."""
-        if self._frame is not None or self._held is not None:
+        if self._frame is not None or self._materialized is not None:
             return self.to_arrow().to_reader()
         assert self._stream is not None
         begun, self._begun = self._begun, None
@@ -107,16 +113,16 @@ class Result:
     def __repr__(self) -> str:
         if self._frame is not None:
             return f"Result({self._frame!r})"
-        if self._held is None:
+        if self._materialized is None:
             return f"Result(many rows: {', '.join(self.schema.names)})"
         return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
 
     @property
     def _rows(self) -> pa.Table:
         """All rows, held from now on."""
-        if self._held is None:
-            self._held = self.to_batches().read_all()
-        return self._held
+        if self._materialized is None:
+            self._materialized = self.to_batches().read_all()
+        return self._materialized
 
     def _begin(self, reader: pa.RecordBatchReader) -> None:
         """Hold the rows if they are few, so that later changes of the tables do not affect them."""
@@ -129,11 +135,11 @@ class Result:
             if size > _HELD_BYTES:
                 self._begun = pa.RecordBatchReader.from_batches(reader.schema, chain(batches, reader))
                 return
-        self._held = pa.Table.from_batches(batches, reader.schema)
+        self._materialized = pa.Table.from_batches(batches, reader.schema)
 
     def _first(self, count: int) -> pa.Table:
-        if self._held is not None:
-            return self._held.slice(0, count)
+        if self._materialized is not None:
+            return self._materialized.slice(0, count)
         batches: list[pa.RecordBatch] = []
         with self.to_batches() as reader:
             while sum(map(len, batches)) < count and (batch := next(reader, None)) is not None:

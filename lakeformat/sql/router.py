@@ -55,8 +55,8 @@ def run(
     if not statements:
         raise InvalidInput(text.NO_STATEMENT)
     for statement in statements:
-        found = _statement(context, statement)
-    return found
+        result = _statement(context, statement)
+    return result
 
 
 def tables(sql: str) -> list[tuple[str, ...]]:
@@ -102,13 +102,13 @@ def _statement(context: Context, cursor: Cursor) -> Result:
 def _before_write(cursor: Cursor) -> Piece | None:
     """The WITH clause before an INSERT or MERGE; None before a query."""
     start, depth = cursor.offset, 0
-    for place, token in enumerate(cursor.tokens):
+    for index, token in enumerate(cursor.tokens):
         depth += (token.text == "(") - (token.text == ")")
         if not depth and token.text.upper() in ("INSERT", "MERGE", "SELECT"):
             if token.text.upper() == "SELECT":
                 return None
-            cursor.at = place
-            return Piece.of(cursor.script, start, cursor.tokens[place - 1].end + 1)
+            cursor.at = index
+            return Piece.of(cursor.script, start, cursor.tokens[index - 1].end + 1)
     return None
 
 

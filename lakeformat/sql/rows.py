@@ -67,10 +67,10 @@ def delete(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     condition = known(context, where, on)
     if condition is None:
-        keys, found = _evaluated(context, on, (), where)
-        condition = _listed(keys, found)
+        keys, matches = _evaluated(context, on, (), where)
+        condition = _listed(keys, matches)
         if condition is None:
-            merge = on.table.merge_into(found, _same(keys)).when_matched().delete()
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().delete()
             return metrics(merge.merge(spark=context.spark, **context.verb))
     return metrics(on.table.delete(condition, spark=context.spark, **context.verb))
 
@@ -86,14 +86,14 @@ def update(context: Context, cursor: Cursor) -> Result:
     values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
     unknown = [name for name, value in values.items() if value is None]
     if condition is None or unknown:
-        keys, found = _evaluated(context, on, [given[name] for name in unknown], where)
-        condition = None if unknown else _listed(keys, found)
+        keys, matches = _evaluated(context, on, [given[name] for name in unknown], where)
+        condition = None if unknown else _listed(keys, matches)
         if condition is None:
             sided: dict[str, str | Expression] = {
                 name: _on_target(value) for name, value in values.items() if value is not None
             }
-            sided |= {name: Column((SOURCE, f"{_VALUE}{place}")) for place, name in enumerate(unknown)}
-            merge = on.table.merge_into(found, _same(keys)).when_matched().update(sided)
+            sided |= {name: Column((SOURCE, f"{_VALUE}{index}")) for index, name in enumerate(unknown)}
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(sided)
             return metrics(merge.merge(spark=context.spark, **context.verb))
     known_: dict[str, str | Expression] = {name: value for name, value in values.items() if value is not None}
     where_ = None if condition == ALWAYS else condition
@@ -122,7 +122,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
     if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
         alias = cursor.part()
         return Target(table, named, alias, ((alias.casefold(),),))
-    folded = tuple(each.casefold() for each in path)
+    folded = tuple(part.casefold() for part in path)
     ends = sorted({folded, folded[-1:]}, key=len, reverse=True)
     return Target(table, named, path[-1], tuple(ends))
 
@@ -134,7 +134,7 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
     while True:
         at = cursor.offset
         path = cursor.path()
-        folded = tuple(each.casefold() for each in path)
+        folded = tuple(part.casefold() for part in path)
         for qualifier in on.qualifiers:
             if len(path) > len(qualifier) and folded[: len(qualifier)] == qualifier:
                 path = path[len(qualifier) :]
@@ -166,10 +166,10 @@ def _rebuilt(
             offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
         )
     pieces: list[str | Piece] = ["named_struct("]
-    for place, field in enumerate(type.fields):
+    for index, field in enumerate(type.fields):
         inner = {p[1:]: value for p, value in parts.items() if p[0] == field.name}
         name = field.name.replace("\\", "\\\\").replace("'", "\\'")
-        pieces.append(f"{', ' if place else ''}'{name}', ")
+        pieces.append(f"{', ' if index else ''}'{name}', ")
         if () in inner:
             pieces.append(inner[()])
         elif inner:
@@ -201,21 +201,21 @@ def known(context: Context, piece: Piece, on: Target) -> Expression | None:
     if any(True for _ in node.find_all(exp.Query)):
         return None
     try:
-        found = sql_text.read(
+        value = sql_text.read(
             parameters.filled(qualified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
         )
     except InvalidInput:
         return None
-    return None if wants_values(found) else found
+    return None if wants_values(value) else value
 
 
 def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
     """The tree with the qualifiers of its columns, in lower case, replaced."""
 
-    def change(each: Any) -> Any:
-        if not isinstance(each, exp.Column):
-            return each
-        parts = list(each.parts)
+    def change(node: Any) -> Any:
+        if not isinstance(node, exp.Column):
+            return node
+        parts = list(node.parts)
         for old, new in sides.items():
             if len(parts) > len(old) and tuple(p.name.casefold() for p in parts[: len(old)]) == old:
                 kept = [exp.to_identifier(name, quoted=True) for name in new] + [p.copy() for p in parts[len(old) :]]
@@ -224,7 +224,7 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
                     if len(kept) > 4
                     else exp.column(*reversed(kept))
                 )
-        return each
+        return node
 
     return node.transform(change)
 
@@ -251,8 +251,8 @@ def _evaluated(
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
-    for place, value in enumerate(values):
-        listed += ["(", value, f") AS {_VALUE}{place}, "]
+    for index, value in enumerate(values):
+        listed += ["(", value, f") AS {_VALUE}{index}, "]
     script = context.script
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(
@@ -271,8 +271,8 @@ def _evaluated(
                 )
             keys[name if len(path) == 1 else f"{_KEY}{len(keys)}"] = path
     chosen = "".join(f"{'.'.join(map(quoted, (on.alias, *path)))} AS {quoted(key)}, " for key, path in keys.items())
-    found = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
-    return keys, found.drop_columns([_ONE]) if isinstance(found, pa.Table) else found.drop(_ONE)
+    result = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
+    return keys, result.drop_columns([_ONE]) if isinstance(result, pa.Table) else result.drop(_ONE)
 
 
 def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
@@ -284,10 +284,10 @@ def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
         yield path if isinstance(type, Scalar) else None
 
 
-def _listed(keys: Mapping[str, Path], found: Any) -> Expression | None:
+def _listed(keys: Mapping[str, Path], matches: Any) -> Expression | None:
     """A condition that selects the rows with these values. None if there are too many values, a null among them (the condition would
     not match it), or a type that a condition cannot list."""
-    rows = found if isinstance(found, pa.Table) else found.limit(LISTED + 1).toArrow()
+    rows = matches if isinstance(matches, pa.Table) else matches.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None
     if any(len(path) > 1 for path in keys.values()):
@@ -316,7 +316,7 @@ def _on_target(value: Expression) -> Expression:
         case Column(path):
             return Column((TARGET, *path))
         case Call(name, given):
-            return Call(name, tuple(_on_target(each) for each in given))
+            return Call(name, tuple(_on_target(value) for value in given))
         case Literal():
             return value
     raise InvalidInput(f"{value!r} is no expression")

@@ -37,7 +37,9 @@ def use(context: Context, cursor: Cursor) -> Result:
     if path[0] in context.session.catalogs and len(path) == 1:
         return nothing()
     name, known = ".".join(path), context.databases
-    matching = [each for each in known if each == name] or [e for e in known if e.casefold() == name.casefold()]
+    matching = [database for database in known if database == name] or [
+        e for e in known if e.casefold() == name.casefold()
+    ]
     if not matching and name != "default":
         there = ", ".join(known) or "none"
         raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {there}")

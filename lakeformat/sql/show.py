@@ -39,7 +39,7 @@ def describe(context: Context, cursor: Cursor) -> Result:
     rows = [(field.name, shown_type(field), field.comment) for field in fields]
     partition = None
     if isinstance(relation, Table) and cursor.peek("PARTITION", "("):
-        partition = _held(context, cursor, relation)
+        partition = _one_partition(context, cursor, relation)
         cursor.close()
     if not cursor.done:
         at = cursor.offset
@@ -132,19 +132,19 @@ def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
         return view
 
 
-def _pattern(cursor: Cursor, found: list[str]) -> list[str]:
+def _pattern(cursor: Cursor, known: list[str]) -> list[str]:
     """The names that match LIKE: `*` matches any text, `|` separates patterns, as in Spark."""
     cursor.take("LIKE")
     if cursor.done:
-        return found
-    kept = _matching(cursor.string(), found)
+        return known
+    kept = _matching(cursor.string(), known)
     cursor.close()
     return kept
 
 
-def _matching(pattern: str, found: list[str]) -> list[str]:
+def _matching(pattern: str, known: list[str]) -> list[str]:
     patterns = pattern.replace("%", "*").split("|")
-    return [each for each in found if any(fnmatch.fnmatchcase(each.casefold(), p.strip().casefold()) for p in patterns)]
+    return [name for name in known if any(fnmatch.fnmatchcase(name.casefold(), p.strip().casefold()) for p in patterns)]
 
 
 def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
@@ -157,14 +157,14 @@ def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
         there = ", ".join(context.databases) or "none"
         raise NotFound(f"SQL at {context.script.place(at)}: no database {database!r}; there are: {there}")
     known = context.lake.tables(database) if database in context.lake.namespaces() else []
-    return database, [each.rpartition(".")[2] for each in known]
+    return database, [name.rpartition(".")[2] for name in known]
 
 
 def _tables(context: Context, cursor: Cursor) -> Result:
     database, known = _in_database(context, cursor)
-    found = _pattern(cursor, known)
+    shown = _pattern(cursor, known)
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_()}
-    return listing(columns, [(database, each, False) for each in found])
+    return listing(columns, [(database, name, False) for name in shown])
 
 
 def _extended(context: Context, cursor: Cursor) -> Result:
@@ -173,23 +173,23 @@ def _extended(context: Context, cursor: Cursor) -> Result:
     database, known = _in_database(context, cursor)
     cursor.expect("LIKE")
     at = cursor.offset
-    found = _matching(cursor.string(), known)
+    matching = _matching(cursor.string(), known)
     tables = [
-        names.table(context, (*database.split("."), each), f"SQL at {context.script.place(at)}") for each in found
+        names.table(context, (*database.split("."), name), f"SQL at {context.script.place(at)}") for name in matching
     ]
     if cursor.peek("PARTITION"):
         if len(tables) != 1:
-            there = ", ".join(found) or "none"
+            there = ", ".join(matching) or "none"
             raise context.script.invalid(at, f"PARTITION is of one table; the pattern names: {there}")
-        held = _held(context, cursor, tables[0])
-        told = [
-            f"Partition Values: [{_named(tables[0], held)}]\nRows: {held['row_count']}\nSize In Bytes: {held['size_bytes']}\n"
+        partition = _one_partition(context, cursor, tables[0])
+        texts = [
+            f"Partition Values: [{_named(tables[0], partition)}]\nRows: {partition['row_count']}\nSize In Bytes: {partition['size_bytes']}\n"
         ]
     else:
-        told = [_information(database, table) for table in tables]
+        texts = [_information(database, table) for table in tables]
     cursor.close()
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_(), "information": _TEXT}
-    return listing(columns, [(database, name, False, each) for name, each in zip(found, told, strict=True)])
+    return listing(columns, [(database, name, False, text) for name, text in zip(matching, texts, strict=True)])
 
 
 def _information(database: str, table: Table) -> str:
@@ -211,7 +211,7 @@ def _information(database: str, table: Table) -> str:
 
 
 def _databases(context: Context, cursor: Cursor) -> Result:
-    return listing({"namespace": _TEXT}, [(each,) for each in _pattern(cursor, context.databases)])
+    return listing({"namespace": _TEXT}, [(name,) for name in _pattern(cursor, context.databases)])
 
 
 def _columns(context: Context, cursor: Cursor) -> Result:
@@ -243,14 +243,14 @@ def _kept(context: Context, cursor: Cursor, table: Table) -> list[dict[str, Any]
     return [row for row in rows if all(row[name] == value for name, value in chosen.items())]
 
 
-def _held(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
+def _one_partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
     """The one partition of PARTITION (...), which comes next. Raises `NotFound` if it has no rows."""
     at = cursor.offset
-    found = _kept(context, cursor, table)
-    if len(found) != 1:
-        there = ", ".join(_named(table, each) for each in found) or "no partition"
+    partitions = _kept(context, cursor, table)
+    if len(partitions) != 1:
+        there = ", ".join(_named(table, partition) for partition in partitions) or "no partition"
         raise NotFound(f"SQL at {context.script.place(at)}: {table.name}: expected one partition, found {there}")
-    return found[0]
+    return partitions[0]
 
 
 def _named(table: Table, partition: dict[str, Any]) -> str:
@@ -261,14 +261,14 @@ def _named(table: Table, partition: dict[str, Any]) -> str:
 
 def _properties(context: Context, cursor: Cursor) -> Result:
     of = _table_or_view(context, cursor)
-    found = sorted(of.properties.items())
+    pairs = sorted(of.properties.items())
     if cursor.take("("):
         key = cursor.string()
         cursor.expect(")")
         kind = "View" if isinstance(of, View) else "Table"
-        found = [(key, of.properties.get(key, f"{kind} {of.name} does not have property: {key}"))]
+        pairs = [(key, of.properties.get(key, f"{kind} {of.name} does not have property: {key}"))]
     cursor.close()
-    return listing({"key": _TEXT, "value": _TEXT}, found)
+    return listing({"key": _TEXT, "value": _TEXT}, pairs)
 
 
 def _create(context: Context, cursor: Cursor) -> Result:
@@ -342,7 +342,7 @@ def _views(context: Context, cursor: Cursor) -> Result:
     kept = [
         (database, name.rpartition(".")[2]) for database in databases for name in context.lake.views.names(database)
     ]
-    rows = [(*each, False) for each in kept] + [("", each.name, True) for each in context.session.temporary.values()]
+    rows = [(*view, False) for view in kept] + [("", view.name, True) for view in context.session.temporary.values()]
     chosen = set(_pattern(cursor, [row[1] for row in rows]))
     columns = {"namespace": _TEXT, "viewName": _TEXT, "isTemporary": pa.bool_()}
     return listing(columns, [row for row in rows if row[1] in chosen])

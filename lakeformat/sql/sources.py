@@ -60,12 +60,12 @@ class TableRows:
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
         """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
         evaluate over the columns' types."""
-        found = self.scan if columns is None else self.scan.select(list(columns))
+        scan = self.scan if columns is None else self.scan.select(list(columns))
         if where is None:
-            return TableRows(found, self.whole)
-        found = found.filter(where)
-        evaluation.mask(found.predicate, pa.Table.from_batches([], self.whole.schema))
-        return TableRows(found, self.whole)
+            return TableRows(scan, self.whole)
+        scan = scan.filter(where)
+        evaluation.mask(scan.predicate, pa.Table.from_batches([], self.whole.schema))
+        return TableRows(scan, self.whole)
 
     def stream(self) -> Any:
         return Stream(self.scan)
@@ -78,20 +78,22 @@ class TableRows:
             return None
         tasks = scan.plan()
         located = [scan.store.location(path) for task in tasks for path in task.paths]
-        if sum(each.size_bytes for each in tasks) < LEAST_BYTES or not all(map(_LOCAL.fullmatch, located)):
+        if sum(task.size_bytes for task in tasks) < LEAST_BYTES or not all(map(_LOCAL.fullmatch, located)):
             return None
-        paths = [each.removeprefix("file://") for each in located]
+        paths = [path.removeprefix("file://") for path in located]
         cache = cache_of(scan.view.reader) or Cache()
-        found: list[LocalFile] = []
+        local: list[LocalFile] = []
         for task in tasks:
-            files = [_identity(path) for path in paths[len(found) : len(found) + len(task.paths)]]
-            of_task = worker.plain_columns(scan.store, task, scan.fields, [cache.undamaged(each) for each in files])
+            files = [_identity(path) for path in paths[len(local) : len(local) + len(task.paths)]]
+            of_task = worker.plain_columns(
+                scan.store, task, scan.fields, [cache.undamaged(identity) for identity in files]
+            )
             if of_task is None:
                 return None
             for file, (names, without_nan) in zip(files, of_task, strict=True):
                 cache.put_undamaged(file, names)
-                found.append(LocalFile(str(file[0]), names, without_nan))
-        return tuple(found)
+                local.append(LocalFile(str(file[0]), names, without_nan))
+        return tuple(local)
 
     def frame(self, spark: Any) -> Any:
         return self.scan.to_spark(spark)
@@ -118,13 +120,13 @@ class ChangedRows:
         return _to_spark(spark, self._rows())
 
     def _rows(self) -> pa.Table:
-        found = self.changes.to_arrow()
+        rows = self.changes.to_arrow()
         if self.key:
-            numbered = found.append_column("_place", pa.array(range(len(found)), pa.int64()))
+            numbered = rows.append_column("_place", pa.array(range(len(rows)), pa.int64()))
             last = numbered.group_by(list(self.key)).aggregate([("_place", "max")])["_place_max"]
-            found = found.take(last.combine_chunks().sort())
-        came = pc.is_in(found[KIND_COLUMN], value_set=pa.array(["+I", "+U"]))
-        return found.filter(came).drop_columns([KIND_COLUMN])
+            rows = rows.take(last.combine_chunks().sort())
+        came = pc.is_in(rows[KIND_COLUMN], value_set=pa.array(["+I", "+U"]))
+        return rows.filter(came).drop_columns([KIND_COLUMN])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +169,15 @@ class SparkRows:
         return self.given
 
 
-def of_table(found: Named) -> Source:
+def of_table(named: Named) -> Source:
     """The rows or metadata of a resolved name."""
-    version = dict(found.version) or ({"tag": found.tag} if found.tag else {})
-    if found.metadata is not None:
-        if found.metadata == CHANGES:
-            return ArrowRows(changelog.read(found.table, until=version.get("snapshot_id"), carry_over=True))
-        inspect = found.table.inspect
-        return ArrowRows(getattr(inspect.at(**version) if version else inspect, found.metadata)())
-    return _scanned(found.table.scan(**version))
+    version = dict(named.version) or ({"tag": named.tag} if named.tag else {})
+    if named.metadata is not None:
+        if named.metadata == CHANGES:
+            return ArrowRows(changelog.read(named.table, until=version.get("snapshot_id"), carry_over=True))
+        inspect = named.table.inspect
+        return ArrowRows(getattr(inspect.at(**version) if version else inspect, named.metadata)())
+    return _scanned(named.table.scan(**version))
 
 
 def watermarked(table: Table, watermark: int, where: str) -> int:

@@ -104,17 +104,17 @@ def read(original: str) -> Script:
             changed[here.start] = DOLLAR
     for token in tokens:
         if token.token_type is TokenType.PARAMETER and token.text == "@":  # sqlglot reads it as an alias.
-            found = Script(original, original, tuple(tokens))
-            raise found.unsupported(
+            script = Script(original, original, tuple(tokens))
+            raise script.unsupported(
                 token.start, "@, Delta's time travel; write t VERSION AS OF 1 or TIMESTAMP AS OF '...'"
             )
-    for place in doubled_quotes(original, tokens):
-        changed[place] = "\\"
+    for offset in doubled_quotes(original, tokens):
+        changed[offset] = "\\"
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER]
     if len(marks) > _QUESTIONS:
         raise InvalidInput(f"SQL with {len(marks)} parameters; at most {_QUESTIONS} are taken")
-    for place, mark in enumerate(marks):
-        changed[mark.start] = chr(_QUESTION + place)
+    for index, mark in enumerate(marks):
+        changed[mark.start] = chr(_QUESTION + index)
     _spell_time_travel(tokens, changed)
     text = "".join(changed)
     return Script(original, text, tuple(_tokenize(text) if text != original else tokens))
@@ -122,8 +122,8 @@ def read(original: str) -> Script:
 
 def question_mark(text: str) -> int | None:
     """The index, from 0, of the `?` that a name stands for."""
-    place = ord(text) - _QUESTION if len(text) == 1 else -1
-    return place if 0 <= place < _QUESTIONS else None
+    index = ord(text) - _QUESTION if len(text) == 1 else -1
+    return index if 0 <= index < _QUESTIONS else None
 
 
 def statements(script: Script) -> Iterator[Cursor]:
@@ -170,15 +170,15 @@ class Cursor:
 
     def word(self, ahead: int = 0) -> str:
         """The next token in upper case; "" for quoted text and past the end."""
-        place = self.at + ahead
-        if place >= len(self.tokens):
+        index = self.at + ahead
+        if index >= len(self.tokens):
             return ""
-        token = self.tokens[place]
+        token = self.tokens[index]
         return "" if token.token_type in _QUOTED or token.token_type is TokenType.IDENTIFIER else token.text.upper()
 
     def peek(self, *words: str) -> bool:
         """Whether these words come next."""
-        return all(self.word(i) == each for i, each in enumerate(self._apart(words)))
+        return all(self.word(i) == word for i, word in enumerate(self._apart(words)))
 
     # --- reading ---
 
@@ -196,8 +196,8 @@ class Cursor:
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
         """Raise `InvalidInput` here, showing what was found."""
-        found = self.script.original[self.offset : self.end][:40].split("\n")[0] if not self.done else "the end"
-        raise self.script.invalid(self.offset if offset is None else offset, f"{message}, found {found!r}")
+        here = self.script.original[self.offset : self.end][:40].split("\n")[0] if not self.done else "the end"
+        raise self.script.invalid(self.offset if offset is None else offset, f"{message}, found {here!r}")
 
     def refuse(self, message: str, offset: int | None = None) -> NoReturn:
         """Raise `UnsupportedFeature` here."""
@@ -232,11 +232,11 @@ class Cursor:
         """A quoted text; adjacent ones are joined."""
         if self.kind not in _TEXTS:
             self.fail("expected text in quotes")
-        found = ""
+        value = ""
         while self.kind in _TEXTS:
-            found += self.tokens[self.at].text
+            value += self.tokens[self.at].text
             self.at += 1
-        return found
+        return value
 
     def number(self) -> int:
         """An integer."""
@@ -249,12 +249,12 @@ class Cursor:
     def listed(self, item: Callable[[], Any]) -> list[Any]:
         """Items in parentheses, separated by commas."""
         self.expect("(")
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.take(")"):
-            if found:
+            if items:
                 self.expect(",")
-            found.append(item())
-        return found
+            items.append(item())
+        return items
 
     def until(self, *stops: str) -> Piece:
         """The text before one of these words (outside parentheses and CASE), or before the end."""
@@ -272,18 +272,18 @@ class Cursor:
     def enclosed(self) -> Piece:
         """The text inside the parentheses that come next."""
         self.expect("(")
-        found = self.until()
+        piece = self.until()
         self.expect(")")
-        return found
+        return piece
 
     def rest(self) -> Piece:
-        found = Piece.of(self.script, self.offset, self.end)
+        piece = Piece.of(self.script, self.offset, self.end)
         self.at = len(self.tokens)
-        return found
+        return piece
 
     @staticmethod
     def _apart(words: Sequence[str]) -> list[str]:
-        return [word for each in words for word in each.split(" ")]
+        return [word for phrase in words for word in phrase.split(" ")]
 
 
 def tokens(piece: Piece) -> list[Token]:
@@ -294,16 +294,16 @@ def tokens(piece: Piece) -> list[Token]:
 def parse(piece: Piece, what: str = "query") -> Any:
     """Parse a piece to sqlglot's tree. Raises `InvalidInput` with the place in the script."""
     try:
-        found = sqlglot.parse(piece.text, read=sql_text.spark())
+        trees = sqlglot.parse(piece.text, read=sql_text.spark())
     except (ParseError, TokenError) as error:
         raise _misread(piece, error, what) from error
     except (SqlglotError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {error}") from error
     except RecursionError as error:
         raise piece.script.invalid(piece.origin(0), f"this {what} is nested too deeply") from error
-    if len(found) != 1 or found[0] is None:
+    if len(trees) != 1 or trees[0] is None:
         raise piece.script.invalid(piece.origin(0), f"expected one {what}")
-    return found[0]
+    return trees[0]
 
 
 def expression(piece: Piece) -> Any:
@@ -311,10 +311,10 @@ def expression(piece: Piece) -> Any:
     select = parse(Piece.join(piece.script, ["SELECT ", piece]), "expression")
     if not isinstance(select, exp.Select) or len(select.expressions) != 1 or set(_said(select)) != {"expressions"}:
         raise piece.script.invalid(piece.origin(0), "expected one expression")
-    found = select.expressions[0]
-    if isinstance(found, exp.Alias | exp.Star):
+    projection = select.expressions[0]
+    if isinstance(projection, exp.Alias | exp.Star):
         raise piece.script.invalid(piece.origin(0), "expected an expression without an alias")
-    return found
+    return projection
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -330,10 +330,10 @@ def _is_word(text: str) -> bool:
 
 def _tokenize(text: str) -> list[Token]:
     try:
-        found = list(_Tokenizer(dialect=Spark()).tokenize(text))
+        pieces = list(_Tokenizer(dialect=Spark()).tokenize(text))
     except TokenError as error:
         raise InvalidInput(f"SQL cannot be taken apart (a quote or a comment that is not closed?): {error}") from error
-    return [word for token in found for word in _words(token, text)]
+    return [word for token in pieces for word in _words(token, text)]
 
 
 def _words(token: Token, text: str) -> list[Token]:
@@ -341,23 +341,25 @@ def _words(token: Token, text: str) -> list[Token]:
     is_one = token.token_type in _QUOTED or token.token_type is TokenType.IDENTIFIER
     if is_one or not any(c.isspace() for c in token.text):
         return [token]
-    found = re.finditer(r"\S+", text[token.start : token.end + 1])
+    matches = re.finditer(r"\S+", text[token.start : token.end + 1])
     return [
-        Token(TokenType.VAR, each[0], token.line, token.col, token.start + each.start(), token.start + each.end() - 1)
-        for each in found
+        Token(
+            TokenType.VAR, match[0], token.line, token.col, token.start + match.start(), token.start + match.end() - 1
+        )
+        for match in matches
     ]
 
 
 def _spell_time_travel(tokens: Sequence[Token], changed: list[str]) -> None:
     """`FOR SYSTEM_VERSION AS OF` -> `VERSION AS OF`, padded to the same length."""
     spelt = {"SYSTEM_VERSION": "VERSION", "SYSTEM_TIME": "TIMESTAMP", "VERSION": "VERSION", "TIMESTAMP": "TIMESTAMP"}
-    for place, token in enumerate(tokens[:-2]):
-        of = [t.text.upper() for t in tokens[place + 1 : place + 3]]
+    for index, token in enumerate(tokens[:-2]):
+        of = [t.text.upper() for t in tokens[index + 1 : index + 3]]
         if token.text.upper() not in spelt or of != ["AS", "OF"] or token.token_type in _QUOTED:
             continue
         word = spelt[token.text.upper()]
         changed[token.start : token.end + 1] = word.ljust(token.end + 1 - token.start)
-        before = tokens[place - 1] if place else token
+        before = tokens[index - 1] if index else token
         if before.text.upper() == "FOR":
             changed[before.start : before.end + 1] = "   "
 
@@ -372,5 +374,5 @@ def _misread(piece: Piece, error: SqlglotError, what: str) -> InvalidInput:
     if line is None or column is None:
         return piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {said}")
     lines = piece.text.split("\n")
-    offset = sum(len(each) + 1 for each in lines[: line - 1]) + max(column - len(near), 0)
+    offset = sum(len(above) + 1 for above in lines[: line - 1]) + max(column - len(near), 0)
     return piece.script.invalid(piece.origin(offset), f"{said}, near {near or 'the end'!r}")

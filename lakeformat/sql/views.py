@@ -163,19 +163,19 @@ def _described(context: Context, name: str, at: int, rows: Piece, columns: list[
         )
     session = Session(context.session.database, catalogs=context.session.catalogs)
     schema = query.schema(replace(context, session=session, views=(name,)), rows)
-    found = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
-    _require_as_many(context, name, at, columns, found)
-    given = columns or [(each.name, None) for each in found]
+    inferred = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+    _require_as_many(context, name, at, columns, inferred)
+    given = columns or [(field.name, None) for field in inferred]
     fields = tuple(
-        replace(each, name=name, comment=comment or each.comment)
-        for each, (name, comment) in zip(found, given, strict=True)
+        replace(field, name=name, comment=comment or field.comment)
+        for field, (name, comment) in zip(inferred, given, strict=True)
     )
     if len({field.name.casefold() for field in fields}) < len(fields):
         raise context.script.invalid(
             at, f"view {name} has two columns of one name; give it names: CREATE VIEW {name} (a, b) AS ..."
         )
-    properties = {QUERY_COLUMNS: ",".join(each.name for each in found)}
-    if any("," in each.name for each in found):
+    properties = {QUERY_COLUMNS: ",".join(field.name for field in inferred)}
+    if any("," in field.name for field in inferred):
         properties = {}
     spelt = rows.script.original[rows.origin(0) : rows.origin(0) + len(rows.text)]
     return View(name, spelt, context.session.database, fields, properties)

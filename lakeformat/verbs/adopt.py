@@ -36,13 +36,13 @@ def plan(
                 f"{', '.join(columns) or 'none'}"
             )
     if len(set(paths)) < len(paths):
-        twice = next(path for place, path in enumerate(paths) if path in paths[:place])
+        twice = next(path for index, path in enumerate(paths) if path in paths[:index])
         raise InvalidInput(f"add_files: {twice} is given twice")
     given = tuple((partition or {}).items())
-    found = change.engine.adopt(change.files, [AdoptTask(path, layout, mapping, given) for path in paths])
-    added = tuple(each.file for each in found if each.file is not None)
+    adopted = change.engine.adopt(change.files, [AdoptTask(path, layout, mapping, given) for path in paths])
+    added = tuple(file.file for file in adopted if file.file is not None)
     if not added:
         return None
-    if properties and not all(each.has_ids for each in found):
+    if properties and not all(file.has_ids for file in adopted):
         set_properties(properties)
     return Adopt(request=change.request, added=added, may_repeat=may_repeat)

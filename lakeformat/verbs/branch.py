@@ -105,8 +105,8 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
 
 
 def _keeper(store: Store) -> BranchKeeper | None:
-    place = store.place if isinstance(store, Catalogued) else None
-    return place if isinstance(place, BranchKeeper) else None
+    keeper = store.place if isinstance(store, Catalogued) else None
+    return keeper if isinstance(keeper, BranchKeeper) else None
 
 
 def _create_at(

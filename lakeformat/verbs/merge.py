@@ -201,8 +201,8 @@ def plan(
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
             _require_replacing(change.store.root, merge, change.view.schema, layout)
-            key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
-            needed = [each.name for each in merge.reading(key)]
+            key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
+            needed = [column.name for column in merge.reading(key)]
             tasks = change.keyed.complete().scan_by_bucket(needed, condition)
             layout = looking(change.view, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
@@ -221,12 +221,14 @@ def plan(
             pc.is_in(data_files.paths, value_set=pa.array(sorted(decided.touched), pa.string()))
         )
         if isinstance(change.view, ByColumn) and change.view.writes_columns:
-            names = sorted({name for each in merge.clauses if each.act is Act.UPDATE for name, _ in each.assignments})
+            names = sorted(
+                {name for clause in merge.clauses if clause.act is Act.UPDATE for name, _ in clause.assignments}
+            )
             layouts = change.view.column_layouts(touched, names)
             if len(touched):
                 return _by_column(change, source, merge, decided, touched, layout, layouts, condition)
         beside = change.view.delete_layout(touched, OperationKind.MERGE)
-        if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
+        if len(touched) and (beside is None or any(clause.act is Act.UPDATE for clause in merge.clauses)):
             fields, layout = change.view.rewriting()
             merge = keeping(merge, fields[len(change.view.schema.fields) :])
         tasks = change.view.tasks(touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True)
@@ -288,7 +290,7 @@ def _by_column(
             "its file: set deletion-vectors.enabled=true"
         )
     reads = {f.name for f in (*merge.deciding(TARGET), *merge.assigning(TARGET))}
-    needed = {*reads, *(f.name for each in layouts for f in each.fields)}
+    needed = {*reads, *(f.name for field in layouts for f in field.fields)}
     fields = tuple(f for f in change.view.schema.fields if f.name in needed)
     tasks = change.view.tasks(touched, (*fields, POSITION), alone=True)
     # With deleted rows too: each file of a row range has all of its rows.
@@ -313,25 +315,25 @@ def _by_column(
 
 def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
     """An upsert as a merge. Raises `InvalidInput` for columns that the table lacks, and for a missing key."""
-    known, kinds = {each.name for each in target}, [each.name for each in source if each.name == ROW_KIND.name]
-    unknown = [each.name for each in source if each.name not in known and each.name not in kinds]
-    missing = [name for name in asked.key if all(each.name != name for each in source)]
+    known, kinds = {field.name for field in target}, [field.name for field in source if field.name == ROW_KIND.name]
+    unknown = [field.name for field in source if field.name not in known and field.name not in kinds]
+    missing = [name for name in asked.key if all(field.name != name for field in source)]
     if unknown:
         raise InvalidInput(
-            f"column {unknown[0]!r} is not in the table, which has {', '.join(each.name for each in target)}; drop it from "
+            f"column {unknown[0]!r} is not in the table, which has {', '.join(field.name for field in target)}; drop it from "
             "the data or add it to the table (alter().add_column)"
         )
     if missing:
         raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key")
     values: dict[str, str | Expression] = {
-        each.name: Column((SOURCE, each.name)) for each in source if each.name in known
+        field.name: Column((SOURCE, field.name)) for field in source if field.name in known
     }
     changed = {name: value for name, value in values.items() if name not in asked.key}
     clauses = [Asked(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
     if changed:
         clauses.append(Asked(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
     if kinds:
-        gone = is_in(Column((SOURCE, ROW_KIND.name)), [each.short for each in RETRACTS])
+        gone = is_in(Column((SOURCE, ROW_KIND.name)), [kind.short for kind in RETRACTS])
         clauses[0] = replace(clauses[0], condition=not_(Call("coalesce", (gone, NEVER))))
         clauses.insert(0, Asked(Group.MATCHED, Act.DELETE, gone))
     on = and_(*(Call("eq", (Column((TARGET, name)), Column((SOURCE, name)))) for name in asked.key))
@@ -342,8 +344,8 @@ def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field
     """The columns that only the source has, if a clause takes all columns."""
     if not any(clause.values is None and clause.act is not Act.DELETE for clause in asked.clauses):
         return []
-    known = {each.name.casefold() for each in target}
-    return [evolution.AddColumn(each.name, each.type) for each in source if each.name.casefold() not in known]
+    known = {field.name.casefold() for field in target}
+    return [evolution.AddColumn(field.name, field.type) for field in source if field.name.casefold() not in known]
 
 
 def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
@@ -364,7 +366,7 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
 def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
     """The merge over rows with the columns `kept` beside the table's own: null in new rows; updated rows lose the
     sequence number of their last update."""
-    unsaid = tuple((each.name, Literal(None)) for each in kept if each.id == LAST_UPDATED.id)
+    unsaid = tuple((field.name, Literal(None)) for field in kept if field.id == LAST_UPDATED.id)
     clauses = (
         replace(clause, assignments=(*clause.assignments, *unsaid)) if clause.act is Act.UPDATE else clause
         for clause in merge.clauses
@@ -376,7 +378,7 @@ def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
     """A condition that is true for every row of the table that the merge may change."""
     parts = [_within(key, spread, merge.target) for key, spread in zip(merge.keys, spreads, strict=True)]
     parts += [conjunct for conjunct in conjuncts(merge.rest) if sides_of(conjunct) == {TARGET}]
-    alone = [each.condition for _, each in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
+    alone = [clause.condition for _, clause in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
     flat = {(f"{TARGET}.{f.name}",): (f.name,) for f in merge.target}
     return bind(rename(or_(and_(*parts), *alone), flat), merge.target)
 
@@ -410,13 +412,13 @@ def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:
     if not _alike(resolve(column.path, target)[1], from_arrow(spread.values.type)):
         return ALWAYS
     try:
-        found = _one_of(column, spread)
-        bind(found, target)
+        within = _one_of(column, spread)
+        bind(within, target)
     except (InvalidInput, OverflowError, ValueError):
         return ALWAYS  # Values that cannot be compared with the column's bounds.
     if key.null_safe and spread.has_null:
-        found = or_(found, is_null(column))
-    return rename(found, {column.path: flat.path})
+        within = or_(within, is_null(column))
+    return rename(within, {column.path: flat.path})
 
 
 def _alike(target: Type, source: Type) -> bool:

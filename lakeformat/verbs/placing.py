@@ -30,7 +30,7 @@ def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
     if layout.keyed is None:
         return layout
     first, index = dict(layout.keyed.first or {}), layout.keyed.index
-    known = {partition: dict(held) for partition, held in (index.files if index else {}).items()}
+    known = {partition: dict(buckets) for partition, buckets in (index.files if index else {}).items()}
     for file in files:
         if file.keys is not None:
             folder = file.path.rpartition("/")[0]
@@ -38,7 +38,7 @@ def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
         elif file.content is Content.HASH_INDEX:
             known.setdefault(repr(file.partition), {})[file.bucket] = file.path
     if index is not None:
-        index = replace(index, files={partition: tuple(held.items()) for partition, held in known.items()})
+        index = replace(index, files={partition: tuple(buckets.items()) for partition, buckets in known.items()})
     return replace(layout, keyed=replace(layout.keyed, first=first, index=index))
 
 
@@ -55,9 +55,9 @@ def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expres
         kind_column=None,
         changelog_prefix=None,
     )
-    held = (SEQUENCE, VALUE_KIND, *view.schema.fields)
+    columns = (SEQUENCE, VALUE_KIND, *view.schema.fields)
     tasks = [
-        ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, view.schema.fields, held)
+        ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, view.schema.fields, columns)
         for f in added
         if f.content is Content.DATA
     ]

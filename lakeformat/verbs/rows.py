@@ -143,7 +143,7 @@ def delta(
     return RowDelta(
         request=change.request,
         added=(*rows, *marked),
-        referenced=tuple(path for each in marked for path in each.refers_to),
+        referenced=tuple(path for file in marked for path in file.refers_to),
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=kind,

@@ -42,10 +42,10 @@ def whole(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]]) ->
         raise InvalidInput(f"{name}: no partition is named; name one, e.g. [{{'dt': '2023-05-01'}}]")
     declared(name, schema, specs)  # Raises for a spec that names no partition.
     columns, names = {field.name: field for field in schema.fields}, schema.partitioning.columns
-    found = []
+    rows = []
     for spec in specs:
         given = {spelled(schema.fields, column): value for column, value in spec.items()}
         if missing := [column for column in names if column not in given]:
             raise InvalidInput(f"{name}: {spec} leaves out {missing[0]}; name whole partitions")
-        found.append(tuple(coerce(given[column], columns[column].type, column) for column in names))
-    return found
+        rows.append(tuple(coerce(given[column], columns[column].type, column) for column in names))
+    return rows

@@ -62,12 +62,12 @@ def update(
     beside = change.view.delete_layout(data_files, OperationKind.UPDATE)
     if beside is not None:
         marked = rows.mark(change, data_files, condition, beside)
-        hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
+        hit = pa.array([path for file in marked for path in file.refers_to], pa.string())
         changing = data_files.filter(pc.is_in(data_files.paths, value_set=hit))
         try:
             changed = rows.rewrite(change, changing, None, tuple(assignments.items()), ALWAYS, condition)
         except BaseException:
-            discard(change.store, (each.path for each in marked))  # No commit was tried, so no snapshot can have them.
+            discard(change.store, (file.path for file in marked))  # No commit was tried, so no snapshot can have them.
             raise
         return rows.delta(change, OperationKind.UPDATE, condition, marked, changed) if marked else None
     scope, _ = split(condition, change.view.schema.partitioning.columns)

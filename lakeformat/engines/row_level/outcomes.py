@@ -286,11 +286,11 @@ def changed(
         here = target.take(pa.array(rows))
         with _naming(clause):
             new = assigned(clause, beside(here, source(rows)) if clause.group is Group.MATCHED else here, merge.target)
-        for each in new.schema.names:
-            parts = pieces.setdefault(each, [columns[each]])
-            to = places.setdefault(each, np.arange(target.num_rows))
+        for updated in new.schema.names:
+            parts = pieces.setdefault(updated, [columns[updated]])
+            to = places.setdefault(updated, np.arange(target.num_rows))
             to[rows] = sum(map(len, parts)) + np.arange(len(rows))
-            parts.append(new.column(each))
+            parts.append(new.column(updated))
     if whole:
         gone = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
         kept = np.flatnonzero(~np.isin(choice, gone))
