@@ -85,16 +85,16 @@ def delete_compaction(
     with `min_files` (five) of them; with `full`, of any partition. From version 3 on all become deletion vectors, which
     need no compaction."""
     least = 1 if full or metadata.format_version(base) >= 3 else min_files or _LEAST_FILES
-    found = scan.files(reader, base, scope)
-    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
-    positions = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
+    live = scan.files(reader, base, scope)
+    entries = manifest.in_scope(live.entries, base, scope, unknown=False)
+    positions = live.deletes.filter(pc.equal(live.deletes["content"], int(FileContent.POSITION_DELETES)))
     # A data file with a deletion vector has no other position deletes.
     left, right = scan.attached(base, entries, positions)
     files_of_deletes = np.flatnonzero(~scan.is_vector(positions))
     places = manifest.places(positions, base)[files_of_deletes]
     result = []
-    for place in np.unique(places):
-        own = files_of_deletes[places == place]
+    for partition in np.unique(places):
+        own = files_of_deletes[places == partition]
         data_files = np.unique(left[np.isin(right, own)])
         if len(own) < least or not len(data_files):
             continue

@@ -244,8 +244,8 @@ def starting_sequence(base: State, operation: Rewrite) -> int | None:
     """The sequence number of new data: for a compaction that of the data it read."""
     if operation.kind != OperationKind.COMPACT or operation.read_at is None:
         return None
-    found = metadata.snapshots(base).get(operation.read_at)
-    return None if found is None else found.get("sequence-number", 0)
+    snapshot = metadata.snapshots(base).get(operation.read_at)
+    return None if snapshot is None else snapshot.get("sequence-number", 0)
 
 
 def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expression) -> None:
@@ -272,7 +272,7 @@ def _require_same_spec(reader: Reader, base: State, request: Request, added: tup
 
 def _require_new(reader: Reader, base: State, added: tuple[WrittenFile, ...]) -> None:
     there = manifest.live_entries(reader, base)["file_path"]
-    locations = pa.array([reader.location(each.path) for each in added], pa.string())
+    locations = pa.array([reader.location(file.path) for file in added], pa.string())
     again = locations.filter(pc.is_in(locations, value_set=there.combine_chunks())).to_pylist()
     if again:
         raise AlreadyExists(
@@ -299,10 +299,10 @@ def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> Non
     if not checks:
         return
     since = _since(reader, base, read_at)
-    for each in checks:
+    for kind in checks:
         for snapshot in since:
-            if _operation(snapshot) in {None, *LOOKS_AT[each]} and _breaks(reader, base, operation, each, snapshot):
-                raise _broken(reader, operation, each, snapshot)
+            if _operation(snapshot) in {None, *LOOKS_AT[kind]} and _breaks(reader, base, operation, kind, snapshot):
+                raise _broken(reader, operation, kind, snapshot)
 
 
 def _breaks(
@@ -397,22 +397,22 @@ def picked(reader: Reader, base: State, snapshot_id: int) -> tuple[pa.Table, pa.
 
 
 def _picked(base: State, snapshot_id: int) -> Mapping[str, Any]:
-    found = metadata.snapshots(base).get(snapshot_id)
-    if found is None:
+    snapshot = metadata.snapshots(base).get(snapshot_id)
+    if snapshot is None:
         raise NotFound(f"{base.location}: no snapshot {snapshot_id}: it may have expired")
-    return found
+    return snapshot
 
 
 def _require_unpublished(reader: Reader, base: State, snapshot_id: int) -> None:
     """The rules of CherryPickOperation and WapUtil: a snapshot, and a write-audit-publish id, can be published once."""
     wap_id = (_picked(base, snapshot_id).get("summary") or {}).get("wap.id")
-    for each in metadata.ancestry(base, metadata.current_id(base)):
-        summary = each.get("summary") or {}
-        if each["snapshot-id"] == snapshot_id or summary.get("source-snapshot-id") == str(snapshot_id):
-            raise Conflict(f"{reader.root}: snapshot {snapshot_id} is published already, by {each['snapshot-id']}")
+    for snapshot in metadata.ancestry(base, metadata.current_id(base)):
+        summary = snapshot.get("summary") or {}
+        if snapshot["snapshot-id"] == snapshot_id or summary.get("source-snapshot-id") == str(snapshot_id):
+            raise Conflict(f"{reader.root}: snapshot {snapshot_id} is published already, by {snapshot['snapshot-id']}")
         if wap_id and wap_id in (summary.get("wap.id"), summary.get("published-wap-id")):
             raise Conflict(
-                f"{reader.root}: changes of the id {wap_id!r} are published already, by {each['snapshot-id']}"
+                f"{reader.root}: changes of the id {wap_id!r} are published already, by {snapshot['snapshot-id']}"
             )
 
 

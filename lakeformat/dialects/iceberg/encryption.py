@@ -100,8 +100,8 @@ class Keyring:
             }
         if not self._lists and not self._manifests:
             return {}
-        found = {path: file_key(self._manifests[path], path) for path in paths if path in self._manifests}
-        return found | {path: self._of_list(self._lists[path], path) for path in paths if path in self._lists}
+        keys = {path: file_key(self._manifests[path], path) for path in paths if path in self._manifests}
+        return keys | {path: self._of_list(self._lists[path], path) for path in paths if path in self._lists}
 
     def learn(self, metas: pa.Table) -> None:
         """Manifests as their list has them, with their keys."""
@@ -124,10 +124,10 @@ class Keyring:
             ) from None
 
     def _entry(self, id: str | None) -> Mapping[str, Any]:
-        for each in self._document["encryption-keys"]:
-            if each["key-id"] == id:
-                found: Mapping[str, Any] = each
-                return found
+        for known in self._document["encryption-keys"]:
+            if known["key-id"] == id:
+                entry: Mapping[str, Any] = known
+                return entry
         raise CorruptTable(f"{self._where}: the table's metadata has no encryption key {id!r}")
 
 

@@ -135,8 +135,8 @@ def everything(reader: Reader) -> Expiry:
     try:
         now = metadata.newest(reader)
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
-        found = reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
-        names = [_relative(reader, path) for group in found for path in group.to_pylist()]
+        groups = reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
+        names = [_relative(reader, path) for group in groups for path in group.to_pylist()]
     except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
         # Deleted by an earlier call, or unreadable: fall back to names.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
@@ -146,7 +146,7 @@ def everything(reader: Reader) -> Expiry:
     folder = metadata.metadata_folder(base)
     own = {path for path in listed if _is_own(path, folder)} | {*names, *documents}
     own = {path for path in own if _is_within(path, places) and not path.startswith(inside)}
-    beside = {path for path in own if not path.startswith(tuple(f"{each}/" for each in _folders(base)))}
+    beside = {path for path in own if not path.startswith(tuple(f"{folder}/" for folder in _folders(base)))}
     own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
     last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
     first = {path for path in own - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
@@ -196,12 +196,12 @@ def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:
     """The snapshots of a chain (newest first) that a retention expires: all that are older than some point. A snapshot
     is as old as its successor, since it was current until then."""
     first = len(main)
-    for place in range(len(main) - 1, max(retention.retain_min, 1) - 1, -1):
-        too_many = retention.retain_max is not None and place >= retention.retain_max
-        too_old = retention.older_than_ms is not None and main[place - 1]["timestamp-ms"] < retention.older_than_ms
-        if main[place]["snapshot-id"] == retention.keep_from or not (too_many or too_old):
+    for index in range(len(main) - 1, max(retention.retain_min, 1) - 1, -1):
+        too_many = retention.retain_max is not None and index >= retention.retain_max
+        too_old = retention.older_than_ms is not None and main[index - 1]["timestamp-ms"] < retention.older_than_ms
+        if main[index]["snapshot-id"] == retention.keep_from or not (too_many or too_old):
             break
-        first = place
+        first = index
     if retention.limit is not None:
         first = max(first, len(main) - retention.limit)
     return {s["snapshot-id"] for s in main[first:]}
@@ -248,7 +248,7 @@ def _relative(reader: Reader, path: str) -> str:
 
 def _is_within(path: str, places: Sequence[str]) -> bool:
     """Whether a path, as `_relative` returns it, is in the table's folder or in one of the absolute `places`."""
-    return not is_absolute(path) or any(relative(place, path) is not None for place in places)
+    return not is_absolute(path) or any(relative(folder, path) is not None for folder in places)
 
 
 def _listed(reader: Reader, base: State) -> list[Listed]:
@@ -282,7 +282,7 @@ def _is_own(path: str, metadata_folder: str) -> bool:
         return True
     if folder in (METADATA_FOLDER, metadata_folder):
         names = (_METADATA_NAME, _DOCUMENT_NAME, _FOLDER_NAME, _STATISTICS_NAME)
-        return any(each.fullmatch(name) for each in names)
+        return any(pattern.fullmatch(name) for pattern in names)
     return bool(_DATA_NAME.fullmatch(name))
 
 

@@ -111,11 +111,11 @@ def history(reader: Reader, base: State) -> pa.Table:
     """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
     current one."""
     there = metadata.snapshots(base)
-    led = {each["snapshot-id"] for each in metadata.ancestry(base, metadata.current_id(base))}
+    led = {snapshot["snapshot-id"] for snapshot in metadata.ancestry(base, metadata.current_id(base))}
     rows = [
-        [each["timestamp-ms"], each["snapshot-id"], there.get(each["snapshot-id"], {}).get("parent-snapshot-id"),
-         each["snapshot-id"] in led]
-        for each in base.document.get("snapshot-log") or ()
+        [entry["timestamp-ms"], entry["snapshot-id"], there.get(entry["snapshot-id"], {}).get("parent-snapshot-id"),
+         entry["snapshot-id"] in led]
+        for entry in base.document.get("snapshot-log") or ()
     ]  # fmt: skip
     kinds = [("made_current_at", _TIME), ("snapshot_id", pa.int64()), ("parent_id", pa.int64())]
     return _table(rows, pa.schema([*kinds, ("is_current_ancestor", pa.bool_())]))
@@ -123,7 +123,7 @@ def history(reader: Reader, base: State) -> pa.Table:
 
 def metadata_log_entries(reader: Reader, base: State) -> pa.Table:
     """One row per earlier metadata file in the log, oldest first."""
-    rows = [[each["timestamp-ms"], each["metadata-file"]] for each in base.document.get("metadata-log") or ()]
+    rows = [[entry["timestamp-ms"], entry["metadata-file"]] for entry in base.document.get("metadata-log") or ()]
     return _table(rows, pa.schema([("timestamp", _TIME), ("file", pa.string())]))
 
 
@@ -273,7 +273,7 @@ def sort_orders(reader: Reader, base: State) -> pa.Table:
     known = {field.id: field for s in base.document["schemas"] for field in types.parse_fields(s)}
     known |= {field.id: field for field in base.schema.fields}
     rows = []
-    for id in sorted(each["order-id"] for each in base.document["sort-orders"]):
+    for id in sorted(order["order-id"] for order in base.document["sort-orders"]):
         order = metadata.sort_order(base.document, id, tuple(known.values()))
         shown = [str(field) for field in order.fields] if order.unknown is None else None
         rows.append([id, shown, id == base.schema.sort_order.id])
@@ -368,15 +368,15 @@ def _metrics(entries: pa.Table, base: State) -> pa.Array:
     for field in base.schema.fields:
         if not isinstance(field.type, Scalar):
             continue
-        found = {name: manifest.look_up(entries[key], field.id) for name, key in _COUNTS.items()}
+        metrics = {name: manifest.look_up(entries[key], field.id) for name, key in _COUNTS.items()}
         if field.type.kind not in _NO_BOUNDS:
             low, high = (manifest.look_up(entries[key], field.id) for key in ("lower_bounds", "upper_bounds"))
             if isinstance(field.type, Geo):
                 low, high = single_value.decode_corners(low), single_value.decode_corners(high)
             else:
                 low, high = single_value.decode_bounds(low, high, field.type)
-            found |= {"lower_bound": low, "upper_bound": high}
-        columns[field.name] = pa.StructArray.from_arrays(list(found.values()), list(found))
+            metrics |= {"lower_bound": low, "upper_bound": high}
+        columns[field.name] = pa.StructArray.from_arrays(list(metrics.values()), list(metrics))
     if not columns:
         return pa.nulls(len(entries))  # SQL has no rows without fields.
     return pa.StructArray.from_arrays(list(columns.values()), list(columns))
@@ -395,10 +395,10 @@ def _files(entries: pa.Table, base: State) -> pa.Table:
 
 def _entries(entries: pa.Table, base: State) -> pa.Table:
     names = ("file_sequence_number", "sequence_number", "snapshot_id", "status")
-    found = _files(entries, base).drop_columns(["sequence_number", "snapshot_id"])
+    rows = _files(entries, base).drop_columns(["sequence_number", "snapshot_id"])
     for name in names:
-        found = found.add_column(0, name, entries[name])
-    return found
+        rows = rows.add_column(0, name, entries[name])
+    return rows
 
 
 def _partition_texts(entries: pa.Table, base: State) -> list[str]:
@@ -408,8 +408,8 @@ def _partition_texts(entries: pa.Table, base: State) -> list[str]:
         rows = np.flatnonzero(ids == spec_id)
         spec = base.specs[int(spec_id)]
         codes, values = manifest.partitions(entries.take(pa.array(rows)), spec)
-        place = directory(spec)
-        shown[rows] = np.array(["/".join(place.partition(v)) for v in values], object)[codes]
+        folders = directory(spec)
+        shown[rows] = np.array(["/".join(folders.partition(v)) for v in values], object)[codes]
     return list(shown)
 
 

@@ -158,7 +158,7 @@ def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
     """The name mapping for files without field ids, and the property that sets it if the table's is incomplete: columns
     missing from the mapping are mapped by their own names. Raises `InvalidInput` for such a name that belongs to a
     dropped column."""
-    known = {each.id: each.names for each in metadata.name_mapping(base)}
+    known = {mapped.id: mapped.names for mapped in metadata.name_mapping(base)}
     left = tuple(field for field in base.schema.fields if field.id not in known)
     taken = {name for names in known.values() for name in names}
     if clash := [field.name for field in left if field.name in taken]:

@@ -176,13 +176,13 @@ def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
 
 def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
     ids = _ids(decoded.schema["fields"])
-    held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
-    if 500 not in held:
+    known = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
+    if 500 not in known:
         raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-    table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table))
+    table = _conform({name: known[id] for id, name, _ in _META if id in known}, META, len(decoded.table))
     for name in ("content", "sequence_number", "min_sequence_number"):
-        place = META.get_field_index(name)
-        table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
+        position = META.get_field_index(name)
+        table = table.set_column(position, META.field(name), pc.fill_null(table[name], 0))
     return table
 
 
@@ -212,8 +212,8 @@ def _entries(decoded: avro.Decoded, where: str) -> pa.Table:
     table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
     if _PARTITION_ID in inside:
         partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
-        for each in inside[_PARTITION_ID]["type"]["fields"]:
-            table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
+        for part in inside[_PARTITION_ID]["type"]["fields"]:
+            table = table.append_column(f"p{part['field-id']}", pc.struct_field(partition, part["name"]))
     return table
 
 
@@ -353,11 +353,11 @@ def live_files(
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
     deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
-    found = read_all(reader, base, pa.concat_tables([data, deletes]))
-    found = in_scope(rows_where(found, pc.not_equal(found["status"], int(Status.DELETED))), base, scope)
-    holds_data = pc.equal(found["content"], int(FileContent.DATA))
+    live = read_all(reader, base, pa.concat_tables([data, deletes]))
+    live = in_scope(rows_where(live, pc.not_equal(live["status"], int(Status.DELETED))), base, scope)
+    holds_data = pc.equal(live["content"], int(FileContent.DATA))
     entries, others = (
-        (found.filter(holds_data), found.filter(pc.invert(holds_data))) if len(deletes) else (found, found.slice(0, 0))
+        (live.filter(holds_data), live.filter(pc.invert(holds_data))) if len(deletes) else (live, live.slice(0, 0))
     )
     return by_partition(entries, base, predicate), others
 
@@ -460,28 +460,28 @@ def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression
 
 
 def _rows_of(schema: Schema, index: int, value: Any) -> Expression:
-    each, kind = schema.partitioning.fields[index], transform_type(schema, index)
-    source = schema.field(each.source).type
-    match each.transform.kind:
+    part, kind = schema.partitioning.fields[index], transform_type(schema, index)
+    source = schema.field(part.source).type
+    match part.transform.kind:
         case TransformKind.IDENTITY:
-            return eq_null_safe(each.source, waist.literal(value, kind))
+            return eq_null_safe(part.source, waist.literal(value, kind))
         case TransformKind.VOID:
             return ALWAYS
         case _ if value is None:
-            return is_null(each.source)
-        case TransformKind.TRUNCATE if isinstance(value, str) and len(value) == each.transform.parameter:
-            return starts_with(each.source, value)
+            return is_null(part.source)
+        case TransformKind.TRUNCATE if isinstance(value, str) and len(value) == part.transform.parameter:
+            return starts_with(part.source, value)
         case TransformKind.TRUNCATE if isinstance(value, str):
-            return eq(each.source, value)
+            return eq(part.source, value)
     one = waist.column([value], kind)
-    low, high = transform.between(each.transform, one, one, source, exact=True)
+    low, high = transform.between(part.transform, one, one, source, exact=True)
     if low.null_count or high.null_count:
         raise UnsupportedFeature(
-            f"partition field {each.name!r}: files under an earlier partition spec do not record the "
-            f"{each.transform.kind} of {each.source!r}; compact the table first (compact(full=True))"
+            f"partition field {part.name!r}: files under an earlier partition spec do not record the "
+            f"{part.transform.kind} of {part.source!r}; compact the table first (compact(full=True))"
         )
     least, most = (waist.literal(_python(side)[0], source) for side in (low, high))
-    return and_(ge(each.source, least), le(each.source, most))
+    return and_(ge(part.source, least), le(part.source, most))
 
 
 def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
@@ -507,15 +507,15 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
 
 def places(entries: pa.Table, base: State) -> np.ndarray:
     """One number per distinct spec and partition."""
-    found = np.zeros(len(entries), np.int64)
+    numbers = np.zeros(len(entries), np.int64)
     ids = np.asarray(entries["_spec"])
     total = 0
     for spec_id in np.unique(ids):
         rows = np.flatnonzero(ids == spec_id)
         codes = _codes(entries.take(pa.array(rows)), base.specs[int(spec_id)])
-        found[rows] = codes + total
+        numbers[rows] = codes + total
         total += int(codes.max()) + 1
-    return found
+    return numbers
 
 
 def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
@@ -529,14 +529,14 @@ def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
 
 def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
     """The partition of each entry under its own spec, as the waist has it."""
-    found: list[tuple[Any, ...]] = [()] * len(entries)
+    values_of: list[tuple[Any, ...]] = [()] * len(entries)
     ids = np.asarray(entries["_spec"])
     for spec_id in np.unique(ids):
         rows = np.flatnonzero(ids == spec_id)
         codes, values = partitions(entries.take(pa.array(rows)), base.specs[int(spec_id)])
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            found[row] = values[code]
-    return found
+            values_of[row] = values[code]
+    return values_of
 
 
 def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], ...], ...]:
@@ -596,13 +596,13 @@ def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expressio
 
 def transform_type(schema: Schema, index: int) -> Type:
     """The type of a partition field's values."""
-    each = schema.partitioning.fields[index]
-    match each.transform.kind:
+    part = schema.partitioning.fields[index]
+    match part.transform.kind:
         case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
             return scalar(Kind.INT)
         case TransformKind.DAY:
             return scalar(Kind.DATE)
-    return schema.field(each.source).type
+    return schema.field(part.source).type
 
 
 def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
@@ -684,9 +684,9 @@ def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mappi
     """Entries as `parse` returns them -> a manifest with the key-value metadata `head`."""
     for id, kind in zip(spec.field_ids, spec.types, strict=True):
         name = f"p{id}"
-        held = _partition_values(entries, name, to_arrow(kind))
+        values = _partition_values(entries, name, to_arrow(kind))
         entries = entries.drop_columns([name]) if name in entries.column_names else entries
-        entries = entries.append_column(name, held)
+        entries = entries.append_column(name, values)
     return avro.encode(_nest(entries, spec, version), _entry_text(spec, version), _codec(base.schema), dict(head))
 
 
@@ -697,9 +697,9 @@ def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
     rows = pc.if_else(wants, pc.add(metas["added_rows_count"], metas["existing_rows_count"]), 0)
     ends = np.cumsum(np.asarray(rows))
     starts = pa.array(first_row_id + ends - np.asarray(rows), pa.int64())
-    place = META.get_field_index("first_row_id")
+    position = META.get_field_index("first_row_id")
     made = pc.if_else(wants, starts, metas["first_row_id"])
-    return metas.set_column(place, META.field(place), made), int(ends[-1]) if len(ends) else 0
+    return metas.set_column(position, META.field(position), made), int(ends[-1]) if len(ends) else 0
 
 
 def emit_list(
@@ -810,17 +810,17 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], index: int
         name, target = f"p{id}", to_arrow(kind)
         arrays.append(_partition_values(table, name, target))
         names.append(name)
-    arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, index)]
+    arrays += [pa.array(np.full(len(table), number, np.int32)) for number in (spec_id, index)]
     return pa.table(arrays, names=[*names, "_spec", "_manifest"])
 
 
 def _partition_values(table: pa.Table, name: str, target: pa.DataType) -> pa.ChunkedArray:
-    held = table[name] if name in table.column_names else pa.nulls(len(table), target)
-    if pa.types.is_integer(held.type) and pa.types.is_date(target):
-        held = held.cast(pa.int32())
-    if pa.types.is_fixed_size_binary(held.type) and not pa.types.is_fixed_size_binary(target):
-        held = held.cast(pa.binary())
-    return held.cast(target)
+    values = table[name] if name in table.column_names else pa.nulls(len(table), target)
+    if pa.types.is_integer(values.type) and pa.types.is_date(target):
+        values = values.cast(pa.int32())
+    if pa.types.is_fixed_size_binary(values.type) and not pa.types.is_fixed_size_binary(target):
+        values = values.cast(pa.binary())
+    return values.cast(target)
 
 
 def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
@@ -836,9 +836,9 @@ def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
 def _names_of(base: State, spec: Spec, index: int) -> tuple[str, ...]:
     """The names by which a scope may refer to a partition field: its column's name for an identity transform, and its
     own name if that is the same field in the current spec and no other column's name."""
-    each = spec.partitioning.fields[index]
-    own = (each.name,) if each.id in base.spec.field_ids and each.name not in base.schema.names else ()
-    return (*own, each.source) if each.transform.kind is TransformKind.IDENTITY else own
+    part = spec.partitioning.fields[index]
+    own = (part.name,) if part.id in base.spec.field_ids and part.name not in base.schema.names else ()
+    return (*own, part.source) if part.transform.kind is TransformKind.IDENTITY else own
 
 
 def _bounds_of(
@@ -852,31 +852,33 @@ def _bounds_of(
     nans: pa.Array | None = None,
 ) -> dict[str, expression.Bounds]:
     """What the bounds `low` and `high` of a partition field imply: for the field itself and for its source column."""
-    each = spec.partitioning.fields[index]
+    part = spec.partitioning.fields[index]
     bounds = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, index)}
     source = next((f for f in base.schema.fields if f.id == spec.source_ids[index]), None)
-    if each.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
-        bounds[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)
+    if part.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
+        bounds[part.source] = expression.Bounds(*transform.between(part.transform, low, high, source.type), nulls, rows)
     return bounds
 
 
 def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
     """`predicate`, with its equalities applied to bucket and truncated fields."""
     conditions = [predicate]
-    for each, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
+    for partition_field, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
         source = next((f for f in base.schema.fields if f.id == source_id), None)
-        if each.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
+        if partition_field.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
             continue
         for values in filter(None, (_equals(part, source.name) for part in conjuncts(predicate))):
             try:
                 column = pa.array(values, to_arrow(source.type))
-                made = transform.apply(each.transform, column, source.type).to_pylist()
+                made = transform.apply(partition_field.transform, column, source.type).to_pylist()
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
                 continue  # No value of the column: the rows decide.
             if pa.types.is_int64(column.type):  # As in files written while the column was an int.
                 ints = [value for value in values if -(2**31) <= value < 2**31]
-                made += transform.apply(each.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
-            conditions.append(is_in(each.name, frozenset(made)))
+                made += transform.apply(
+                    partition_field.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)
+                ).to_pylist()
+            conditions.append(is_in(partition_field.name, frozenset(made)))
     return and_(*conditions)
 
 
@@ -964,8 +966,8 @@ def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
         column = column.cast(pa.binary())
     low, high = None, None
     if column.null_count < len(column):
-        found = pc.min_max(column)
-        low, high = (single_value.encode(pa.repeat(found[n], 1), kind)[0].as_py() for n in ("min", "max"))
+        extremes = pc.min_max(column)
+        low, high = (single_value.encode(pa.repeat(extremes[n], 1), kind)[0].as_py() for n in ("min", "max"))
     return {"contains_null": column.null_count > 0, "contains_nan": nan, "lower_bound": low, "upper_bound": high}
 
 
@@ -998,8 +1000,8 @@ def _entry_text(spec: Spec, version: int) -> bytes:
 def _entry_schema(spec: Spec, version: int) -> dict[str, Any]:
     defined: set[str] = set()
     partition = [
-        field(each.id, each.name, avro_fields.scalar_type(kind, defined), optional=True)
-        for each, kind in zip(spec.partitioning.fields, spec.types, strict=True)
+        field(part.id, part.name, avro_fields.scalar_type(kind, defined), optional=True)
+        for part, kind in zip(spec.partitioning.fields, spec.types, strict=True)
     ]
     counts = [
         field(108, "column_sizes", _map(117, 118, "long"), True),

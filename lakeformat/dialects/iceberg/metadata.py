@@ -168,22 +168,22 @@ _MAPPING["?fields"] = [_MAPPING]
 
 
 def head(store: Store) -> Head:
-    place = in_catalog(store)
-    return place.head() if place else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
+    catalogued = in_catalog(store)
+    return catalogued.head() if catalogued else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
 
 
 def is_table(reader: Reader) -> bool:
     """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or a catalog's table."""
-    if place := in_catalog(reader):
-        return place.head().version() > 0
+    if catalogued := in_catalog(reader):
+        return catalogued.head().version() > 0
     return bool(numbered(reader))
 
 
 def documents_of_catalogs(reader: Reader) -> list[str]:
     """The names of metadata files at the reader's root that belong to a catalog, oldest first; only the catalog knows
     the current one."""
-    found = map(_OF_CATALOG.fullmatch, reader.names(METADATA_FOLDER))
-    return [match[0] for match in sorted(filter(None, found), key=lambda match: (int(match[1]), match[0]))]
+    matches = map(_OF_CATALOG.fullmatch, reader.names(METADATA_FOLDER))
+    return [match[0] for match in sorted(filter(None, matches), key=lambda match: (int(match[1]), match[0]))]
 
 
 def others(reader: Reader) -> list[State]:
@@ -291,8 +291,8 @@ def parse(
         parents.check(document, _current_id(document), ids if "snapshots" in known else None)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
-        for each in schemas.values():
-            fields = types.parse_fields(each)
+        for schema_document in schemas.values():
+            fields = types.parse_fields(schema_document)
             parsing.check_columns(fields)
             types_by_id |= {f.id: f for f in walk(fields)}
         current = schemas[document["current-schema-id"]]
@@ -303,7 +303,7 @@ def parse(
         return (
             state
             if current_snapshot is None
-            else replace(state, snapshot_document=parents.found(document, current_snapshot))
+            else replace(state, snapshot_document=parents.of_id(document, current_snapshot))
         )
 
 
@@ -319,18 +319,18 @@ def kept_lists(reader: Reader, base: State, document: Mapping[str, Any]) -> dict
     cache = cache_of(reader)
     if cache is None:
         return {}
-    known, found, ids = cache.written(reader.root), dict[str, documents.Written](), parents.Ids()
+    known, lists, ids = cache.written(reader.root), dict[str, documents.Written](), parents.Ids()
     for name in _LONG:
         before, begun = base.document.get(name) or (), known.get(name, documents.Written())
         if before and documents.Written(before).begins(document.get(name) or ()):
             begins = begun.begins(before)
-            found[name] = (begun if begins else documents.Written()).followed(before)
+            lists[name] = (begun if begins else documents.Written()).followed(before)
             if name == _SNAPSHOTS:
                 ids = (known.get(_IDS, ids) if begins else ids).followed(before)
-    if found:
-        size_bytes = sum(each.size_bytes for each in found.values()) * _PARSED
-        cache.put_written(reader.root, {**found, _IDS: ids}, size_bytes)
-    return found
+    if lists:
+        size_bytes = sum(written.size_bytes for written in lists.values()) * _PARSED
+        cache.put_written(reader.root, {**lists, _IDS: ids}, size_bytes)
+    return lists
 
 
 def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
@@ -386,9 +386,11 @@ def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[
     wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled")
     if in_catalog(reader) or not wanted:
         return ()
-    named = {each["metadata-file"] for each in document["metadata-log"]}
+    named = {entry["metadata-file"] for entry in document["metadata-log"]}
     gone = [
-        each["metadata-file"] for each in base.document.get("metadata-log") or () if each["metadata-file"] not in named
+        entry["metadata-file"]
+        for entry in base.document.get("metadata-log") or ()
+        if entry["metadata-file"] not in named
     ]
     folder = f"{reader.root}/{METADATA_FOLDER}/"
     return tuple(path.removeprefix(f"{reader.root}/") for path in gone if path.startswith(folder))
@@ -408,72 +410,72 @@ def emit_order(order: SortOrder, fields: tuple[Field, ...]) -> list[dict[str, An
     """The JSON of a sort order."""
     return [
         {
-            "transform": str(each.transform),
-            "source-id": find_part(fields, each.source).id,
-            "direction": "desc" if each.descending else "asc",
-            "null-order": "nulls-last" if each.nulls_last else "nulls-first",
+            "transform": str(sort_field.transform),
+            "source-id": find_part(fields, sort_field.source).id,
+            "direction": "desc" if sort_field.descending else "asc",
+            "null-order": "nulls-last" if sort_field.nulls_last else "nulls-first",
         }
-        for each in order.fields
+        for sort_field in order.fields
     ]
 
 
 def known_order(base: State) -> SortOrder:
     """The sort order of new files. Raises `UnsupportedFeature` for an order that lakeformat does not know."""
-    found = base.schema.sort_order
-    if found.unknown is not None:
+    sort_by = base.schema.sort_order
+    if sort_by.unknown is not None:
         raise UnsupportedFeature(
-            f"table {base.document['location']}: sort order {found.id} has {found.unknown}, which files cannot be sorted by; "
+            f"table {base.document['location']}: sort order {sort_by.id} has {sort_by.unknown}, which files cannot be sorted by; "
             "alter().set_sort_order([...]) sets another, or with [] none"
         )
-    return found
+    return sort_by
 
 
 def order_id(base: State, sort_by: tuple[Sort, ...]) -> int:
     """The table's id of this order; 0 if it has no equal one."""
-    fields = tuple(each for each in sort_by if isinstance(each, SortField))
+    fields = tuple(sort_field for sort_field in sort_by if isinstance(sort_field, SortField))
     if len(fields) < len(sort_by):
         return 0
     asked = emit_order(SortOrder(fields), base.schema.fields)
-    return next((each["order-id"] for each in base.document["sort-orders"] if each["fields"] == asked), 0)
+    return next((entry["order-id"] for entry in base.document["sort-orders"] if entry["fields"] == asked), 0)
 
 
 def sorted_columns(base: State) -> frozenset[str]:
     """The columns of the table's sort order under transforms that preserve order: they have bounds by default
     (SortOrderUtil)."""
     return frozenset(
-        each.source[0]
-        for each in base.schema.sort_order.fields
-        if each.transform.kind is not TransformKind.BUCKET and len(each.source) == 1
+        sort_field.source[0]
+        for sort_field in base.schema.sort_order.fields
+        if sort_field.transform.kind is not TransformKind.BUCKET and len(sort_field.source) == 1
     )
 
 
 def sort_order(document: Mapping[str, Any], order_id: int, known: tuple[Field, ...]) -> SortOrder:
     """A sort order of the document, with columns called as in `known`."""
-    found = next((each for each in document.get("sort-orders") or () if each["order-id"] == order_id), None)
-    if found is None:
+    recorded = next((entry for entry in document.get("sort-orders") or () if entry["order-id"] == order_id), None)
+    if recorded is None:
         raise CorruptFile(f"sort order {order_id} is named, and there is none")
     paths = dict(_paths(known))
     fields = []
-    for each in found["fields"]:
-        path = paths.get(each.get("source-id"))
+    for sort_field in recorded["fields"]:
+        path = paths.get(sort_field.get("source-id"))
         if path is None:
             return SortOrder((), order_id, "a field that is no plain column")
         try:
-            function = parse_transform(each["transform"])
+            function = parse_transform(sort_field["transform"])
         except UnsupportedFeature:
-            return SortOrder((), order_id, f"transform {each['transform']!r}")
-        descending, nulls = each["direction"].lower() == "desc", each["null-order"].lower()
+            return SortOrder((), order_id, f"transform {sort_field['transform']!r}")
+        descending, nulls = sort_field["direction"].lower() == "desc", sort_field["null-order"].lower()
         fields.append(SortField(path, function, descending, nulls == "nulls-last"))
     return SortOrder(tuple(fields), order_id)
 
 
 def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
     """(id, path) of columns and of their named parts."""
-    for each in fields:
-        path = (*above, each.name)
-        yield each.id, path
-        if isinstance(each.type, Row):
-            yield from _paths(each.type.fields, path)
+    for column in fields:
+        path = (*above, column.name)
+        yield column.id, path
+        if isinstance(column.type, Row):
+            yield from _paths(column.type.fields, path)
 
 
 def name_mapping(base: State) -> tuple[Named, ...]:
@@ -491,11 +493,11 @@ def name_mapping(base: State) -> tuple[Named, ...]:
 
 def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
     """The name mapping of the columns' own names, as JSON (core/MappingUtil.java)."""
-    found = []
-    for each in fields:
-        parts = default_mapping(children(each.type))
-        found.append({"field-id": each.id, "names": [each.name], **({"fields": parts} if parts else {})})
-    return found
+    mapping = []
+    for column in fields:
+        parts = default_mapping(children(column.type))
+        mapping.append({"field-id": column.id, "names": [column.name], **({"fields": parts} if parts else {})})
+    return mapping
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
@@ -504,11 +506,11 @@ def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
 def at(reader: Reader, version: int) -> State:
     """The table at the snapshot `version`, with that snapshot's schema. Raises `NotFound`."""
     base = newest(reader)
-    found = snapshots(base).get(version)
-    if found is None:
+    snapshot = snapshots(base).get(version)
+    if snapshot is None:
         shown = ", ".join(str(s.id) for s in history(reader, base)[-10:]) or "none"
         raise NotFound(f"{reader.root}: no snapshot {version}; the newest are: {shown}")
-    return _seen_from(base, found)
+    return _seen_from(base, snapshot)
 
 
 def at_tag(reader: Reader, name: str) -> State:
@@ -549,8 +551,8 @@ def on(reader: Reader, base: State, branch: str | None) -> State:
     there = branches(base)
     if branch not in there and branch != MAIN:
         raise NotFound(f"{reader.root}: no branch {branch!r}; there are: {', '.join(sorted({MAIN, *there}))}")
-    found = snapshots(base)[there[branch]["snapshot-id"]] if branch in there else None
-    return replace(base, snapshot_document=found, branch=branch, whole=base.whole or base)
+    snapshot = snapshots(base)[there[branch]["snapshot-id"]] if branch in there else None
+    return replace(base, snapshot_document=snapshot, branch=branch, whole=base.whole or base)
 
 
 def branches(base: State) -> dict[str, Mapping[str, Any]]:
@@ -572,8 +574,8 @@ def snapshot_of(base: State, snapshot_id: int | None) -> Mapping[str, Any] | Non
 
 def staged(base: State, wap_id: str) -> list[int]:
     """The snapshots staged under a write-audit-publish id, oldest first."""
-    found = [s for s in snapshots(base).values() if (s.get("summary") or {}).get("wap.id") == wap_id]
-    return [s["snapshot-id"] for s in sorted(found, key=lambda s: s.get("sequence-number", 0))]
+    matching = [s for s in snapshots(base).values() if (s.get("summary") or {}).get("wap.id") == wap_id]
+    return [s["snapshot-id"] for s in sorted(matching, key=lambda s: s.get("sequence-number", 0))]
 
 
 def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
@@ -593,30 +595,30 @@ def current_id(base: State) -> int | None:
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
     """The snapshots that led to the current one, oldest first; with `after`, those after it."""
-    found = []
+    lineage = []
     for document in ancestry(base, current_id(base)):
         if document["snapshot-id"] == after:
             break
-        found.append(to_snapshot(document))
-    return found[::-1]
+        lineage.append(to_snapshot(document))
+    return lineage[::-1]
 
 
 def committed(reader: Reader, base: State, user: str) -> int | None:
     """The largest number that a stream has committed, from its snapshots and from what later ones carry."""
-    prefix, found = f"{user}/", list[int]()
+    prefix, numbers = f"{user}/", list[int]()
     for document in ancestry(base, current_id(base)):
         summary = document.get("summary") or {}
         number = summary.get(OPERATION_ID, "").removeprefix(prefix)
         if summary.get(OPERATION_ID, "").startswith(prefix) and number.isdecimal():
-            found.append(int(number))
+            numbers.append(int(number))
         if user in (known := stream_numbers(summary)):
-            found.append(known[user])
-    return max(found, default=None)
+            numbers.append(known[user])
+    return max(numbers, default=None)
 
 
 def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
     """The ids of the snapshots after that one, oldest first."""
-    return [each.id for each in history(reader, base, after)]
+    return [snapshot.id for snapshot in history(reader, base, after)]
 
 
 def until(reader: Reader, version: int) -> State:
@@ -696,12 +698,12 @@ def is_known_since(reader: Reader, base: State, request: Request, since: int) ->
     """Whether a change without a snapshot is among the documents after version `since`; None if it is not found and
     some documents are gone."""
     paths = _paths_since(reader, base, since)
-    found = list(_documents(reader, base, since))
-    if any(_is_of(request, each) for each in found):
+    earlier = list(_documents(reader, base, since))
+    if any(_is_of(request, document) for document in earlier):
         return True
     if paths is None:  # The log may reach back to the first document.
-        return False if since == 0 and found and not found[-1].get("metadata-log") else None
-    return False if len(found) == len(paths) else None
+        return False if since == 0 and earlier and not earlier[-1].get("metadata-log") else None
+    return False if len(earlier) == len(paths) else None
 
 
 def _is_of(request: Request, document: Mapping[str, Any]) -> bool:
@@ -722,13 +724,13 @@ def _key_of(version: int) -> int | str:
 
 def numbered(reader: Reader) -> dict[int, str]:
     """The documents of the Hadoop layout: version -> path."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     names = reader.names(METADATA_FOLDER)
     for suffix in _SUFFIXES:
         number = re.compile(rf"v([1-9]\d{{0,18}}){re.escape(suffix)}")
         for match in filter(None, map(number.fullmatch, names)):
-            found.setdefault(int(match[1]), f"{METADATA_FOLDER}/{match[0]}")
-    return found
+            paths.setdefault(int(match[1]), f"{METADATA_FOLDER}/{match[0]}")
+    return paths
 
 
 def _suffix(properties: Mapping[str, str]) -> str:
@@ -859,8 +861,8 @@ def is_encrypted(base: State) -> bool:
 
 
 def format_version(base: State) -> int:
-    found: int = base.document["format-version"]
-    return found
+    number: int = base.document["format-version"]
+    return number
 
 
 def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
@@ -916,25 +918,25 @@ def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Fie
     taken."""
     by_name = {f.name: f for f in fields}
     seen: list[PartitionField] = []
-    for each in partition_by:
-        if each.source not in by_name:
+    for part in partition_by:
+        if part.source not in by_name:
             raise InvalidInput(
-                f"{where}: partition_by names {each.source!r}, which is no column; there are {', '.join(by_name)}"
+                f"{where}: partition_by names {part.source!r}, which is no column; there are {', '.join(by_name)}"
             )
-        source = by_name[each.source].type
+        source = by_name[part.source].type
         if not isinstance(source, Scalar):
             raise InvalidInput(
-                f"{where}: partition_by names {each.source!r}, of type {source}; it must be a plain value"
+                f"{where}: partition_by names {part.source!r}, of type {source}; it must be a plain value"
             )
-        result_type(each.transform, source, each.source)
-        is_identity = each.transform.kind is TransformKind.IDENTITY
-        if each.name in by_name and not (is_identity and each.name == each.source):
+        result_type(part.transform, source, part.source)
+        is_identity = part.transform.kind is TransformKind.IDENTITY
+        if part.name in by_name and not (is_identity and part.name == part.source):
             raise InvalidInput(
-                f"{where}: the partition field {each.name!r} has the name of a column; rename the column"
+                f"{where}: the partition field {part.name!r} has the name of a column; rename the column"
             )
-        if any(p.name == each.name or (p.source, p.transform) == (each.source, each.transform) for p in seen):
-            raise InvalidInput(f"{where}: partition_by names {each.name!r} twice")
-        seen.append(each)
+        if any(p.name == part.name or (p.source, p.transform) == (part.source, part.transform) for p in seen):
+            raise InvalidInput(f"{where}: partition_by names {part.name!r} twice")
+        seen.append(part)
 
 
 def check_names(names: list[str], where: str) -> None:
@@ -978,7 +980,7 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
     )
     key = _key(schema_json, fields)
     schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning, primary_key=key)
-    known = {f.id: f for each in base.document["schemas"] for f in walk(types.parse_fields(each))}
+    known = {f.id: f for schema in base.document["schemas"] for f in walk(types.parse_fields(schema))}
     specs = {s["spec-id"]: _spec(s, fields, known) for s in base.document["partition-specs"]}
     return replace(base, schema=schema, snapshot_document=snapshot, specs=specs, whole=base.whole or base)
 
@@ -1025,16 +1027,16 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
     """A spec of the document; its source columns are called as in `fields`."""
     now = {f.id: f for f in fields}
     partition, sources, kinds = [], [], []
-    for each in spec["fields"]:
-        if "source-id" not in each:
-            raise UnsupportedFeature(f"partition field {each['name']!r} of several columns: not supported yet")
-        source = now.get(each["source-id"]) or known.get(each["source-id"])
+    for part in spec["fields"]:
+        if "source-id" not in part:
+            raise UnsupportedFeature(f"partition field {part['name']!r} of several columns: not supported yet")
+        source = now.get(part["source-id"]) or known.get(part["source-id"])
         if source is None:
-            raise CorruptFile(f"partition field {each['name']!r}: no schema has its column {each['source-id']}")
+            raise CorruptFile(f"partition field {part['name']!r}: no schema has its column {part['source-id']}")
         # A column that was dropped or is inside another is never looked up by name.
-        name = source.name if each["source-id"] in now else f"#{source.id}"
-        function = parse_transform(each["transform"])
-        partition.append(PartitionField(name, function, each["name"], each["field-id"]))
+        name = source.name if part["source-id"] in now else f"#{source.id}"
+        function = parse_transform(part["transform"])
+        partition.append(PartitionField(name, function, part["name"], part["field-id"]))
         sources.append(source.id)
         kinds.append(result_type(function, source.type, source.name))
     return Spec(spec["spec-id"], Partitioning(tuple(partition), spec["spec-id"]), tuple(sources), tuple(kinds))
@@ -1062,5 +1064,5 @@ def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:
-    found = document.get("current-snapshot-id")
-    return None if found in (None, -1) else found
+    snapshot_id = document.get("current-snapshot-id")
+    return None if snapshot_id in (None, -1) else snapshot_id

@@ -123,7 +123,7 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
 def _first(published: Published, stamp: Stamp) -> dict[str, Any]:
     """The document of a table without a snapshot."""
     by = published.schema.partitioning
-    fields = tuple(replace(field, id=_FIRST_PARTITION_ID + place) for place, field in enumerate(by.fields))
+    fields = tuple(replace(field, id=_FIRST_PARTITION_ID + index) for index, field in enumerate(by.fields))
     schema = Schema(
         fields=tuple(map(_typed, published.schema.fields)),
         partitioning=replace(by, fields=fields),
@@ -142,7 +142,7 @@ def _document(base: State, published: Published) -> dict[str, Any]:
     kept = published.kept | {shown}
     document["snapshots"] = [s for s in document.get("snapshots") or () if s["snapshot-id"] in kept]
     log = document.get("snapshot-log") or []
-    cut = max((place for place, each in enumerate(log) if each["snapshot-id"] not in kept), default=-1)
+    cut = max((index for index, entry in enumerate(log) if entry["snapshot-id"] not in kept), default=-1)
     document["snapshot-log"] = log[cut + 1 :]
     there = {s["snapshot-id"] for s in document["snapshots"]}
     refs = {name: ref for name, ref in document["refs"].items() if ref["type"] == "branch" and name == MAIN}
@@ -197,13 +197,14 @@ def _entries(
             "referenced_data_file": "of",
             "content_offset": "offset",
             "content_size_in_bytes": "length",
-            **{f"p{_FIRST_PARTITION_ID + place}": f"p{place}" for place in range(len(start.spec.types))},
+            **{f"p{_FIRST_PARTITION_ID + index}": f"p{index}" for index in range(len(start.spec.types))},
         }.items()
         if given in table.column_names
     }
     columns |= {} if is_vector else _metrics(start, files)
     arrays = [
-        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type) for each in schema
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -186,14 +186,14 @@ def stats_modes(
     Columns of the sort order have bounds by default."""
     given = options.get("write.metadata.metrics.default")
     inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults")
-    found = []
-    for place, name in enumerate(columns):
-        general = given or ("truncate(16)" if place < inferred else "none")
+    modes = []
+    for index, name in enumerate(columns):
+        general = given or ("truncate(16)" if index < inferred else "none")
         if name in sorted_by and general.strip().lower() in (StatsMode.NONE, StatsMode.COUNTS):
             general = "truncate(16)"
         key = f"write.metadata.metrics.column.{name}"
-        found.append(_mode(key, options.get(key, general)))
-    return tuple(found)
+        modes.append(_mode(key, options.get(key, general)))
+    return tuple(modes)
 
 
 def _mode(key: str, text: str) -> tuple[StatsMode, int]:

@@ -20,22 +20,22 @@ class Ids:
     def followed(self, snapshots: Sequence[Mapping[str, Any]]) -> Ids:
         """Of snapshots that begin with these."""
         new = snapshots[self.count :]
-        parents = {each["parent-snapshot-id"] for each in new if each.get("parent-snapshot-id") is not None}
-        return Ids(len(snapshots), self.ids | {each["snapshot-id"] for each in new}, self.parents | parents)
+        parents = {snapshot["parent-snapshot-id"] for snapshot in new if snapshot.get("parent-snapshot-id") is not None}
+        return Ids(len(snapshots), self.ids | {snapshot["snapshot-id"] for snapshot in new}, self.parents | parents)
 
 
-def found(document: Mapping[str, Any], snapshot_id: int) -> Mapping[str, Any]:
+def of_id(document: Mapping[str, Any], snapshot_id: int) -> Mapping[str, Any]:
     """A snapshot that is there: one of the newest, mostly."""
-    return next(each for each in reversed(document["snapshots"]) if each["snapshot-id"] == snapshot_id)
+    return next(snapshot for snapshot in reversed(document["snapshots"]) if snapshot["snapshot-id"] == snapshot_id)
 
 
 def check(document: Mapping[str, Any], current: int | None, checked: Ids | None) -> None:
     """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the `checked` snapshots are
     known not to."""
     every = document.get("snapshots") or ()
-    new = {each["snapshot-id"]: each for each in every[checked.count if checked else 0 :]}
+    new = {snapshot["snapshot-id"]: snapshot for snapshot in every[checked.count if checked else 0 :]}
     if checked and not (new.keys().isdisjoint(checked.parents) and new.keys().isdisjoint(checked.ids)):
-        checked, new = None, {each["snapshot-id"]: each for each in every}
+        checked, new = None, {snapshot["snapshot-id"]: snapshot for snapshot in every}
     old = checked.ids if checked else frozenset()
     if current is not None and current not in new and current not in old:
         raise CorruptFile(f"the current snapshot {current} is not among the snapshots")

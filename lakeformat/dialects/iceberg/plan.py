@@ -203,9 +203,9 @@ def _add_schema(
     dropped = {f.id for f in walk(types.parse_fields(current))} - {f.id for f in walk(fields)}
     sorted_by = {
         f["source-id"]
-        for each in document["sort-orders"]
-        for f in each["fields"]
-        if each["order-id"] == document["default-sort-order-id"] and "source-id" in f
+        for entry in document["sort-orders"]
+        for f in entry["fields"]
+        if entry["order-id"] == document["default-sort-order-id"] and "source-id" in f
     }
     if dropped & set(identifiers):
         raise InvalidInput(f"{reader.root}: a column that is an identifier field cannot be dropped")
@@ -225,9 +225,9 @@ def _add_schema(
 def _set_order(document: dict[str, Any], fields: list[dict[str, Any]]) -> None:
     """Make a sort order the current one, reusing an equal one. The unsorted order has the id 0."""
     orders = document["sort-orders"]
-    same = [each["order-id"] for each in orders if each["fields"] == fields]
+    same = [entry["order-id"] for entry in orders if entry["fields"] == fields]
     if not same:
-        same = [max([0, *(each["order-id"] for each in orders)]) + 1 if fields else 0]
+        same = [max([0, *(entry["order-id"] for entry in orders)]) + 1 if fields else 0]
         document["sort-orders"] = [*orders, {"order-id": same[0], "fields": fields}]
     document["default-sort-order-id"] = same[0]
 
@@ -479,9 +479,9 @@ def _emitted(
     for number, (is_delete, spec_id) in enumerate(sorted(set(zip(contents.tolist(), specs.tolist(), strict=True)))):
         part = fresh.filter(pa.array((contents == is_delete) & (specs == spec_id)))
         own = name if number == 0 else f"{name}-n{number}"
-        found = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, reader.root)
-        found = manifest.remembered(reader, found)
-        made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
+        emitted = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, reader.root)
+        emitted = manifest.remembered(reader, emitted)
+        made = Manifests({**made.files, **emitted.files}, pa.concat_tables([made.metas, emitted.metas]))
     return made
 
 
@@ -511,8 +511,8 @@ def _idle(
         data = data.filter(pc.invert(pc.is_in(data["file_path"], value_set=deleted["file_path"].combine_chunks())))
         own = fresh.filter(pc.equal(fresh["content"], int(FileContent.DATA)))
         numbers = pc.fill_null(own["sequence_number"], base.document["last-sequence-number"] + 1)
-        place = own.schema.get_field_index("sequence_number")
-        own = own.set_column(place, own.schema.field(place), numbers)
+        position = own.schema.get_field_index("sequence_number")
+        own = own.set_column(position, own.schema.field(position), numbers)
         which, used = scan.attached(base, pa.concat_tables([data, own]), deletes)
         by_key = np.asarray(deletes["content"])[used] == FileContent.EQUALITY_DELETES
         used = used[by_key | (which < len(data))]  # Positions never refer to a later file.
@@ -550,8 +550,8 @@ def _without(
         entries = entries.set_column(0, ENTRY.field("status"), status).set_column(1, ENTRY.field("snapshot_id"), by)
         spec = base.specs[metas["partition_spec_id"][index].as_py()]
         number = len(deleted) - 1
-        found = manifest.emit(entries, base, spec, f"{name}{number}", snapshot_id, sequence_number, reader.root)
-        made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
+        emitted = manifest.emit(entries, base, spec, f"{name}{number}", snapshot_id, sequence_number, reader.root)
+        made = Manifests({**made.files, **emitted.files}, pa.concat_tables([made.metas, emitted.metas]))
         deleted.append(entries.filter(gone))
     return metas.filter(pa.array(~touched)), made, pa.concat_tables(deleted)
 
@@ -838,12 +838,12 @@ def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, 
             for code, value in enumerate(values):
                 both = parts.setdefault("/".join(folder.partition(value)), [added.slice(0, 0), deleted.slice(0, 0)])
                 both[side] = own.filter(pa.array(codes == code))
-    found = {}
+    summary = {}
     for path, (came, went) in parts.items():
         counts = zip(_counts(came, "added", "added").items(), _counts(went, "deleted", "removed").items(), strict=True)
         figures = ",".join(f"{name}={count}" for pair in counts for name, count in pair if count)
-        found[f"partitions.{path}"] = figures
-    return found
+        summary[f"partitions.{path}"] = figures
+    return summary
 
 
 def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int]:
@@ -853,7 +853,7 @@ def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int
     rows = np.asarray(entries["record_count"])
     sizes = np.asarray(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"]))
     vectors = scan.is_vector(entries)
-    is_data, by_place, by_key = (content == each for each in FileContent)
+    is_data, by_place, by_key = (content == kind for kind in FileContent)
     return {
         f"{verb}-data-files": int(is_data.sum()),
         f"{verb_of_deletes}-equality-delete-files": int(by_key.sum()),

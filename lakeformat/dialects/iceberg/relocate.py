@@ -57,21 +57,21 @@ class Relocation:
         distinct: Any = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
         known = distinct.dictionary
         prefix = f"{self.source}/"
-        found = pc.binary_join_element_wise(f"{self.target}/", pc.utf8_slice_codeunits(known, len(prefix)), "")
+        moved = pc.binary_join_element_wise(f"{self.target}/", pc.utf8_slice_codeunits(known, len(prefix)), "")
         plain = np.asarray(pc.starts_with(known, prefix))
         others = [self.moved(path) for path in known.filter(pa.array(~plain)).to_pylist()]
         if others:
-            found = pc.replace_with_mask(found, pa.array(~plain), pa.array(others, found.type))
-        return found.take(distinct.indices)
+            moved = pc.replace_with_mask(moved, pa.array(~plain), pa.array(others, moved.type))
+        return moved.take(distinct.indices)
 
     def position_deletes(self) -> list[tuple[str, str]]:
         """(path, format) of the delete files that refer to data files by path; Puffin files hold deletion vectors."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for entries in manifest.read_raw(self.reader, _manifests(self.reader, self._snapshots).to_pylist()):
             own = entries.filter(pc.equal(entries["content"], int(FileContent.POSITION_DELETES)))
             live = own.filter(pc.not_equal(own["status"], int(Status.DELETED)))
-            found |= zip(live["file_path"].to_pylist(), pc.utf8_lower(live["file_format"]).to_pylist(), strict=True)
-        return list(found.items())
+            paths |= zip(live["file_path"].to_pylist(), pc.utf8_lower(live["file_format"]).to_pylist(), strict=True)
+        return list(paths.items())
 
     def vectors(self, data: bytes, path: str) -> bytes:
         """A Puffin file of deletion vectors with the new paths of the data files."""
@@ -222,8 +222,8 @@ def _manifests(reader: Reader, snapshots: list[Mapping[str, Any]]) -> pa.Array:
 
 
 def _set(table: pa.Table, name: str, values: Any) -> pa.Table:
-    place = table.schema.get_field_index(name)
-    return table.set_column(place, table.schema.field(place), values)
+    position = table.schema.get_field_index(name)
+    return table.set_column(position, table.schema.field(position), values)
 
 
 def _each(entry: Mapping[str, Any], keys: tuple[str, ...], moved: Any) -> dict[str, Any]:

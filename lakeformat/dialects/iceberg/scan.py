@@ -225,7 +225,7 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
         _older(own, sequences, others[equal], theirs[equal], equal, "left"),
         _older(everything, sequences, nothing, theirs[everywhere], everywhere, "left"),
     ]
-    left, right = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    left, right = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     stays = is_equality[right] | vectors[right] | ~has_vector[left]
     left, right = left[stays], right[stays]
     meets = ~_apart(base, entries, deletes, left, right)
@@ -346,7 +346,7 @@ def delta(
     )
     fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
     fields = with_columns(conditions.columns_of(predicate), fields, base.schema.fields)
-    there, were = (manifest.live_entries(reader, each, content=ManifestContent.DELETES) for each in (after, before))
+    there, were = (manifest.live_entries(reader, view, content=ManifestContent.DELETES) for view in (after, before))
     gone = [*tasks(reader, base, Files(went, were), fields, predicate)]
     if len(fresh):
         stays = manifest.live_entries(reader, after)

@@ -124,7 +124,7 @@ def name_of(operation: SetStatistics, unique: str) -> str:
 def noted(document: Mapping[str, Any], operation: SetStatistics, location: str) -> dict[str, Any]:
     """The document's entries of this kind, with that of the operation's file in place of an earlier one."""
     key = KEYS[operation.of]
-    kept = [each for each in document.get(key) or () if each["snapshot-id"] != operation.snapshot_id]
+    kept = [entry for entry in document.get(key) or () if entry["snapshot-id"] != operation.snapshot_id]
     entry = {
         "snapshot-id": operation.snapshot_id,
         "statistics-path": location,
@@ -140,14 +140,14 @@ def registered(base: State) -> pa.Table:
     names = {f.id: f.name for f in base.schema.fields}
     rows: list[tuple[Any, ...]] = []
     for of, key in KEYS.items():
-        for each in base.document.get(key) or ():
-            rest = (each["statistics-path"], each.get("file-size-in-bytes"))
+        for entry in base.document.get(key) or ():
+            rest = (entry["statistics-path"], entry.get("file-size-in-bytes"))
             if of == "partition":
-                rows.append((each["snapshot-id"], of, None, None, *rest))
-            for blob in each.get("blob-metadata") or () if of == "table" else ():
+                rows.append((entry["snapshot-id"], of, None, None, *rest))
+            for blob in entry.get("blob-metadata") or () if of == "table" else ():
                 (id, *_) = blob.get("fields") or (-1,)
                 count = (blob.get("properties") or {}).get("ndv")
-                rows.append((each["snapshot-id"], of, names.get(id), None if count is None else int(count), *rest))
+                rows.append((entry["snapshot-id"], of, names.get(id), None if count is None else int(count), *rest))
     schema = pa.schema(
         [
             ("snapshot_id", pa.int64()),
@@ -168,7 +168,7 @@ def registered(base: State) -> pa.Table:
 def _partition_fields(base: State) -> list[pa.Field]:
     """The fields of all specs as one struct, by id; each with its newest name (Partitioning.partitionType)."""
     fields: dict[int, pa.Field] = {}
-    for spec in sorted(base.specs.values(), key=lambda each: each.id, reverse=True):
+    for spec in sorted(base.specs.values(), key=lambda spec: spec.id, reverse=True):
         for field, kind in zip(spec.partitioning.fields, spec.types, strict=True):
             if field.transform.kind is not TransformKind.VOID:
                 fields.setdefault(field.id, _with_id(pa.field(field.name, to_arrow(kind)), field.id))
@@ -179,7 +179,7 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
     """Sums by spec and partition, in the order of the partitions."""
     content, status = np.asarray(entries["content"]), np.asarray(entries["status"])
     live, rows = status != int(Status.DELETED), np.asarray(entries["record_count"])
-    is_data, is_position, is_equality = (live & (content == each) for each in FileContent)
+    is_data, is_position, is_equality = (live & (content == kind) for kind in FileContent)
     vectors = scan.is_vector(entries) & live
     times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
     known = pa.array(list(times), pa.int64())

@@ -87,7 +87,7 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
             f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
         )
     folder = branch_folder(name)
-    files = [each.path for each in reader.list(folder)]
+    files = [file.path for file in reader.list(folder)]
     if not files:
         raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
     schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
@@ -193,8 +193,8 @@ def _on(reader: Reader, name: str) -> Reader:
     """The table at the branch `name`, seen from any branch."""
     inner = reader.store if isinstance(reader, Cached) else reader
     whole = inner.store if isinstance(inner, Swapped) else inner
-    found = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
-    return cached(found, reader.cache) if isinstance(reader, Cached) else found
+    store = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
+    return cached(store, reader.cache) if isinstance(reader, Cached) else store
 
 
 def _columns(schema: Schema) -> list[tuple[int, str, Type]]:
@@ -207,9 +207,9 @@ def _partitions(reader: Reader, base: State) -> set[tuple[Any, ...]]:
 
 
 def _contents(reader: Reader, folder: str) -> dict[str, bytes]:
-    paths = [each.path for each in reader.list(folder)]
-    found = zip(paths, reader.read_many(paths), strict=True)
-    return {path: data for path, data in found if data is not None}
+    paths = [file.path for file in reader.list(folder)]
+    contents = zip(paths, reader.read_many(paths), strict=True)
+    return {path: data for path, data in contents if data is not None}
 
 
 def _snapshots(reader: Reader, folder: str) -> list[dict[str, Any]]:

@@ -108,9 +108,9 @@ def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, leas
     entries, beside = data_files.entries, data_files.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
-    place = beside.places(entries)
-    np.add.at(sizes, place[place >= 0], np.asarray(beside.entries["_FILE_SIZE"])[place >= 0])
-    np.add.at(files, place[place >= 0], 1)
+    indices = beside.places(entries)
+    np.add.at(sizes, indices[indices >= 0], np.asarray(beside.entries["_FILE_SIZE"])[indices >= 0])
+    np.add.at(files, indices[indices >= 0], 1)
     result = []
     partitions = scan.partitions_of(base, entries)
     for rows in _buckets(data_files, base, ordered=False):
@@ -330,12 +330,12 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
     since = max(now_ms // 1000 - seconds, 0)
     match field.type:
         case Scalar(Kind.INT):
-            found = lt(field.name, since)
+            expired = lt(field.name, since)
         case Scalar(Kind.BIGINT):  # Larger numbers are milliseconds.
-            found = or_(lt(field.name, since), and_(ge(field.name, _MILLISECONDS), lt(field.name, since * 1000)))
+            expired = or_(lt(field.name, since), and_(ge(field.name, _MILLISECONDS), lt(field.name, since * 1000)))
         case _:
-            found = lt(field.name, _EPOCH + dt.timedelta(seconds=since))
-    return bind(found, schema.fields)
+            expired = lt(field.name, _EPOCH + dt.timedelta(seconds=since))
+    return bind(expired, schema.fields)
 
 
 def _holds(reader: Reader, base: State, data_files: Files, condition: Expression) -> np.ndarray:
@@ -355,7 +355,7 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
         return task
     spec = task.read[0].merge
     assert spec is not None, task
-    held = (
+    fields = (
         tuple(base.schema.field(name) for name in spec.key)
         if spec.replaces
         else (*base.schema.fields, SEQUENCE, VALUE_KIND)
@@ -364,13 +364,13 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
     count, starts = len(sections.files), sections.starts
     first, last = np.minimum.reduceat(low[:count], starts), np.maximum.reduceat(high[:count], starts)
     is_new = np.logical_or.reduceat(np.asarray(sections.files.entries["_LEVEL"]) == 0, starts)
-    place = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+    section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
     older, touched = [], np.zeros(len(above), bool)
-    for each in task.read:
-        section = place[each.paths[0]]
+    for read in task.read:
+        section = section_of[read.paths[0]]
         meets = (low[count:] <= last[section]) & (high[count:] >= first[section]) & bool(is_new[section])
         touched |= meets
-        older.append(tuple(scan.with_places(reader, base, above.filter(pa.array(meets)), held)))
+        older.append(tuple(scan.with_places(reader, base, above.filter(pa.array(meets)), fields)))
     if not touched.any():
         return task
     marks = scan.marking(reader, base, above.filter(pa.array(touched)))
@@ -388,12 +388,12 @@ def _settling(reader: Reader, base: State, task: RewriteTask, sections: Sections
     nothing = np.iinfo(np.int64).max
     first = np.minimum.reduceat(np.where(is_new, low[:count], nothing), starts)
     last = np.maximum.reduceat(np.where(is_new, high[:count], -1), starts)
-    place = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+    section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
     older = []
-    for each in task.read:
-        section = place[each.paths[0]]
+    for read in task.read:
+        section = section_of[read.paths[0]]
         meets = (low[count:] <= last[section]) & (high[count:] >= first[section])
-        older.append(tuple(scan.standing(reader, base, above.filter(pa.array(meets)), each.fields)))
+        older.append(tuple(scan.standing(reader, base, above.filter(pa.array(meets)), read.fields)))
     return replace(task, older=tuple(older)) if any(older) else task
 
 
@@ -459,11 +459,11 @@ def _before(
     reader: Reader, base: State, sections: Sections, known: int, fields: tuple[Field, ...]
 ) -> tuple[ReadTask | None, ...]:
     """For each section, the task that reads its rows on levels from `known` on; None if there are none."""
-    held = np.asarray(sections.files.entries["_LEVEL"]) >= known
-    counts = np.add.reduceat(held.astype(np.int64), sections.starts)
+    is_above = np.asarray(sections.files.entries["_LEVEL"]) >= known
+    counts = np.add.reduceat(is_above.astype(np.int64), sections.starts)
     some = counts > 0
     starts = np.cumsum(counts[some]) - counts[some]
-    files = sections.files.filter(pa.array(held))
+    files = sections.files.filter(pa.array(is_above))
     read = iter(scan.merges(reader, base, Sections(files, starts, sections.is_whole[some]), fields))
     return tuple(next(read) if there else None for there in some.tolist())
 

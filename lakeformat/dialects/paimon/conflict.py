@@ -149,10 +149,10 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
     scope = manifest.scope_of(base.schema, {f.partition for f in operation.added})
     live = manifest.live_entries(reader, base.document, base.schema, scope)
     there = set(zip(live["_FIRST_ROW_ID"].to_pylist(), live["_ROW_COUNT"].to_pylist(), strict=True)) if added else set()
-    for each in added:
-        if (each.first_row_id, each.row_count) not in there:
+    for file in added:
+        if (file.first_row_id, file.row_count) not in there:
             raise Conflict(
-                f"{reader.root}: {operation.kind} wrote columns of the {each.row_count} rows from id {each.first_row_id} on, which others "
+                f"{reader.root}: {operation.kind} wrote columns of the {file.row_count} rows from id {file.first_row_id} on, which others "
                 "rewrote or removed since. Nothing was changed: run it again"
             )
     ranges = pa.table(
@@ -167,8 +167,8 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
     known = set(base.schema.names)
     asked = {base.schema.field(name).id for name in names if name in known}
     for schema_id, columns, rows in tracking.column_kinds(touched):
-        held = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        if asked & {f.id for f in held}:
+        written = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
+        if asked & {f.id for f in written}:
             _require_no_newer(reader, base, operation.kind, touched.take(pa.array(rows)), operation.read_at)
 
 
@@ -202,14 +202,14 @@ def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, r
         then = metadata.read_snapshot(reader, read_at) if read_at else {}
         if then.get("indexManifest") == now.get("indexManifest"):
             return
-        held = [_vectors(reader, document, names) for document in (then, now)]
+        vectors = [_vectors(reader, document, names) for document in (then, now)]
     except NoSuchFile as error:
         raise Conflict(
             f"{reader.root}: snapshot {read_at} has expired since it was read, so the rows deleted meanwhile "
             f"are unknown. Nothing was changed: run it again"
         ) from error
-    if held[0] != held[1]:
-        other = next(name for name in {**held[0], **held[1]} if held[0].get(name) != held[1].get(name))
+    if vectors[0] != vectors[1]:
+        other = next(name for name in {**vectors[0], **vectors[1]} if vectors[0].get(name) != vectors[1].get(name))
         raise Conflict(
             f"{reader.root}: rows of {other} were deleted after snapshot {read_at}, at which it was read. Nothing was changed: "
             f"run it again"
@@ -379,10 +379,12 @@ def _require_keys_untouched(
 def upgraded(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
     """Those of `entries` that the Rewrite upgrades, on their new level."""
     levels = dict(operation.upgraded)
-    found = [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
-    chosen = pa.array(found, pa.int32())
-    place = entries.column_names.index("_LEVEL")
-    return entries.set_column(place, manifest.ENTRY.field("_LEVEL"), chosen).filter(chosen.is_valid())
+    upgrades = (
+        [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
+    )
+    chosen = pa.array(upgrades, pa.int32())
+    position = entries.column_names.index("_LEVEL")
+    return entries.set_column(position, manifest.ENTRY.field("_LEVEL"), chosen).filter(chosen.is_valid())
 
 
 def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:

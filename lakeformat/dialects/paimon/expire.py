@@ -289,8 +289,8 @@ def _released(
 def _tags(reader: Reader, folder: str = "") -> dict[str, dict[str, Any]]:
     """Tag name -> its document, with pins. A pin that came too late, and whose verb was killed before it saw that, is left
     out: it keeps nothing."""
-    found = metadata.tags(reader, folder, pins=True)
-    return {n: d for n, d in found.items() if not n.startswith(metadata.PIN) or _stands(reader, d)}
+    tags = metadata.tags(reader, folder, pins=True)
+    return {n: d for n, d in tags.items() if not n.startswith(metadata.PIN) or _stands(reader, d)}
 
 
 def _stands(reader: Reader, document: Mapping[str, Any]) -> bool:
@@ -377,15 +377,15 @@ def _old(
     if consumed is not None and consumed in documents and _needs_rows_before(documents[consumed]):
         consumed -= 1
     expired: list[int] = []
-    for place, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
+    for index, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
         if consumed is not None and snapshot_id >= consumed:
             break
         if retention.keep_from is not None and snapshot_id >= retention.keep_from:
             break
-        if retention.limit is not None and place >= retention.limit:
+        if retention.limit is not None and index >= retention.limit:
             break
-        too_many = retention.retain_max is not None and place < len(ids) - retention.retain_max
-        successor_ms = documents[ids[place + 1]]["timeMillis"]
+        too_many = retention.retain_max is not None and index < len(ids) - retention.retain_max
+        successor_ms = documents[ids[index + 1]]["timeMillis"]
         too_old = retention.older_than_ms is not None and successor_ms < retention.older_than_ms
         if not (too_many or too_old):
             break
@@ -428,8 +428,8 @@ def _logs(reader: Reader) -> list[dict[str, Any]]:
 
 
 def _branch_logs(reader: Reader) -> list[dict[str, Any]]:
-    found = [f"{folder}{metadata.CHANGELOG_FOLDER}/changelog-" for folder in metadata.branches(reader)]
-    return [document for prefix in found for document in _documents(reader, prefix, metadata.parse_changelog)]
+    prefixes = [f"{folder}{metadata.CHANGELOG_FOLDER}/changelog-" for folder in metadata.branches(reader)]
+    return [document for prefix in prefixes for document in _documents(reader, prefix, metadata.parse_changelog)]
 
 
 def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
@@ -459,7 +459,7 @@ def _unreachable(
         *(kept[:1] if gone else ()),
         *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
     ]
-    names = [name for found in _listed(reader, with_delta, "deltaManifestList", missing_ok=True) for name in found]
+    names = [name for group in _listed(reader, with_delta, "deltaManifestList", missing_ok=True) for name in group]
     candidates = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
     with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
     data = (
@@ -475,9 +475,9 @@ def _changelog_paths(
 ) -> tuple[str, ...]:
     """The paths of the changelog files of the snapshots `gone`: no other snapshot has them, but a tag may."""
     key = "changelogManifestList"
-    held = {document.get(key) for document in keepers}
-    alone = [document for document in gone if document.get(key) not in held]
-    names = [name for held in _listed(reader, alone, key, missing_ok=True) for name in held]
+    kept = {document.get(key) for document in keepers}
+    alone = [document for document in gone if document.get(key) not in kept]
+    names = [name for group in _listed(reader, alone, key, missing_ok=True) for name in group]
     entries = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
     return tuple(scan.paths(entries, base.schema).to_pylist())
 
@@ -509,10 +509,10 @@ def _data_paths(
     free = _without(candidates, reachable)
     free = _without(free, _read_by_changelogs(reader, free, [d for d in logs if _changes_in_data_files(d)]))
     paths = scan.paths(free, base.schema).to_pylist()
-    found = dict.fromkeys(paths)
+    owned = dict.fromkeys(paths)
     for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
-        found |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
-    return tuple(found)
+        owned |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
+    return tuple(owned)
 
 
 def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
@@ -524,7 +524,7 @@ def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[
         if len(left) == 0:
             break
         some = logs[max(0, end - _LOGS_AT_ONCE) : end]
-        names = [name for held in _manifests_of_changes(reader, some) for name in held]
+        names = [name for group in _manifests_of_changes(reader, some) for name in group]
         for table in manifest.read_entries(reader, names):
             added = table.filter(pc.equal(table["_KIND"], int(manifest.EntryKind.ADD)))
             names_read.append(pc.unique(added["_FILE_NAME"]))
@@ -558,7 +558,7 @@ def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing
     logs = list(logs)
     manifests = _manifests_of_changes(reader, logs, missing_ok)
     return {d[_list_of_changes(d)] for d in logs if d.get(_list_of_changes(d))} | {
-        n for held in manifests for n in held
+        n for group in manifests for n in group
     }
 
 
@@ -577,10 +577,10 @@ def _manifests_of_changes(
 def _copies(reader: Reader, documents: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """The changelog documents that snapshots leave. They also record the manifests, so that later expiries need not
     read lists."""
-    held = _manifests_of_changes(reader, documents)
+    manifests = _manifests_of_changes(reader, documents)
     return {
         metadata.changelog_path(document["id"]): metadata.emit_snapshot({**document, metadata.MANIFESTS: names})
-        for document, names in zip(documents, held, strict=True)
+        for document, names in zip(documents, manifests, strict=True)
     }
 
 
@@ -593,7 +593,7 @@ def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: b
     documents = list(documents)
     names: set[str] = set()
     for key in ("baseManifestList", "deltaManifestList", "changelogManifestList"):
-        names |= {name for held in _listed(reader, documents, key, missing_ok) for name in held}
+        names |= {name for group in _listed(reader, documents, key, missing_ok) for name in group}
         names |= {document[key] for document in documents if document.get(key)}
     names |= {document["statistics"] for document in documents if document.get("statistics")}
     indexes = {document["indexManifest"] for document in documents if document.get("indexManifest")}
@@ -649,9 +649,9 @@ def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
 def _documents(
     reader: Reader, prefix: str, parse: Callable[[bytes, str], dict[str, Any]] = metadata.parse_snapshot
 ) -> list[dict[str, Any]]:
-    found = [f.path for f in reader.list(prefix.rsplit("/", 1)[0]) if f.path.startswith(prefix)]
-    found = [p for p in found if p[len(prefix) :].isdecimal()]
-    read = zip(found, reader.read_many(found), strict=True)
+    paths = [f.path for f in reader.list(prefix.rsplit("/", 1)[0]) if f.path.startswith(prefix)]
+    paths = [p for p in paths if p[len(prefix) :].isdecimal()]
+    read = zip(paths, reader.read_many(paths), strict=True)
     return [parse(data, f"{reader.root}/{path}") for path, data in read if data is not None]
 
 
@@ -669,7 +669,7 @@ def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
         for table in manifest.read_entries(reader, manifests, missing_ok):
             names |= set(table["_FILE_NAME"].to_pylist())
             names |= {name for extra in table["_EXTRA_FILES"].to_pylist() for name in extra or ()}
-            elsewhere = (relative(reader.root, each) for each in table["_EXTERNAL_PATH"].drop_null().to_pylist())
+            elsewhere = (relative(reader.root, path) for path in table["_EXTERNAL_PATH"].drop_null().to_pylist())
             names |= {path for path in elsewhere if path}
     except NoSuchFile as error:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error

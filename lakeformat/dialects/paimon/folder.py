@@ -88,7 +88,7 @@ class FolderView(PaimonView):
                 partition=partition,
                 text_options=tuple(sorted(text.items())) if given in ("csv", "json") else None,
             )
-            for partition, files in self._found(scope).items()
+            for partition, files in self._by_partition(scope).items()
         ]
 
     @property
@@ -120,26 +120,26 @@ class FolderView(PaimonView):
         said = self.schema.properties.get("file.format")
         return options.of(self.schema).file_format if said is None else said.lower()
 
-    def _found(self, scope: Expression = ALWAYS) -> Mapping[tuple[Any, ...], list[Listed]]:
+    def _by_partition(self, scope: Expression = ALWAYS) -> Mapping[tuple[Any, ...], list[Listed]]:
         """The files of each partition for which `scope` is true."""
         schema = self.schema
         names = schema.partitioning.names
         by_folder: dict[tuple[str, ...], list[Listed]] = {}
-        for each in self.reader.list(""):
-            *folders, file = each.path.split("/")
+        for listed in self.reader.list(""):
+            *folders, file = listed.path.split("/")
             hidden = any(part[:1] in ("_", ".") for part in (*folders[len(names) :], file))
-            if hidden or len(folders) < len(names) or each.path.startswith(f"{metadata.SCHEMA_FOLDER}/"):
+            if hidden or len(folders) < len(names) or listed.path.startswith(f"{metadata.SCHEMA_FOLDER}/"):
                 continue
-            by_folder.setdefault(tuple(folders[: len(names)]), []).append(each)
+            by_folder.setdefault(tuple(folders[: len(names)]), []).append(listed)
         partitions = [self._partition(folders) for folders in by_folder]
         keep = np.ones(len(partitions), bool)
         if scope != ALWAYS and partitions:
             keep = np.asarray(expression.mask(scope, manifest.partition_table(partitions, schema)).fill_null(False))
-        found: dict[tuple[Any, ...], list[Listed]] = {}
+        data_files: dict[tuple[Any, ...], list[Listed]] = {}
         for partition, files, kept in zip(partitions, by_folder.values(), keep.tolist(), strict=True):
             if kept:
-                found.setdefault(partition, []).extend(sorted(files, key=lambda each: each.path))
-        return found
+                data_files.setdefault(partition, []).extend(sorted(files, key=lambda file: file.path))
+        return data_files
 
     def _partition(self, folders: tuple[str, ...]) -> tuple[Any, ...]:
         """The values in the names of folders, `key=value` or only the value."""
@@ -159,17 +159,17 @@ class FolderView(PaimonView):
         return tuple(values)
 
     def _partitions(self, small_file_bytes: int | None = None) -> pa.Table:
-        schema, found = self.schema, self._found()
+        schema, partitions = self.schema, self._by_partition()
         small = options.of(schema).small_file_bytes if small_file_bytes is None else small_file_bytes
-        table = manifest.partition_table(list(found), schema)
-        sizes = [[file.size_bytes for file in files] for files in found.values()]
+        table = manifest.partition_table(list(partitions), schema)
+        sizes = [[file.size_bytes for file in files] for files in partitions.values()]
         figures = {
             "file_count": [len(size) for size in sizes],
-            "small_file_count": [sum(size < small for size in each) for each in sizes],
+            "small_file_count": [sum(size < small for size in group) for group in sizes],
             "row_count": [None] * len(sizes),
             "deleted_row_count": [0] * len(sizes),
             "size_bytes": [sum(size) for size in sizes],
-            "last_modified_ms": [max(file.modified_ms for file in files) for files in found.values()],
+            "last_modified_ms": [max(file.modified_ms for file in files) for files in partitions.values()],
         }
         for name, values in figures.items():
             table = table.append_column(name, pa.array(values, pa.int64()))

@@ -223,16 +223,16 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
 }
 
 
-def _deleted_rows(reader: Reader, base: State, found: scan.Files) -> np.ndarray:
+def _deleted_rows(reader: Reader, base: State, live: scan.Files) -> np.ndarray:
     """Per file, the rows in its deletion vector and its delete rows."""
-    retracting = np.asarray(pc.fill_null(found.entries["_DELETE_ROW_COUNT"], 0))
-    return retracting + scan.deleted_rows(reader, base, found)
+    retracting = np.asarray(pc.fill_null(live.entries["_DELETE_ROW_COUNT"], 0))
+    return retracting + scan.deleted_rows(reader, base, live)
 
 
 def _partition_texts(entries: pa.Table, base: State) -> Any:
     codes, values = manifest.partitions(entries, base.schema)
-    place = directory(base.schema)
-    shown = np.array(["/".join(place.partition(v)) for v in manifest.partition_values(values, base.schema)], object)
+    folders = directory(base.schema)
+    shown = np.array(["/".join(folders.partition(v)) for v in manifest.partition_values(values, base.schema)], object)
     return shown[codes]
 
 

@@ -85,18 +85,18 @@ def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]
     """A `_SUCCESS` file in the folder of each partition, with the times at which it was first and last marked (Java's
     SuccessFile). Raises `UnsupportedFeature` if `partition.mark-done-action` asks for anything else."""
     wanted = base.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
-    if others := [each for each in map(str.strip, wanted.split(",")) if each != _SUCCESS_FILE]:
+    if others := [action for action in map(str.strip, wanted.split(",")) if action != _SUCCESS_FILE]:
         raise UnsupportedFeature(
             f"{reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
         )
-    place = directory(base.schema)
+    folders = directory(base.schema)
     # Not below `data-file.path-directory`.
-    paths = ["/".join([*place.partition(partition), "_SUCCESS"]) for partition in partitions]
-    found: dict[str, bytes] = {}
+    paths = ["/".join([*folders.partition(partition), "_SUCCESS"]) for partition in partitions]
+    marks: dict[str, bytes] = {}
     for path, before in zip(paths, reader.read_many(paths), strict=True):
         first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
-        found[path] = document.emit({"creationTime": first, "modificationTime": now_ms})
-    return found
+        marks[path] = document.emit({"creationTime": first, "modificationTime": now_ms})
+    return marks
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
@@ -312,12 +312,12 @@ def _next_numbers(base: State, reader: Reader) -> dict[str, int]:
         return {}
     taken = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_MAX_SEQUENCE_NUMBER", "max")])
     codes, values = manifest.partitions(taken, base.schema)
-    partitions, place = manifest.partition_values(values, base.schema), directory(base.schema)
+    partitions, folder_of = manifest.partition_values(values, base.schema), directory(base.schema)
     following: dict[str, int] = {}
     for code, bucket, last in zip(
         codes, taken["_BUCKET"].to_pylist(), taken["_MAX_SEQUENCE_NUMBER_max"].to_pylist(), strict=True
     ):
-        folder = place(partitions[code], bucket)
+        folder = folder_of(partitions[code], bucket)
         following[folder] = max(following.get(folder, 0), last + 1)
     return following
 
@@ -386,7 +386,7 @@ def _mode(text: str) -> tuple[StatsMode, int]:
 
 
 def _escape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def _legacy_text(value: Any, kind: Type) -> str:

@@ -55,8 +55,8 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
 def successor(reader: Reader, snapshot_id: int) -> dict[str, Any] | None:
     """The first retained snapshot after that id; None if it is the newest."""
     while later := [i for i in metadata.snapshot_ids(reader) if i > snapshot_id]:
-        if found := metadata.read_snapshots(reader, later[:1]):
-            return found[0]
+        if documents := metadata.read_snapshots(reader, later[:1]):
+            return documents[0]
     return None
 
 
@@ -80,11 +80,11 @@ def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, An
 def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether the snapshot `after` began from the files that `document` left."""
     lists = [document["baseManifestList"], document["deltaManifestList"], after["baseManifestList"]]
-    *parts, found = manifest.read_lists(reader, lists)
+    *parts, base_metas = manifest.read_lists(reader, lists)
     left = pa.concat_tables(parts)
-    if sorted(left["_FILE_NAME"].to_pylist()) == sorted(found["_FILE_NAME"].to_pylist()):
+    if sorted(left["_FILE_NAME"].to_pylist()) == sorted(base_metas["_FILE_NAME"].to_pylist()):
         return True
-    files = [manifest.fold(manifest.read_all(reader, metas))[0] for metas in (left, found)]
+    files = [manifest.fold(manifest.read_all(reader, metas))[0] for metas in (left, base_metas)]
     keys = [("_FILE_NAME", "ascending"), ("_LEVEL", "ascending")]
     names = [file.select(["_FILE_NAME", "_LEVEL"]).sort_by(keys) for file in files]
     return names[0].equals(names[1])

@@ -214,8 +214,8 @@ def vectors(entries: pa.Table) -> pa.Table:
     is_vector = pc.equal(entries["_INDEX_TYPE"], DELETION_VECTORS)
     own = pa.array(np.flatnonzero(np.asarray(is_vector)))
     ranges = entries["_DELETIONS_VECTORS_RANGES"].take(own).combine_chunks()
-    held = pc.list_flatten(ranges)
-    columns = [pc.struct_field(held, name) for name in ("f0", "f1", "f2", "_CARDINALITY")]
+    flat = pc.list_flatten(ranges)
+    columns = [pc.struct_field(flat, name) for name in ("f0", "f1", "f2", "_CARDINALITY")]
     entry = own.take(pc.list_parent_indices(ranges))
     table = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
     return table.filter(table["of"].is_valid())
@@ -312,8 +312,8 @@ def _all_decoded(
     is allowed."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
-    found = decoded(reader, paths, partial(_parsed_at, reader.root, parse), is_part)
-    for path, table in zip(paths, found, strict=True):
+    per_path = decoded(reader, paths, partial(_parsed_at, reader.root, parse), is_part)
+    for path, table in zip(paths, per_path, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
         if table is not None and not is_part and table.num_columns != empty.num_columns:
@@ -596,8 +596,8 @@ def records_of(reader: Reader, document: Mapping[str, Any] | None) -> bytes | No
     if cache is None or document is None:
         return None
     lists = (document["baseManifestList"], document["deltaManifestList"])
-    found = [cache.records(reader.root, f"{MANIFEST_FOLDER}/{name}") for name in lists]
-    whole = None if None in found else b"".join(filter(None, found))
+    records = [cache.records(reader.root, f"{MANIFEST_FOLDER}/{name}") for name in lists]
+    whole = None if None in records else b"".join(filter(None, records))
     return whole if whole and len(whole) <= _LIST_BYTES else None
 
 
@@ -686,12 +686,12 @@ def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schem
     # Manifests that lose nothing, most of a large table, are not in memory together.
     for start in range(0, len(large) if len(keys) else 0, _LARGE_AT_ONCE):
         some = large[start : start + _LARGE_AT_ONCE]
-        for place, table in zip(some.tolist(), read_all(reader, metas.take(pa.array(some))), strict=True):
+        for index, table in zip(some.tolist(), read_all(reader, metas.take(pa.array(some))), strict=True):
             if pc.any(pc.is_in(identity(table), value_set=keys)).as_py():
-                tables[place] = table
-    live, _ = fold([tables[place] for place in sorted(tables)])
+                tables[index] = table
+    live, _ = fold([tables[index] for index in sorted(tables)])
     merged = remembered(reader, emit(live, schema, name))
-    kept = metas.take(pa.array([place for place in range(len(metas)) if place not in tables], pa.int64()))
+    kept = metas.take(pa.array([index for index in range(len(metas)) if index not in tables], pa.int64()))
     return Manifests(merged.files, pa.concat_tables([kept, merged.metas]))
 
 
@@ -728,8 +728,8 @@ def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.T
     kinds = partition_types(schema)
     occurrences = np.bincount(codes, minlength=len(values))
     lows, highs, nulls = [], [], []
-    for each in values.columns if kinds else []:
-        column = each.combine_chunks()
+    for chunks in values.columns if kinds else []:
+        column = chunks.combine_chunks()
         bounds = pc.min_max(column)
         lows.append(pa.array([bounds["min"]], column.type))
         highs.append(pa.array([bounds["max"]], column.type))

@@ -173,7 +173,7 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
         sequence = _names(given, f"{prefix}.nested-sequence-field")
         count = f"{prefix}.count-limit"
         limit = integer(count, given[count]) if count in given else None
-    inner = {each.name: each.type for each in field.type.element.type.fields}  # type: ignore[union-attr]  # A list of rows, checked before.
+    inner = {part.name: part.type for part in field.type.element.type.fields}  # type: ignore[union-attr]  # A list of rows, checked before.
     for option, columns in (("nested-key", key), ("nested-sequence-field", sequence)):
         for name in columns:
             if name not in inner:
@@ -204,12 +204,12 @@ def _time(field: Field, given: Mapping[str, str], where: str) -> str:
     (FieldMergeMapWithKeyTimeAggFactory)."""
     key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]  # A map of rows, checked before.
     name = given.get(key, inner[-1].name)
-    found = next((each for each in inner if each.name == name), None)
-    if found is None:
+    time = next((part for part in inner if part.name == name), None)
+    if time is None:
         raise InvalidInput(f"{where}: {key} names {name!r}, which {field.type} does not have")
-    if not _is_text(found.type):
+    if not _is_text(time.type):
         raise InvalidInput(
-            f"{where}: column {field.name!r}: merge_map_with_keytime compares {name!r}, which is {found.type}; it takes text. Name "
+            f"{where}: column {field.name!r}: merge_map_with_keytime compares {name!r}, which is {time.type}; it takes text. Name "
             f"another column of {field.type} in {key}"
         )
     return name

@@ -271,8 +271,8 @@ def read_schema(reader: Reader, schema_id: int) -> Schema:
 
 def read_schemas(reader: Reader, ids: Sequence[int]) -> list[Schema | None]:
     """Schemas in order, read together; None for one that does not exist."""
-    found = zip(ids, reader.read_many([schema_path(i) for i in ids]), strict=True)
-    return [None if data is None else _schema(reader, i, data) for i, data in found]
+    contents = zip(ids, reader.read_many([schema_path(i) for i in ids]), strict=True)
+    return [None if data is None else _schema(reader, i, data) for i, data in contents]
 
 
 def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
@@ -338,8 +338,8 @@ def is_same_schema(one: bytes, other: bytes) -> bool:
     if one == other:
         return True
     written = ("version", "timeMillis", _OPERATION_KEY)
-    found = [{k: v for k, v in json.loads(data).items() if k not in written} for data in (one, other)]
-    return bool(found[0] == found[1])
+    documents = [{k: v for k, v in json.loads(data).items() if k not in written} for data in (one, other)]
+    return bool(documents[0] == documents[1])
 
 
 def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
@@ -375,9 +375,9 @@ def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
 
 def check_names(fields: tuple[Field, ...], where: str) -> None:
     """Raise `InvalidInput` for invalid column names, at any depth."""
-    for each in fields:
-        if each.name.startswith("_KEY_") or each.name in _RESERVED:
-            raise InvalidInput(f"{where}: column {each.name!r} has a name that Paimon keeps for itself")
+    for column in fields:
+        if column.name.startswith("_KEY_") or column.name in _RESERVED:
+            raise InvalidInput(f"{where}: column {column.name!r} has a name that Paimon keeps for itself")
     _check_row(fields, where)
     for part in walk(fields):
         if isinstance(part.type, Row):
@@ -425,9 +425,9 @@ def check_options(schema: Schema, where: str) -> None:
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
         murmur.buckets(nothing, kinds, max(buckets, 1), options.of(schema).bucket_function_type)
     if options.of(schema).file_format == "avro":
-        for each in walk(schema.fields):
-            if not AVRO_NAME.fullmatch(each.name):
-                raise InvalidInput(f"{where}: column {each.name!r}: Avro's names are letters, digits and underscores")
+        for part in walk(schema.fields):
+            if not AVRO_NAME.fullmatch(part.name):
+                raise InvalidInput(f"{where}: column {part.name!r}: Avro's names are letters, digits and underscores")
     options.of(schema).compression()
 
 
@@ -446,12 +446,12 @@ def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
         raise InvalidInput(
             f"{where}: record-level.time-field names {name!r}, which is no column; there are {', '.join(schema.names)}"
         )
-    found = schema.field(name)
-    match found.type:
+    time_field = schema.field(name)
+    match time_field.type:
         case Scalar(Kind.INT | Kind.BIGINT | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
-            return found, expire_ms // 1000
+            return time_field, expire_ms // 1000
     raise InvalidInput(
-        f"{where}: record-level.time-field names {name!r}, which is {found.type}; it takes INT (seconds), BIGINT (seconds or "
+        f"{where}: record-level.time-field names {name!r}, which is {time_field.type}; it takes INT (seconds), BIGINT (seconds or "
         "milliseconds) or a timestamp"
     )
 
@@ -574,21 +574,21 @@ def _require_shown(schema: Schema, where: str) -> None:
             f"{on}: Iceberg would show deleted rows; set deletion-vectors.bitmap64=true and "
             "metadata.iceberg.format-version=3"
         )
-    for each in schema.fields:
-        for part in walk((each,)):
+    for column in schema.fields:
+        for part in walk((column,)):
             match part.type:
                 case MultisetOf():
-                    raise UnsupportedFeature(f"{on}: column {each.name}: Iceberg has no multisets; use a map")
+                    raise UnsupportedFeature(f"{on}: column {column.name}: Iceberg has no multisets; use a map")
                 case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if not 3 <= digits <= 6:
                     raise UnsupportedFeature(
-                        f"{on}: column {each.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, not of {digits}"
+                        f"{on}: column {column.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, not of {digits}"
                     )
                 case Scalar(Kind.TIME):
                     raise UnsupportedFeature(
-                        f"{on}: column {each.name}: Iceberg's times are microseconds, and those in Paimon's files milliseconds"
+                        f"{on}: column {column.name}: Iceberg's times are microseconds, and those in Paimon's files milliseconds"
                     )
                 case Scalar(Kind.VARIANT):
-                    raise UnsupportedFeature(f"{on}: column {each.name}: a variant is not shown in Iceberg")
+                    raise UnsupportedFeature(f"{on}: column {column.name}: a variant is not shown in Iceberg")
 
 
 def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:
@@ -634,8 +634,8 @@ def read_snapshot(reader: Reader, snapshot_id: int) -> dict[str, Any]:
 
 def read_snapshots(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
     """The documents of those snapshots that still exist, in the order of `ids`."""
-    found = zip(ids, reader.read_many([snapshot_path(i) for i in ids]), strict=True)
-    return [_snapshot(reader, i, data) for i, data in found if data is not None]
+    contents = zip(ids, reader.read_many([snapshot_path(i) for i in ids]), strict=True)
+    return [_snapshot(reader, i, data) for i, data in contents if data is not None]
 
 
 def changelog_path(snapshot_id: int) -> str:
@@ -650,8 +650,8 @@ def changelog_ids(reader: Reader) -> list[int]:
 def read_changelogs(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
     """The changelogs of those snapshots that have one, in the order of `ids`."""
     paths = [changelog_path(i) for i in ids]
-    found = zip(paths, reader.read_many(paths), strict=True)
-    return [parse_changelog(data, f"{reader.root}/{path}") for path, data in found if data is not None]
+    contents = zip(paths, reader.read_many(paths), strict=True)
+    return [parse_changelog(data, f"{reader.root}/{path}") for path, data in contents if data is not None]
 
 
 def parse_changelog(data: bytes, where: str) -> dict[str, Any]:
@@ -957,12 +957,12 @@ def _check_row(fields: tuple[Field, ...], where: str) -> None:
     if not fields:
         raise InvalidInput(f"{where}: a table, and a row inside it, needs a column")
     seen: dict[str, str] = {}
-    for each in fields:
-        if not each.name:
+    for column in fields:
+        if not column.name:
             raise InvalidInput(f"{where}: a column has no name")
-        if (other := seen.get(each.name.casefold())) is not None:
-            raise InvalidInput(f"{where}: two columns are called {other!r} and {each.name!r}: one name to Spark")
-        seen[each.name.casefold()] = each.name
+        if (other := seen.get(column.name.casefold())) is not None:
+            raise InvalidInput(f"{where}: two columns are called {other!r} and {column.name!r}: one name to Spark")
+        seen[column.name.casefold()] = column.name
 
 
 def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:

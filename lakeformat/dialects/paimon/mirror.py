@@ -84,8 +84,8 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
     else:
         tables = [
             table
-            for each in between
-            for table in manifest.read_all(reader, manifest.read_list(reader, each["deltaManifestList"]))
+            for snapshot in between
+            for table in manifest.read_all(reader, manifest.read_list(reader, snapshot["deltaManifestList"]))
         ]
         added, gone = manifest.fold(tables)
         # An upgraded file is removed and added under the same name.
@@ -93,7 +93,7 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
     index = document.get("indexManifest")
     same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
     kind = OperationKind.OVERWRITE
-    if between and not schema.primary_key and all(each["commitKind"] == "COMPACT" for each in between):
+    if between and not schema.primary_key and all(snapshot["commitKind"] == "COMPACT" for snapshot in between):
         kind = OperationKind.COMPACT
     return Published(
         location=_spelled(reader.root),
@@ -172,9 +172,9 @@ def _between(documents: Mapping[int, Mapping[str, Any]], since: int, version: in
     """The snapshots after `since`, oldest first, if their deltas say how each came from the one before."""
     if not documents.keys() >= set(range(since, version + 1)):
         return None
-    found = [documents[id] for id in range(since + 1, version + 1)]
-    restores = any(metadata.RESTORED_FROM in (each.get("properties") or {}) for each in found)
-    return None if restores else found
+    between = [documents[id] for id in range(since + 1, version + 1)]
+    restores = any(metadata.RESTORED_FROM in (snapshot.get("properties") or {}) for snapshot in between)
+    return None if restores else between
 
 
 def _shown(entries: pa.Table, schema: Schema) -> pa.Array:
@@ -205,7 +205,7 @@ def _files(reader: Reader, base: State, entries: pa.Table) -> tuple[PublishedFil
             "size_bytes": some.entries["_FILE_SIZE"],
         }
         table = pa.table({**columns, **_partitions(some.entries, base.schema)})
-        groups.append(PublishedFiles(table, {ids[name]: each for name, each in bounds.items()}))
+        groups.append(PublishedFiles(table, {ids[name]: columns for name, columns in bounds.items()}))
     return tuple(groups)
 
 
@@ -251,7 +251,7 @@ def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.ChunkedArray]
     if not schema.partitioning:
         return {}
     codes, values = manifest.partitions(entries, schema)
-    return {f"p{place}": column.take(pa.array(codes)) for place, column in enumerate(values.columns)}
+    return {f"p{index}": column.take(pa.array(codes)) for index, column in enumerate(values.columns)}
 
 
 def _published_schema(schema: Schema) -> Schema:

@@ -64,21 +64,21 @@ def size(key: str, text: str) -> int:
 
 def positive(key: str, text: str) -> int:
     """A size above zero."""
-    found = size(key, text)
-    if found <= 0:
+    number = size(key, text)
+    if number <= 0:
         raise InvalidInput(f"option {key!r} is {text!r}; it must be above zero")
-    return found
+    return number
 
 
 def share(key: str, text: str) -> float:
     """A number from 0 to 1."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
+        number = -1.0
+    if not 0 <= number <= 1:
         raise InvalidInput(f"option {key!r} is {text!r}; it must be a number from 0 to 1")
-    return found
+    return number
 
 
 def duration(key: str, text: str) -> int:
@@ -111,20 +111,20 @@ def _word(key: str, text: str) -> str:
 
 def _one_of(*choices: str) -> Parser[str]:
     def parse(key: str, text: str) -> str:
-        found = _word(key, text)
-        if found not in choices:
+        word = _word(key, text)
+        if word not in choices:
             known = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-            raise InvalidInput(f"option {key!r} is {found!r}; it must be {known}")
-        return found
+            raise InvalidInput(f"option {key!r} is {word!r}; it must be {known}")
+        return word
 
     return parse
 
 
 def _file_format(key: str, text: str) -> str:
-    found = text.lower()
-    if found not in _COMPRESSIONS:
-        raise UnsupportedFeature(f"option {key!r} is {found!r}; lakeformat reads and writes parquet, orc and avro")
-    return found
+    name = text.lower()
+    if name not in _COMPRESSIONS:
+        raise UnsupportedFeature(f"option {key!r} is {name!r}; lakeformat reads and writes parquet, orc and avro")
+    return name
 
 
 def _avro_codec(key: str, text: str) -> str:
@@ -134,17 +134,17 @@ def _avro_codec(key: str, text: str) -> str:
 
 
 def _level_count(key: str, text: str) -> int:
-    found = integer(key, text)
-    if found < 2:
-        raise InvalidInput(f"option {key!r} is {found}; it must be at least 2")
-    return found
+    count = integer(key, text)
+    if count < 2:
+        raise InvalidInput(f"option {key!r} is {count}; it must be at least 2")
+    return count
 
 
 def _count(key: str, text: str) -> int:
-    found = integer(key, text)
-    if found < 0:
-        raise InvalidInput(f"option {key!r} is {found}; it must be 0 or more")
-    return found
+    count = integer(key, text)
+    if count < 0:
+        raise InvalidInput(f"option {key!r} is {count}; it must be 0 or more")
+    return count
 
 
 def _iceberg_storage(key: str, text: str) -> str:
@@ -172,14 +172,14 @@ def _iceberg_codec(key: str, text: str) -> str:
 def _shredding_schema(key: str, text: str) -> Mapping[str, Any]:
     """A row type as schema JSON -> by column name the parts, as in `variant_shredding.Options`."""
     try:
-        found = _parts(json.loads(text))
+        schema = _parts(json.loads(text))
     except (ValueError, KeyError, TypeError, LakeError) as error:
         raise InvalidInput(
             f"option {key!r} is {text!r}: it must be a row type as Paimon's schema JSON has it: {error}"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(schema, dict):
         raise InvalidInput(f"option {key!r} is {text!r}; it must be a row type whose fields are columns")
-    return found
+    return schema
 
 
 def _parts(type: Any) -> Any:
@@ -187,7 +187,7 @@ def _parts(type: Any) -> Any:
         return str(types.parse_type(type)[0])
     match type["type"].removesuffix(" NOT NULL"):
         case "ROW":
-            return {each["name"]: _parts(each["type"]) for each in type["fields"]}
+            return {field["name"]: _parts(field["type"]) for field in type["fields"]}
         case "ARRAY":
             return [_parts(type["element"])]
         case other:
@@ -688,7 +688,7 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
     """The options after one of `columns` was renamed: they follow the new name (SchemaManager)."""
 
     def listed(text: str) -> str:
-        return ",".join(to if each.strip() == name else each.strip() for each in text.split(","))
+        return ",".join(to if column.strip() == name else column.strip() for column in text.split(","))
 
     after: dict[str, str] = {}
     for key, value in given.items():

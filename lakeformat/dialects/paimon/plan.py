@@ -124,7 +124,7 @@ def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> 
     metas = manifest.read_list(reader, document["deltaManifestList"])
     tables = manifest.read_all(reader, metas)
     before = metadata.read_snapshots(reader, [document["id"] - 1])
-    indexes = [manifest.read_index(reader, each) for each in (*before, document)]
+    indexes = [manifest.read_index(reader, snapshot) for snapshot in (*before, document)]
     return _changes(pa.concat_tables(tables) if tables else EMPTY_ENTRIES, schema, _marked(indexes[0], indexes[-1]))
 
 
@@ -144,8 +144,8 @@ def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Pla
     return replace(
         plan,
         files={
-            metadata.schema_path(each.id): metadata.emit_schema(each, stamp.now_ms, operation.request.id)
-            for each in earlier
+            metadata.schema_path(schema.id): metadata.emit_schema(schema, stamp.now_ms, operation.request.id)
+            for schema in earlier
         },
     )
 
@@ -488,20 +488,20 @@ def _stamped(entries: pa.Table, version: int) -> pa.Table:
     """New files whose rows are ordered by the snapshot that adds them, whatever their own sequence numbers
     (`sequence.snapshot-ordering`; FileStoreCommitImpl)."""
     for name in ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER"):
-        place = entries.column_names.index(name)
+        position = entries.column_names.index(name)
         ids = pa.array(np.full(len(entries), version, np.int64))
-        entries = entries.set_column(place, manifest.ENTRY.field(name), ids)
+        entries = entries.set_column(position, manifest.ENTRY.field(name), ids)
     return entries
 
 
 def _external(reader: Reader, added: tuple[WrittenFile, ...], schema: Schema) -> pa.Array:
     """The paths of files that are not in their bucket's folder; null for others."""
     folder = layout.directory(schema)
-    found = [
+    paths = [
         None if f.columns or f.path.rpartition("/")[0] == folder(f.partition, f.bucket) else reader.location(f.path)
         for f in added
     ]
-    return pa.array(found, pa.string())
+    return pa.array(paths, pa.string())
 
 
 def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
@@ -558,11 +558,11 @@ def _in_place_of(
     new_rows = np.array([f.row_count for f in added], np.int64)[new_order]
     new_starts = np.cumsum(new_rows) - new_rows
     at = np.searchsorted(old_ends, new_starts, side="right")
-    place, within = old_order[at], new_starts - (old_ends[at] - old_rows[old_order][at])
+    replaced, within = old_order[at], new_starts - (old_ends[at] - old_rows[old_order][at])
     assert int(old_ends[-1]) == int(new_rows.sum()), (gone, added)
     first, totals = np.zeros(len(added), np.int64), np.zeros(len(added), np.int32)
-    first[new_order] = lowest[place] + within
-    totals[new_order] = np.asarray(gone["_TOTAL_BUCKETS"])[place]
+    first[new_order] = lowest[replaced] + within
+    totals[new_order] = np.asarray(gone["_TOTAL_BUCKETS"])[replaced]
     return first, totals
 
 
@@ -642,7 +642,7 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
     def sums(weights: np.ndarray, chosen: np.ndarray) -> list[int]:
         return np.bincount(codes[chosen], weights=weights[chosen], minlength=count).astype(np.int64).tolist()
 
-    ones, sizes = (np.concatenate([each, more]) for each in (np.ones(len(delta)), np.asarray(delta["_FILE_SIZE"])))
+    ones, sizes = (np.concatenate([part, more]) for part in (np.ones(len(delta)), np.asarray(delta["_FILE_SIZE"])))
     rows = np.concatenate([np.asarray(delta["_ROW_COUNT"]), np.asarray(marked["rows"])])
     from_scan = zip(
         manifest.partition_values(values, schema),
@@ -654,7 +654,7 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
 
 def _replaced(reader: Reader, base: State, target: Mapping[str, Any]) -> pa.Table:
     """The entries that turn the base's files into those of another snapshot."""
-    gone, back = (manifest.live_entries(reader, each, base.schema) for each in (base.document, target))
+    gone, back = (manifest.live_entries(reader, snapshot, base.schema) for snapshot in (base.document, target))
     return pa.concat_tables([_deleted(gone), back])
 
 
@@ -668,10 +668,10 @@ def _statistics(entries: pa.Table, schema: Schema) -> list[dict[str, Any]]:
     for total, weights in ((rows, entries["_ROW_COUNT"]), (sizes, entries["_FILE_SIZE"]), (counts, 1)):
         np.add.at(total, codes, signs * np.asarray(weights))
     np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64))
-    place = layout.directory(schema)
+    folders = layout.directory(schema)
     return [
         {
-            "spec": dict(zip(place.names, map(place.text, partition, place.kinds), strict=True)),
+            "spec": dict(zip(folders.names, map(folders.text, partition, folders.kinds), strict=True)),
             "recordCount": row_count,
             "fileSizeInBytes": size_bytes,
             "fileCount": file_count,
@@ -679,7 +679,7 @@ def _statistics(entries: pa.Table, schema: Schema) -> list[dict[str, Any]]:
         }
         for partition, row_count, size_bytes, file_count, created in zip(
             manifest.partition_values(values, schema),
-            *(each.tolist() for each in (rows, sizes, counts, newest)),
+            *(column.tolist() for column in (rows, sizes, counts, newest)),
             strict=True,
         )
     ]
@@ -766,7 +766,7 @@ def _with_vectors(
     entries = _entries_of(reader, base, index)
     old_vectors = manifest.vectors(entries)
     new = _staged(added, schema)
-    leaving = [*(vector.of for held in new.values() for vector in held), *gone["_FILE_NAME"].to_pylist()]
+    leaving = [*(vector.of for vectors in new.values() for vector in vectors), *gone["_FILE_NAME"].to_pylist()]
     leaves = np.asarray(pc.is_in(old_vectors["of"], value_set=pa.array(leaving, pa.string())), bool)
     if not added and not leaves.any():
         return index, ()
@@ -785,17 +785,17 @@ def _with_vectors(
         of, shift = homes.get(vector.of, (vector.of, 0))
         moving.setdefault(places[entry], []).append(replace(vector, of=of, shift=shift))
     tables, unused = [entries.filter(pa.array(~touched))], []
-    for place in dict.fromkeys((*moving, *new)):
-        made, rest = _placed(reader, moving.get(place, []), new.get(place, []), target)
+    for bucket in dict.fromkeys((*moving, *new)):
+        made, rest = _placed(reader, moving.get(bucket, []), new.get(bucket, []), target)
         placed = []
-        for held, content in made:
-            path = held[0].path
+        for vectors, content in made:
+            path = vectors[0].path
             if content is not None:
                 path = f"{metadata.INDEX_FOLDER}/index-{_derived(stamp, 'vectors')}-{len(files)}"
                 files = {**files, path: content}
-            size_bytes = held[0].file_bytes if content is None else len(content)
-            placed.append((path, size_bytes, len(held), [each.range for each in held]))
-        partitions, buckets = [place[0]] * len(placed), [place[1]] * len(placed)
+            size_bytes = vectors[0].file_bytes if content is None else len(content)
+            placed.append((path, size_bytes, len(vectors), [vector.range for vector in vectors]))
+        partitions, buckets = [bucket[0]] * len(placed), [bucket[1]] * len(placed)
         tables.append(manifest.index_entries(manifest.DELETION_VECTORS, partitions, buckets, placed))
         unused += rest
     every = pa.concat_tables(tables)
@@ -834,7 +834,7 @@ def _staged(added: tuple[WrittenFile, ...], schema: Schema) -> dict[tuple[bytes,
         of = file.refers_to[0].rsplit("/", 1)[-1]
         vector = _Vector(of, file.path, file.offset or 0, file.vector_bytes or 0, file.row_count, file.size_bytes)
         result.setdefault((partition, file.bucket), []).append(vector)
-    return {place: sorted(held, key=lambda v: (v.path, v.offset)) for place, held in result.items()}
+    return {bucket: sorted(vectors, key=lambda v: (v.path, v.offset)) for bucket, vectors in result.items()}
 
 
 def _vectors_of(entries: pa.Table, vectors: pa.Table) -> Iterator[tuple[_Vector, int]]:
@@ -850,17 +850,17 @@ def _placed(
 ) -> tuple[list[tuple[list[_Vector], bytes | None]], list[str]]:
     """The files of vectors of a bucket: (the vectors in each, its bytes unless it is one of `new`); and the files of
     `new` that are not used. Without `target_bytes` all vectors go into one file."""
-    staged = {path: list(vectors) for path, vectors in groupby(new, key=lambda each: each.path)}
-    times = Counter(each.of for each in new)
+    staged = {path: list(vectors) for path, vectors in groupby(new, key=lambda vector: vector.path)}
+    times = Counter(vector.of for vector in new)
     full = [p for p, vectors in staged.items() if target_bytes is not None and vectors[0].file_bytes >= target_bytes]
     stays = list(staged) if not moving and len(staged) == 1 else full
-    stays = [path for path in stays if all(times[each.of] == 1 for each in staged[path])]
+    stays = [path for path in stays if all(times[vector.of] == 1 for vector in staged[path])]
     rest = [*moving, *(vector for path, vectors in staged.items() if path not in stays for vector in vectors)]
     made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
     vectors, frames, size_bytes = [], [], 0
     united = _united(rest, _frames(reader, rest), reader.root)
-    for number, (each, frame) in enumerate(united, 1):
-        vectors.append(each)
+    for number, (placed, frame) in enumerate(united, 1):
+        vectors.append(placed)
         frames.append(frame)
         size_bytes += len(frame)
         if number == len(united) or (target_bytes is not None and size_bytes > target_bytes):
@@ -876,16 +876,19 @@ def _united(vectors: Sequence[_Vector], frames: Iterable[bytes], where: str) -> 
     by_file: dict[str, list[tuple[_Vector, bytes]]] = {}
     for vector, frame in zip(vectors, frames, strict=True):
         by_file.setdefault(vector.of, []).append((vector, frame))
-    as_it_is = [len(held) == 1 and not held[0][0].shift for held in by_file.values()]
-    return [held[0] if as_is else _one_of(held, where) for held, as_is in zip(by_file.values(), as_it_is, strict=True)]
+    as_it_is = [len(vectors) == 1 and not vectors[0][0].shift for vectors in by_file.values()]
+    return [
+        vectors[0] if as_is else _one_of(vectors, where)
+        for vectors, as_is in zip(by_file.values(), as_it_is, strict=True)
+    ]
 
 
-def _one_of(held: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, bytes]:
+def _one_of(vectors: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, bytes]:
     positions = np.unique(
-        np.concatenate([bitmap.decode(frame, f"{where}/{v.path} at {v.offset}") + v.shift for v, frame in held])
+        np.concatenate([bitmap.decode(frame, f"{where}/{v.path} at {v.offset}") + v.shift for v, frame in vectors])
     )
-    frame = bitmap.encode(positions, any(bitmap.is_wide(each) for _, each in held))
-    return replace(held[0][0], length=vector_file.length(frame), cardinality=len(positions), shift=0), frame
+    frame = bitmap.encode(positions, any(bitmap.is_wide(frame) for _, frame in vectors))
+    return replace(vectors[0][0], length=vector_file.length(frame), cardinality=len(positions), shift=0), frame
 
 
 def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[str, int]]:

@@ -105,10 +105,10 @@ class Sections:
         count = len(entries)
         if count == 0:
             return cls(data_files, np.zeros(0, np.int64), np.zeros(0, bool))
-        levels, place = np.asarray(entries["_LEVEL"]), bucket_codes(entries)
+        levels, buckets = np.asarray(entries["_LEVEL"]), bucket_codes(entries)
         low, high = key_ranks(entries, schema)
         step = 2 * count + 1  # Above all ranks.
-        low, high = low + place * step, high + place * step
+        low, high = low + buckets * step, high + buckets * step
         order = np.argsort(low, kind="stable")
         reach = np.maximum.accumulate(high[order])
         section = np.zeros(count, np.int64)
@@ -165,9 +165,9 @@ def scan(
     return [
         *merged,
         *(
-            replace(task, partition=partitions_of(base, each.entries)[0], bucket=each.entries["_BUCKET"][0].as_py())
-            for each in apart
-            for task in tasks(reader, base, each, fields, residual)
+            replace(task, partition=partitions_of(base, part.entries)[0], bucket=part.entries["_BUCKET"][0].as_py())
+            for part in apart
+            for task in tasks(reader, base, part, fields, residual)
         ),
     ]
 
@@ -210,13 +210,13 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, if metadata alone has it exactly; else None."""
     asks_of_rows = _residual(base.schema, predicate) != ALWAYS
-    found = files(reader, base, predicate, to_plan=not (base.schema.primary_key or asks_of_rows))
-    found = found.filter(_visible(found.entries, base))
-    if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
+    live = files(reader, base, predicate, to_plan=not (base.schema.primary_key or asks_of_rows))
+    live = live.filter(_visible(live.entries, base))
+    if base.schema.primary_key and not Sections.of(live, base.schema).is_whole.all():
         return None
-    if asks_of_rows and not matching_wholly(reader, base, found, predicate).all():
+    if asks_of_rows and not matching_wholly(reader, base, live, predicate).all():
         return None
-    return found.row_count - int(deleted_rows(reader, base, found).sum())
+    return live.row_count - int(deleted_rows(reader, base, live).sum())
 
 
 def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: Expression) -> np.ndarray:
@@ -380,8 +380,8 @@ def _numbered(base: State, data_files: Files, made: list[ReadTask]) -> list[Read
 def _with_number(task: ReadTask, number: int | None) -> ReadTask:
     if number is None:
         return task
-    held = tuple(field for field in task.file_fields or () if field != SEQUENCE)
-    return replace(task, file_fields=held, constants=((SEQUENCE.id, number),))
+    remaining = tuple(field for field in task.file_fields or () if field != SEQUENCE)
+    return replace(task, file_fields=remaining, constants=((SEQUENCE.id, number),))
 
 
 def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
@@ -565,9 +565,9 @@ def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
     low = int(buckets.min())
     spread = int(buckets.max()) - low + 1
     pairs = pa.array(codes.astype(np.int64) * spread + (buckets - low)).dictionary_encode()
-    place = directory(schema)
+    folder_of = directory(schema)
     rows = manifest.partition_values(values, schema)
-    folders = [place(rows[pair // spread], low + pair % spread) for pair in pairs.dictionary.to_pylist()]
+    folders = [folder_of(rows[pair // spread], low + pair % spread) for pair in pairs.dictionary.to_pylist()]
     return np.asarray(pairs.indices), folders
 
 
@@ -698,9 +698,9 @@ def _delta_of_rows(
     for kind, then in ((RowKind.DELETE, before), (RowKind.INSERT, state)):
         if then is None:
             continue
-        found = files(reader, then, scope)
-        found = found.filter(pa.array(tracking.meet(found.entries, entries)))
-        result.append(Delta(kind, tuple(tasks(reader, then, found, fields, predicate))))
+        live = files(reader, then, scope)
+        live = live.filter(pa.array(tracking.meet(live.entries, entries)))
+        result.append(Delta(kind, tuple(tasks(reader, then, live, fields, predicate))))
     return result
 
 
@@ -708,13 +708,13 @@ def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -
     """The entries of files that are live in both and have fewer rows in `after`."""
     if (before.document or {}).get("indexManifest") == (after.document or {}).get("indexManifest"):
         return manifest.EMPTY_ENTRIES
-    old, new = (manifest.vectors(manifest.read_index(reader, each.document)) for each in (before, after))
-    place = pc.index_in(new["of"], value_set=old["of"].combine_chunks())
-    same = pc.equal(new["cardinality"], old["cardinality"].take(place))  # A vector only grows.
+    old, new = (manifest.vectors(manifest.read_index(reader, view.document)) for view in (before, after))
+    indices = pc.index_in(new["of"], value_set=old["of"].combine_chunks())
+    same = pc.equal(new["cardinality"], old["cardinality"].take(indices))  # A vector only grows.
     changed = new["of"].filter(pc.invert(pc.fill_null(same, False))).combine_chunks()
     if len(changed) == 0:
         return manifest.EMPTY_ENTRIES
-    live, known = (manifest.live_entries(reader, each.document, after.schema, scope) for each in (after, before))
+    live, known = (manifest.live_entries(reader, view.document, after.schema, scope) for view in (after, before))
     live = live.filter(pc.is_in(live["_FILE_NAME"], value_set=changed))
     return live.filter(pc.is_in(live["_FILE_NAME"], value_set=known["_FILE_NAME"].combine_chunks()))
 
@@ -724,8 +724,8 @@ def partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
     if len(entries) == 0:
         return []
     codes, values = manifest.partitions(entries, base.schema)
-    found = manifest.partition_values(values, base.schema)
-    return [found[code] for code in codes]
+    partitions = manifest.partition_values(values, base.schema)
+    return [partitions[code] for code in codes]
 
 
 def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
@@ -741,8 +741,8 @@ def _raw(
     """A task for each key-value file that reads its rows unmerged, with their kinds; those of a bucket in order."""
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
     entries = entries.take(pa.array(order))
-    found = Files(entries, base.schema)
-    return standing(reader, base, found, (*fields, VALUE_KIND), predicate)
+    data_files = Files(entries, base.schema)
+    return standing(reader, base, data_files, (*fields, VALUE_KIND), predicate)
 
 
 def _residual(schema: Schema, predicate: Expression) -> Expression:
@@ -787,9 +787,9 @@ def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
     vectors = manifest.vectors(index)
     if len(vectors) == 0:
         return np.zeros(0, np.int64), vectors
-    place = pc.index_in(entries["_FILE_NAME"], value_set=vectors["of"].combine_chunks()).combine_chunks()
-    at = np.flatnonzero(np.asarray(place.is_valid()))
-    return at, vectors.take(place.drop_null())
+    indices = pc.index_in(entries["_FILE_NAME"], value_set=vectors["of"].combine_chunks()).combine_chunks()
+    at = np.flatnonzero(np.asarray(indices.is_valid()))
+    return at, vectors.take(indices.drop_null())
 
 
 def _entries(
@@ -829,10 +829,10 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     given = options.of(base.schema)
     asked: dict[int, file_index.Wanted] = {}
     for name in given.indexed_columns if given.file_index_read_enabled else ():
-        found = conditions.listed(predicate, [name], _LISTED) if name in base.schema.names else None
-        if found is not None:
+        listed = conditions.listed(predicate, [name], _LISTED) if name in base.schema.names else None
+        if listed is not None:
             field = base.schema.field(name)
-            values = _wanted([value for (value,) in found], field.type)
+            values = _wanted([value for (value,) in listed], field.type)
             if values is not None:
                 asked[field.id] = values
     if not asked:
@@ -855,18 +855,18 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
             index_files[row] = embedded
         elif not own:
             continue
-        place = f"{path.rsplit('/', 1)[0]}/{own[0]}" if embedded is None else path
-        wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, place))
-    beside = [(row, place) for row, _, place in wanted if row not in index_files]
-    for (row, _), data in zip(beside, reader.read_many([place for _, place in beside]), strict=True):
+        index_path = f"{path.rsplit('/', 1)[0]}/{own[0]}" if embedded is None else path
+        wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, index_path))
+    beside = [(row, path) for row, _, path in wanted if row not in index_files]
+    for (row, _), data in zip(beside, reader.read_many([path for _, path in beside]), strict=True):
         if data is not None:  # A missing index proves nothing.
             index_files[row] = data
-    for row, fields, place in wanted:
-        indexes = file_index.parse(index_files[row], f"{reader.root}/{place}") if row in index_files else {}
+    for row, fields, index_path in wanted:
+        indexes = file_index.parse(index_files[row], f"{reader.root}/{index_path}") if row in index_files else {}
         for field in fields:
             values = asked.get(field.id)
             if values is not None and values.type == field.type and field.name in indexes:
-                keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{place}")
+                keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{index_path}")
     return entries.filter(pa.array(keep))
 
 
@@ -902,7 +902,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     hashed = np.zeros(len(entries), bool)  # Hash the values with their current types.
     for id in np.unique(schemas):
         then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
-        hashed |= (schemas == id) & all(then.get(each) == type for each, type in types.items())
+        hashed |= (schemas == id) & all(then.get(name) == type for name, type in types.items())
     for count in np.unique(counts[hashed & (counts > 1)]).tolist():
         given = options.of(schema).bucket_function_type
         try:
@@ -938,7 +938,7 @@ def bounds(
         return _bounds(reader, base, data_files.entries, wanted)
     kept = np.flatnonzero(~newer)
     known = _bounds(reader, base, data_files.entries.take(pa.array(kept)), wanted)
-    return chain(((kept[rows], each) for rows, each in known), [(np.flatnonzero(newer), {})])
+    return chain(((kept[rows], ranges) for rows, ranges in known), [(np.flatnonzero(newer), {})])
 
 
 def _bounds(
@@ -959,26 +959,26 @@ def _bounds(
         places = {f.id: i for i, f in enumerate(present)}
         needed = sorted({places[f.id] for f in wanted if f.id in places})
         low, high = (
-            dict(zip(needed, binary_row.decode(_rows(each, rows), [f.type for f in present], needed), strict=True))
-            for each in (low_rows, high_rows)
+            dict(zip(needed, binary_row.decode(_rows(column, rows), [f.type for f in present], needed), strict=True))
+            for column in (low_rows, high_rows)
         )
         counts = _rows(null_counts, rows)
         complete = pc.min(pc.fill_null(pc.list_value_length(counts), 0)).as_py() >= len(present)
         row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
         bounds = {}
         for field in wanted:
-            place = places.get(field.id)
-            if place is None:
+            index = places.get(field.id)
+            if index is None:
                 # A column added after these files were written: all null.
                 if all(f.id != field.id for f in schema.fields):
                     nothing = pa.nulls(len(rows), to_arrow(field.type)) if is_plain(field.type) else None
                     if nothing is not None:
                         bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)
                 continue
-            if present[place].type != field.type or not is_plain(field.type):
+            if present[index].type != field.type or not is_plain(field.type):
                 continue
-            nulls = pc.list_element(counts, place) if complete else pa.nulls(len(rows), pa.int64())
-            bounds[field.name] = expression.Bounds(low[place], high[place], nulls, row_count)
+            nulls = pc.list_element(counts, index) if complete else pa.nulls(len(rows), pa.int64())
+            bounds[field.name] = expression.Bounds(low[index], high[index], nulls, row_count)
         yield rows, {**bounds, **_key_bounds(base.schema, schema, entries, rows, names)}
 
 
@@ -994,9 +994,9 @@ def _key_bounds(
     stats = entries["_KEY_STATS"].combine_chunks()
     low_rows, high_rows = (_rows(pc.struct_field(stats, name), rows) for name in ("_MIN_VALUES", "_MAX_VALUES"))
     arity = len(kinds).to_bytes(binary_row.ARITY_BYTES, "big")
-    if not all(pc.all(pc.fill_null(pc.starts_with(each, arity), False)).as_py() for each in (low_rows, high_rows)):
+    if not all(pc.all(pc.fill_null(pc.starts_with(column, arity), False)).as_py() for column in (low_rows, high_rows)):
         return {}
-    low, high = (binary_row.decode(each, [f.type for f in kinds]) for each in (low_rows, high_rows))
+    low, high = (binary_row.decode(column, [f.type for f in kinds]) for column in (low_rows, high_rows))
     row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
     nothing = pa.array(np.zeros(len(rows), np.int64))
     return {
@@ -1044,8 +1044,10 @@ def _lineage(data_files: Files) -> list[tuple[int | None, int]]:
     """The first row id of each file, and the snapshot that last changed its rows, unless its columns have them."""
     # `np.asarray` of a column shares its memory, and before numpy 2.5 `.at` writes to it although it is read-only.
     newest = np.asarray(data_files.entries["_MAX_SEQUENCE_NUMBER"]).copy()
-    place = data_files.beside.places(data_files.entries)
-    np.maximum.at(newest, place[place >= 0], np.asarray(data_files.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
+    indices = data_files.beside.places(data_files.entries)
+    np.maximum.at(
+        newest, indices[indices >= 0], np.asarray(data_files.beside.entries["_MAX_SEQUENCE_NUMBER"])[indices >= 0]
+    )
     return list(zip(data_files.entries["_FIRST_ROW_ID"].to_pylist(), newest.tolist(), strict=True))
 
 
@@ -1054,28 +1056,28 @@ def _tasks_beside(
 ) -> dict[int, tuple[ReadTask, ...]]:
     """By the row of a file in `data_files`, the tasks that read those of `fields` that newer files have, each from the
     newest."""
-    place = data_files.beside.places(data_files.entries)
-    if not len(place):
+    indices = data_files.beside.places(data_files.entries)
+    if not len(indices):
         return {}
-    at = np.flatnonzero(place >= 0)
+    at = np.flatnonzero(indices >= 0)
     entries = data_files.beside.entries.take(pa.array(at))
     names, formats = paths(entries, base.schema).to_pylist(), file_formats(entries).to_pylist()
     counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
-    held: dict[int, tuple[Field, ...]] = {}
+    stored: dict[int, tuple[Field, ...]] = {}
     for schema_id, columns, rows in tracking.column_kinds(entries):
         known = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        held |= dict.fromkeys(rows.tolist(), known)
+        stored |= dict.fromkeys(rows.tolist(), known)
     result: dict[int, tuple[ReadTask, ...]] = {}
     given: dict[int, set[int]] = {}
-    for row, of in enumerate(place[at].tolist()):  # For each file the newest first.
+    for row, of in enumerate(indices[at].tolist()):  # For each file the newest first.
         taken = given.setdefault(of, set())
-        own = {each.id for each in held[row]} - taken
+        own = {field.id for field in stored[row]} - taken
         wanted = tuple(field for field in fields if field.id in own)
         if not wanted:
             continue
         _require_format(formats[row])
-        taken |= {each.id for each in wanted}
-        task = ReadTask((names[row],), (counts[row],), (sizes[row],), formats[row], wanted, file_fields=held[row])
+        taken |= {field.id for field in wanted}
+        task = ReadTask((names[row],), (counts[row],), (sizes[row],), formats[row], wanted, file_fields=stored[row])
         result[of] = (*result.get(of, ()), task)
     return result
 

@@ -42,8 +42,8 @@ class Beside:
         """For each of these files the row in `entries` of the file it belongs to; -1 for none."""
         if not len(self.of):
             return np.zeros(0, np.int64)
-        found = pc.index_in(self.of, value_set=entries["_FILE_NAME"].combine_chunks())
-        return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+        indices = pc.index_in(self.of, value_set=entries["_FILE_NAME"].combine_chunks())
+        return np.asarray(pc.fill_null(indices, -1)).astype(np.int64)
 
     def replaces(self, reader: Reader, base: State, entries: pa.Table, names: Iterable[str]) -> np.ndarray:
         """For each of `entries`, whether column files have one of the columns `names`: its own bounds are then
@@ -52,11 +52,11 @@ class Beside:
         if not len(self.of):
             return result
         asked = {part.id for name in names for part in walk((find_field(base.schema.fields, name),))}
-        place = self.places(entries)
+        indices = self.places(entries)
         for schema_id, columns, rows in column_kinds(self.entries):
-            held = file_fields(metadata.schema_at(reader, base, schema_id), columns)
-            if asked & {part.id for part in walk(held)}:
-                hit = place[rows]
+            stored = file_fields(metadata.schema_at(reader, base, schema_id), columns)
+            if asked & {part.id for part in walk(stored)}:
+                hit = indices[rows]
                 result[hit[hit >= 0]] = True
         return result
 
@@ -126,8 +126,8 @@ def assigned(
         ("_MAX_SEQUENCE_NUMBER", pa.array(high, pa.int64())),
         ("_WRITE_COLS", columns),
     ):
-        place = entries.column_names.index(name)
-        entries = entries.set_column(place, manifest.ENTRY.field(name), values)
+        position = entries.column_names.index(name)
+        entries = entries.set_column(position, manifest.ENTRY.field(name), values)
     return entries, next_row_id + int(taken.sum())
 
 
@@ -148,7 +148,7 @@ def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, .
     """The columns of a file of this schema written with `columns` (None: all of the schema's)."""
     if columns is None:
         return schema.fields
-    known = {each.name: each for each in (*FIELDS, *schema.fields)}
+    known = {field.name: field for field in (*FIELDS, *schema.fields)}
     return tuple(known[name] for name in columns if name in known)
 
 

@@ -131,8 +131,8 @@ class PaimonView(TableView[State]):
     def with_fallback(self) -> PaimonView:
         if not options.of(self.state.newest or self.schema).scan_fallback_branch:
             return self
-        found = branches.fallback(self.reader, self.state)
-        return self if found is None else replace(self, fallback=PaimonView(*found))
+        fallback = branches.fallback(self.reader, self.state)
+        return self if fallback is None else replace(self, fallback=PaimonView(*fallback))
 
     def on(self, branch: str | None) -> PaimonView:
         return self if branch is None else replace(self, state=branches.require(self.reader, self.state, branch))
