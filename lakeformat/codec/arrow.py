@@ -125,21 +125,21 @@ def from_arrow(type: pa.DataType) -> Type:
 
 def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
     """Columns without ids yet; a format assigns ids when it creates the table."""
-    return tuple(_part(each, each.name) for each in schema)
+    return tuple(_part(field, field.name) for field in schema)
 
 
 def _unit(digits: int) -> str:
     return "ms" if digits <= 3 else "us" if digits <= 6 else "ns"
 
 
-def _field(each: Field, name: str) -> pa.Field:
-    return pa.field(name, to_arrow(each.type), nullable=each.nullable)
+def _field(field: Field, name: str) -> pa.Field:
+    return pa.field(name, to_arrow(field.type), nullable=field.nullable)
 
 
-def _part(each: pa.Field, name: str) -> Field:
-    comment = (each.metadata or {}).get(b"comment")
-    type = scalar(Kind.VARIANT) if _is_variant(each) else from_arrow(each.type)
-    return Field(NO_ID, name, type, each.nullable, comment.decode() if comment else None)
+def _part(field: pa.Field, name: str) -> Field:
+    comment = (field.metadata or {}).get(b"comment")
+    type = scalar(Kind.VARIANT) if _is_variant(field) else from_arrow(field.type)
+    return Field(NO_ID, name, type, field.nullable, comment.decode() if comment else None)
 
 
 def rows_where(table: pa.Table, keep: Any) -> pa.Table:
@@ -157,5 +157,5 @@ def _is_variant(field: pa.Field) -> bool:
 def _is_variant_type(type: pa.DataType) -> bool:
     if isinstance(type, pa.BaseExtensionType):
         return type.extension_name.encode() == _VARIANT
-    place = type.get_field_index("metadata") if pa.types.is_struct(type) else -1
-    return place >= 0 and (type.field(place).metadata or {}).get(b"variant") == b"true"
+    index = type.get_field_index("metadata") if pa.types.is_struct(type) else -1
+    return index >= 0 and (type.field(index).metadata or {}).get(b"variant") == b"true"

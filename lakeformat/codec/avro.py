@@ -114,11 +114,11 @@ def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None)
     See `decode`. `columns` chooses the columns to keep by the file's head."""
     head = read_head(data)
     chosen = None if columns is None else tuple(columns(head))
-    found = _read(data, head, chosen, False, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
-    first = next(found, None)
+    tables = _read(data, head, chosen, False, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
+    first = next(tables, None)
     wanted = head.record if chosen is None else avro_schema.select(head.record, chosen)
     yield first if first is not None else avro_schema.arrow_schema(wanted, False).empty_table().to_batches()[0]
-    yield from found
+    yield from tables
 
 
 def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array]:
@@ -173,7 +173,7 @@ def read_head(data: bytes) -> Head:
     if "avro.schema" not in metadata:
         raise CorruptFile("the Avro header has no avro.schema")
     parsed, record, null_at = _tree(metadata["avro.schema"])
-    schema = parsed if null_at is None else next(each for each in parsed if each != "null")
+    schema = parsed if null_at is None else next(branch for branch in parsed if branch != "null")
     head = Head(schema, metadata, record, null_at, sync, at)
     if head.codec not in CODECS:
         raise UnsupportedFeature(f"Avro codec {head.codec!r}; known are {', '.join(CODECS)}")

@@ -489,18 +489,18 @@ def _item_starts(
     starts: list[int] = []
     skip = skipper(item)
     for lane, count in zip(going.tolist(), counts.tolist(), strict=True):
-        at, found = int(after[lane]), []
+        at, positions = int(after[lane]), []
         try:
             for _ in range(0 if lanes.guessing else count):
-                found.append(at)
+                positions.append(at)
                 at = skip(lanes.view, at)
         except (CorruptFile, IndexError):
-            found = []
-        if len(found) < count:
+            positions = []
+        if len(positions) < count:
             after[lane] = lanes.astray
             continue
         owners += [lane] * count
-        starts += found
+        starts += positions
     return np.array(owners, np.int64), np.array(starts, np.int64)
 
 
@@ -594,10 +594,10 @@ class Looks:
             j = rest.pop(0)
             mask &= _among(lanes.bytes[j : lanes.end + j], fits[j])
             left *= share[j]
-        found = np.flatnonzero(mask)
+        matches = np.flatnonzero(mask)
         for j in rest:
-            found = found[fits[j][lanes.bytes[found + j]]]
-        return found if len(found) <= 8 * most + 1000 else None
+            matches = matches[fits[j][lanes.bytes[matches + j]]]
+        return matches if len(matches) <= 8 * most + 1000 else None
 
     def _fits(self) -> np.ndarray:
         """Which bytes a record may have at each position, (WIDTH, 256).
@@ -699,15 +699,15 @@ def _guess(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks
     pending = begins
     if not looks.known:
         sampled = [block for block in blocks if block.count][:: -(-len(begins) // _SAMPLES)]
-        each = min(_SAMPLES * _SAMPLES, max(2 * _SAMPLES, total // _SAMPLED)) // len(sampled)
-        some = [_steps(record, lanes, block, block.begin, min(block.count, each))[:-1] for block in sampled]
+        per_block = min(_SAMPLES * _SAMPLES, max(2 * _SAMPLES, total // _SAMPLED)) // len(sampled)
+        some = [_steps(record, lanes, block, block.begin, min(block.count, per_block))[:-1] for block in sampled]
         pending = _merged(begins, np.concatenate(some))
     looks.learn(lanes, pending)
     guessing = replace(lanes, guessing=True)
     walked = _Walked(np.zeros(0, np.int64), np.zeros(0, np.int64))
     for attempt in range(_ROUNDS):
-        found = looks.find(lanes, total)
-        fresh = _without(pending if found is None else _merged(pending, found), walked.starts)
+        candidates = looks.find(lanes, total)
+        fresh = _without(pending if candidates is None else _merged(pending, candidates), walked.starts)
         ends, capture = _walk(record, guessing, fresh, attempt == 0)
         walked = walked.plus(_Walked(fresh, ends))
         reached, stops = _chain(walked, begins, lanes)
@@ -718,7 +718,7 @@ def _guess(record: Record, lanes: _Lanes, blocks: list[Block], total: int, looks
                 return starts
             assert isinstance(capture, _Parts), capture
             return capture if len(starts) == len(fresh) else capture.pick(reached)
-        if found is None or (attempt and np.count_nonzero(walked.ends <= lanes.end) > 0.9 * total):
+        if candidates is None or (attempt and np.count_nonzero(walked.ends <= lanes.end) > 0.9 * total):
             break
         more = _beyond(record, lanes, walked, stops, blocks)
         pending = more.ends[more.ends < lanes.end]

@@ -144,7 +144,7 @@ def _choice(node: Choice, array: pa.Array, path: str) -> list[_Piece]:
     before = np.concatenate([[0], np.cumsum(present)])
     return [
         _single_bytes(branch),
-        *(spans.binary(spans.offsets_of(each)[before], each.buffers()[2]) for each in inside),
+        *(spans.binary(spans.offsets_of(branch)[before], branch.buffers()[2]) for branch in inside),
     ]
 
 

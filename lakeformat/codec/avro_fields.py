@@ -36,23 +36,23 @@ def parse(record: Mapping[str, Any]) -> tuple[Field, ...]:
 
 def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
     """A field of a record. A name that Avro does not allow is kept beside the legal one, as `iceberg-field-name`."""
-    found = {"name": avro_schema.legal(name), "type": ["null", type] if optional else type}
+    document = {"name": avro_schema.legal(name), "type": ["null", type] if optional else type}
     if optional:
-        found["default"] = None
-    if found["name"] != name:
-        found["iceberg-field-name"] = name
-    return {**found, "field-id": id}
+        document["default"] = None
+    if document["name"] != name:
+        document["iceberg-field-name"] = name
+    return {**document, "field-id": id}
 
 
 def scalar_type(kind: Type, defined: set[str]) -> Any:
     """The Avro type of a scalar. Avro defines a named type once and then refers to it; `defined` holds the names
     defined so far."""
-    found = _scalar(kind)
-    if isinstance(found, dict) and "name" in found:
-        if found["name"] in defined:
-            return found["name"]
-        defined.add(found["name"])
-    return found
+    document = _scalar(kind)
+    if isinstance(document, dict) and "name" in document:
+        if document["name"] in defined:
+            return document["name"]
+        defined.add(document["name"])
+    return document
 
 
 def _scalar(kind: Type) -> Any:
@@ -80,11 +80,11 @@ def _scalar(kind: Type) -> Any:
 
 
 def _record(fields: tuple[Field, ...], name: str, defined: set[str]) -> dict[str, Any]:
-    found = []
-    for each in fields:
-        made = field(each.id, each.name, _type(each, defined), each.nullable)
-        found.append(made if each.comment is None else {**made, "doc": each.comment})
-    return {"type": "record", "name": name, "fields": found}
+    documents = []
+    for part in fields:
+        made = field(part.id, part.name, _type(part, defined), part.nullable)
+        documents.append(made if part.comment is None else {**made, "doc": part.comment})
+    return {"type": "record", "name": name, "fields": documents}
 
 
 def _type(part: Field, defined: set[str]) -> Any:
@@ -107,12 +107,15 @@ def _type(part: Field, defined: set[str]) -> Any:
 
 
 def _part(part: Field, defined: set[str]) -> Any:
-    found = _type(part, defined)
-    return ["null", found] if part.nullable else found
+    document = _type(part, defined)
+    return ["null", document] if part.nullable else document
 
 
 def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> tuple[Field, ...]:
-    return tuple(_read(each.get("field-id", NO_ID), each["name"], each["type"], named) for each in record["fields"])
+    return tuple(
+        _read(field_document.get("field-id", NO_ID), field_document["name"], field_document["type"], named)
+        for field_document in record["fields"]
+    )
 
 
 def _read(id: int, name: str, schema: Any, named: dict[str, Any]) -> Field:
@@ -121,7 +124,7 @@ def _read(id: int, name: str, schema: Any, named: dict[str, Any]) -> Field:
         nullable = "null" in schema
         if len(schema) - nullable > 1:
             return Field(id, name, from_arrow(_arrow_type({"type": schema}, name)), nullable)
-        schema = next((each for each in schema if each != "null"), "null")
+        schema = next((branch for branch in schema if branch != "null"), "null")
     return Field(id, name, _read_type(schema, named), nullable)
 
 

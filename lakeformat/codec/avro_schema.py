@@ -54,7 +54,7 @@ class Record:
             name
             for member in self.members
             for name in (
-                [f"{member.name}.{each.name}" for each in member.node.members]
+                [f"{member.name}.{inner.name}" for inner in member.node.members]
                 if isinstance(member.node, Record)
                 else [member.name]
             )
@@ -111,7 +111,7 @@ def parse(schema: Any) -> tuple[Record, int | None]:
     """
     null_at = None
     if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
+        others = [branch for branch in schema if branch != "null"]
         if len(others) != 1 or len(schema) != 2:
             raise UnsupportedFeature(f"Avro union of {len(schema)} branches as the top of a file; one record is needed")
         null_at, schema = schema.index("null"), others[0]

@@ -35,7 +35,7 @@ def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.Array:
         raise InvalidInput(f"{len(columns)} columns for {len(types)} types; a BinaryRow needs one of each, at least")
     whole = [_column(column, type) for column, type in zip(columns, types, strict=True)]
     few = _few(whole, types) if len(whole[0]) <= _FEW and all(map(_is_packed, types)) else None
-    return _rows([_part(*each, True) for each in zip(whole, types, strict=True)]) if few is None else few
+    return _rows([_part(column, type, True) for column, type in zip(whole, types, strict=True)]) if few is None else few
 
 
 def encode_row(values: Sequence[Any], types: Sequence[Type]) -> bytes:
@@ -84,9 +84,9 @@ def decode(
     if short.any():
         size = int((end - begin)[short][0])
         raise CorruptFile(f"a BinaryRow of {size} bytes; {len(types)} fields take {ARITY_BYTES + fixed} at least")
-    found = data[begin[:, None] + np.arange(ARITY_BYTES)].astype(np.int64) @ (1 << np.array([24, 16, 8, 0]))
-    if (found != len(types)).any():
-        raise CorruptFile(f"a BinaryRow says {found[found != len(types)][0]} fields where there are {len(types)}")
+    arities = data[begin[:, None] + np.arange(ARITY_BYTES)].astype(np.int64) @ (1 << np.array([24, 16, 8, 0]))
+    if (arities != len(types)).any():
+        raise CorruptFile(f"a BinaryRow says {arities[arities != len(types)][0]} fields where there are {len(types)}")
     source = _Source(data, spans.words(data), begin + ARITY_BYTES, end, _null_bytes(len(types)))
     return [_values(source, i, types[i]) for i in places]
 
@@ -173,11 +173,11 @@ def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
     """As `_rows`, value by value; None if columns differ in length or a text is not UTF-8."""
     head = _null_bytes(len(types))
     try:
-        packed = [_packed(*each) for each in zip(columns, types, strict=True)]
+        packed = [_packed(column, type) for column, type in zip(columns, types, strict=True)]
         rows = list(zip(*packed, strict=True))
     except (UnicodeDecodeError, ValueError):
         return None
-    found = []
+    encoded = []
     for row in rows:
         nulls, slots, beside = 0, bytearray(), bytearray()
         for index, value in enumerate(row, 8):
@@ -192,8 +192,8 @@ def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
                 at = head + 8 * len(row) + len(beside)
                 slots += len(value).to_bytes(4, "little") + at.to_bytes(4, "little")
                 beside += value + bytes(-len(value) % 8)
-        found.append(nulls.to_bytes(head, "little") + slots + beside)
-    return pa.array(found, pa.binary())
+        encoded.append(nulls.to_bytes(head, "little") + slots + beside)
+    return pa.array(encoded, pa.binary())
 
 
 def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequence[int]) -> list[pa.Array] | None:
@@ -203,7 +203,7 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
     whole = [row for row in rows if row is not None and len(row) >= size and row.startswith(arity)]
     if len(whole) < len(rows):
         return None
-    found = []
+    decoded = []
     for position in places:
         type, bit, at = types[position], position + 8, head + 8 * position
         assert isinstance(type, Scalar), type
@@ -217,12 +217,12 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
             if any(value is None and not null for value, null in zip(values, is_null, strict=True)):
                 return None
         is_moment = type.kind in (Kind.DATE, Kind.TIME)
-        held = pa.int32() if is_moment else pa.binary() if type.kind in _TEXT else to_arrow(type)
+        arrow_type = pa.int32() if is_moment else pa.binary() if type.kind in _TEXT else to_arrow(type)
         try:
-            found.append(pa.array(values, held).cast(to_arrow(type)))
+            decoded.append(pa.array(values, arrow_type).cast(to_arrow(type)))
         except pa.ArrowException:
             return None
-    return found
+    return decoded
 
 
 def _bytes_at(row: bytes, at: int) -> bytes | None:
@@ -239,13 +239,13 @@ def _packed(array: pa.Array, type: Type) -> list[int | bytes | None]:
     """Numbers as slots, text and bytes as bytes."""
     assert isinstance(type, Scalar), type
     if type.kind in _TEXT:
-        return [None if each is None else each.encode() for each in array.to_pylist()]
+        return [None if text is None else text.encode() for text in array.to_pylist()]
     if type.kind in _BYTES:
         return list(array.to_pylist())
     form = _PACKED[type.kind]
     if type.kind in (Kind.DATE, Kind.TIME):
         array = array.cast(pa.int32())
-    values = [math.nan if each != each else each for each in array.to_pylist()]
+    values = [math.nan if number != number else number for number in array.to_pylist()]
     return [None if value is None else int.from_bytes(form.pack(value), "little") for value in values]
 
 
@@ -372,8 +372,8 @@ def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
     slots = part.slots
     if part.beside is not None:
         assert part.refers is not None, part
-        held = np.diff(spans.offsets_of(part.beside)).astype(np.int64)
-        before = np.concatenate([[0], np.cumsum(held)])
+        lengths = np.diff(spans.offsets_of(part.beside)).astype(np.int64)
+        before = np.concatenate([[0], np.cumsum(lengths)])
         at = np.repeat(sizes - before[offsets[:-1]], counts) + before[:-1]
         slots = slots | np.where(part.refers, at.astype(np.uint64) << _OFFSET, np.uint64(0))
     data = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)

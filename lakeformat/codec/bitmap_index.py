@@ -55,8 +55,8 @@ def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
     for block in np.unique(block_of[block_of >= 0]).tolist():
         begin = start + int(first["offset"][block])
         (size,) = struct.unpack_from(">i", index, begin)
-        held = np.frombuffer(index, [*entry, ("length", ">i4")], size, begin + 4)["value"]
-        if np.isin(wanted[block_of == block], held).any():
+        block_values = np.frombuffer(index, [*entry, ("length", ">i4")], size, begin + 4)["value"]
+        if np.isin(wanted[block_of == block], block_values).any():
             return True
     return False
 
@@ -101,29 +101,29 @@ class Bitmaps:
         self._type = type
 
     def __bytes__(self) -> bytes:
-        found = pa.chunked_array(self._parts).combine_chunks().dictionary_encode()
-        codes = np.asarray(found.indices.fill_null(-1))
+        encoded = pa.chunked_array(self._parts).combine_chunks().dictionary_encode()
+        codes = np.asarray(encoded.indices.fill_null(-1))
         order = np.argsort(codes, kind="stable")
         missing = int((codes < 0).sum())
         rows, nulls = order[missing:], order[:missing]
-        counts = np.bincount(codes[rows], minlength=len(found.dictionary))
+        counts = np.bincount(codes[rows], minlength=len(encoded.dictionary))
         starts = np.cumsum(counts) - counts
         null_bitmap = _serialized(nulls)
         body = [null_bitmap] if missing > 1 else []
         offsets, lengths, at = -1 - rows[starts], np.full(len(counts), -1, np.int64), sum(map(len, body))
-        in_order = self._in_order(found.dictionary, counts, codes)
-        for each in in_order[counts[in_order] > 1].tolist():
-            body.append(_serialized(rows[starts[each] : starts[each] + counts[each]]))
-            offsets[each], lengths[each] = at, len(body[-1])
+        in_order = self._in_order(encoded.dictionary, counts, codes)
+        for code in in_order[counts[in_order] > 1].tolist():
+            body.append(_serialized(rows[starts[code] : starts[code] + counts[code]]))
+            offsets[code], lengths[code] = at, len(body[-1])
             at += len(body[-1])
         head = struct.pack(">bii?", self._version, len(codes), len(counts), missing > 0)
         if missing:
             head += struct.pack(">i", -1 - int(nulls[0]) if missing == 1 else 0)
             head += struct.pack(">i", len(null_bitmap)) if self._version > 1 else b""
         if self._version == 1:
-            return head + self._entries(found.dictionary, in_order, offsets[in_order]) + b"".join(body)
-        by_value = self._sorted(found.dictionary)
-        return head + self._blocks(found.dictionary, by_value, offsets, lengths) + b"".join(body)
+            return head + self._entries(encoded.dictionary, in_order, offsets[in_order]) + b"".join(body)
+        by_value = self._sorted(encoded.dictionary)
+        return head + self._blocks(encoded.dictionary, by_value, offsets, lengths) + b"".join(body)
 
     def _blocks(self, values: pa.Array, order: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> bytes:
         """The sorted values in blocks, after the first value of each block."""
@@ -148,8 +148,8 @@ class Bitmaps:
         tail = np.stack(numbers, axis=1).astype(">i4").view(np.uint8).reshape(len(order), 4 * len(numbers))
         if not _is_text(self._type):
             width = self._width()
-            held = np.asarray(values)[order].astype(f">i{width}")
-            return np.concatenate([held.view(np.uint8).reshape(len(order), width), tail], axis=1).tobytes()
+            chosen = np.asarray(values)[order].astype(f">i{width}")
+            return np.concatenate([chosen.view(np.uint8).reshape(len(order), width), tail], axis=1).tobytes()
         texts = values.take(pa.array(order))
         lengths, data = np.asarray(pc.binary_length(texts)).astype(np.int64), b"".join(texts.to_pylist())
         begin = np.cumsum(4 + lengths + tail.shape[1]) - (4 + lengths + tail.shape[1])
@@ -172,14 +172,14 @@ class Bitmaps:
     def _sorted(self, values: pa.Array) -> np.ndarray:
         if _is_text(self._type):
             return np.asarray(pc.array_sort_indices(values)).astype(np.int64)
-        held = np.asarray(values)
+        numbers = np.asarray(values)
         # The bits of negative floats sort in the opposite order.
         if self._type in (
             Scalar(Kind.FLOAT),
             Scalar(Kind.DOUBLE),
         ):
-            held = np.where(held < 0, -1 - (held - np.int64(-1 << (8 * self._width() - 1))), held)
-        return np.argsort(held, kind="stable")
+            numbers = np.where(numbers < 0, -1 - (numbers - np.int64(-1 << (8 * self._width() - 1))), numbers)
+        return np.argsort(numbers, kind="stable")
 
     def _in_order(self, values: pa.Array, counts: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """The values in the iteration order of a Java `HashMap` filled by `computeIfAbsent`: by bin, the last one
@@ -187,14 +187,14 @@ class Bitmaps:
         if _is_text(self._type):
             hashed = murmur.murmur3_32(values, murmur.PAIMON_SEED, bytewise=True).view(np.uint32)
         else:
-            held = np.asarray(values)
+            numbers = np.asarray(values)
             hashed = (
-                held.astype(np.uint32)
+                numbers.astype(np.uint32)
                 if self._width() < 8
-                else (held ^ (held.view(np.uint64) >> np.uint64(32)).view(np.int64)).astype(np.uint32)
+                else (numbers ^ (numbers.view(np.uint64) >> np.uint64(32)).view(np.int64)).astype(np.uint32)
             )
             if self._type == Scalar(Kind.BOOLEAN):
-                hashed = np.where(held != 0, np.uint32(1231), np.uint32(1237))
+                hashed = np.where(numbers != 0, np.uint32(1231), np.uint32(1237))
         # The table doubles with the next call after it is full, even if the value is already in it.
         last = codes[codes >= 0][-1:]
         known = len(counts) - int((counts[last] == 1).sum())
@@ -221,8 +221,8 @@ class BitSlices:
         self._parts.append((numbers, missing))
 
     def __bytes__(self) -> bytes:
-        numbers = np.concatenate([each for each, _ in self._parts])
-        there = ~np.concatenate([each for _, each in self._parts])
+        numbers = np.concatenate([part for part, _ in self._parts])
+        there = ~np.concatenate([valid for _, valid in self._parts])
         return struct.pack(">bi", 1, len(numbers)) + b"".join(
             self._part(np.flatnonzero(there & mask), np.abs(numbers)) for mask in (numbers >= 0, numbers < 0)
         )
@@ -278,8 +278,8 @@ def _slices(index: bytes, at: int) -> tuple[_Slices, int]:
     (count,) = struct.unpack_from(">i", index, at)
     at, slices = at + 4, []
     for _ in range(count):
-        each, at = _bitmap(index, at)
-        slices.append(each)
+        bitmap, at = _bitmap(index, at)
+        slices.append(bitmap)
     return (least, greatest, rows, slices), at
 
 
@@ -292,8 +292,8 @@ def _has(part: _Slices | None, value: int) -> bool:
     if part is None or not part[0] <= value <= part[1]:
         return False
     least, _, rows, slices = part
-    for bit, each in enumerate(slices):
-        rows = rows & each if (value - least) >> bit & 1 else rows - each
+    for bit, bitmap in enumerate(slices):
+        rows = rows & bitmap if (value - least) >> bit & 1 else rows - bitmap
     return bool(rows)
 
 

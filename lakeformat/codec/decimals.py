@@ -8,10 +8,10 @@ import pyarrow as pa
 
 def little_endian(array: pa.Array) -> np.ndarray:
     """Two's complement of each value, (rows, 16) uint8, lowest byte first; undefined for nulls."""
-    held = array.buffers()[1]
-    if held is None:
+    buffer = array.buffers()[1]
+    if buffer is None:
         return np.zeros((len(array), 16), np.uint8)
-    return np.frombuffer(held, np.uint8)[16 * array.offset : 16 * (array.offset + len(array))].reshape(-1, 16)
+    return np.frombuffer(buffer, np.uint8)[16 * array.offset : 16 * (array.offset + len(array))].reshape(-1, 16)
 
 
 def from_little_endian(wide: np.ndarray, type: pa.DataType, mask: np.ndarray | None = None) -> pa.Array:

@@ -49,62 +49,62 @@ def to_json(given: str | bytes, type: Type, what: str) -> Any:
         return json.loads(given)
     if not isinstance(type, Scalar) or not is_plain(type):
         raise UnsupportedFeature(f"{what}: a default of {type}: Iceberg has null alone there")
-    found = value(given, type, what)
+    parsed = value(given, type, what)
     match type.kind:
         case Kind.BOOLEAN | Kind.INT | Kind.BIGINT | Kind.STRING:
-            return found.as_py()
+            return parsed.as_py()
         case Kind.FLOAT | Kind.DOUBLE:
-            number = found.as_py()
+            number = parsed.as_py()
             if number - number != 0:
                 raise InvalidInput(f"{what}: default {given!r}: metadata of a table has no number for it")
             return number
         case Kind.DECIMAL:
-            return format(found.as_py(), "f")
+            return format(parsed.as_py(), "f")
         case Kind.DATE:
-            return found.as_py().isoformat()
+            return parsed.as_py().isoformat()
         case Kind.TIME_MICROS:
-            return found.as_py().isoformat("microseconds")
+            return parsed.as_py().isoformat("microseconds")
         case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind:
-            return _moment(found.value, type.parameters[0]) + ("+00:00" if kind is Kind.TIMESTAMP_TZ else "")
+            return _moment(parsed.value, type.parameters[0]) + ("+00:00" if kind is Kind.TIMESTAMP_TZ else "")
         case Kind.UUID:
-            return str(uuid.UUID(bytes=found.as_py()))
-    return found.as_py().hex().upper()
+            return str(uuid.UUID(bytes=parsed.as_py()))
+    return parsed.as_py().hex().upper()
 
 
-def from_json(held: Any, type: Type, what: str) -> str | bytes:
+def from_json(document: Any, type: Type, what: str) -> str | bytes:
     """The inverse of `to_json`: text, or bytes. Rows, lists and maps give the bytes of their JSON, which declared text
     never is. Raises `UnsupportedFeature` for JSON that is no default of the type."""
-    match type, held:
+    match type, document:
         case Row(), {}:
-            if not held:
+            if not document:
                 return b"{}"
         case ListOf(), list():
-            return json.dumps(held).encode()
+            return json.dumps(document).encode()
         case MapOf(), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
-            return json.dumps(held).encode()
+            return json.dumps(document).encode()
         case Scalar(kind), str() if kind in _BYTES:
-            return bytes.fromhex(held)
+            return bytes.fromhex(document)
         case Scalar(), str():
-            return held
+            return document
         case Scalar(), bool() | int() | float():
-            return json.dumps(held)
-    raise UnsupportedFeature(f"{what}: default {held!r} of {type}: not supported")
+            return json.dumps(document)
+    raise UnsupportedFeature(f"{what}: default {document!r} of {type}: not supported")
 
 
-def _nested(held: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
+def _nested(document: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
     """The value of a row, list or map from JSON in metadata; a row without values takes its fields' defaults."""
     target = to_arrow(type)
 
-    def items(values: list[Any], each: Field) -> pa.Array:
-        kind = to_arrow(each.type)
+    def items(values: list[Any], part: Field) -> pa.Array:
+        kind = to_arrow(part.type)
         made = [
-            pa.scalar(None, kind) if v is None else value(from_json(v, each.type, what), each.type, what, of_parts)
+            pa.scalar(None, kind) if v is None else value(from_json(v, part.type, what), part.type, what, of_parts)
             for v in values
         ]
         return pa.concat_arrays([pa.array([], kind), *(pa.repeat(v, 1) for v in made)])
 
-    match type, held:
-        case Row(parts), {} if not held:
+    match type, document:
+        case Row(parts), {} if not document:
             columns = []
             for part in parts:
                 given = getattr(part, of_parts)
@@ -114,7 +114,9 @@ def _nested(held: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal[
                 )
             return pa.StructArray.from_arrays(columns, fields=target.fields)[0]
         case ListOf(element), list():
-            return pa.ListArray.from_arrays(pa.array([0, len(held)], pa.int32()), items(held, element)).cast(target)[0]
+            return pa.ListArray.from_arrays(pa.array([0, len(document)], pa.int32()), items(document, element)).cast(
+                target
+            )[0]
         case MapOf(key, part), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
             ends = pa.array([0, len(keys)], pa.int32())
             return pa.MapArray.from_arrays(ends, items(keys, key), items(values, part)).cast(target)[0]

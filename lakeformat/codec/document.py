@@ -112,9 +112,9 @@ def _dumped(part: Any) -> bytes:
 def _unpacked(data: bytes, where: str) -> bytes:
     most = _RATIO * len(data) + _LEEWAY_BYTES
     unpacker = zlib.decompressobj(wbits=31)
-    found = unpacker.decompress(data, most)
+    unpacked = unpacker.decompress(data, most)
     if unpacker.unconsumed_tail:
         raise CorruptFile(f"{where}: {len(data)} bytes of gzip unpack to more than {most}; metadata does not")
     if not unpacker.eof:
         raise EOFError("the end of the gzip data is missing")
-    return found
+    return unpacked

@@ -222,18 +222,21 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return _guarded(expression, lambda: _case(arguments, table))
         case Call("in", (operand, Literal(values))):
             members = [scalar(v) for v in values]
-            found = _evaluate(operand, table)
-            return _guarded(expression, lambda: _is_in(found, members))
+            computed = _evaluate(operand, table)
+            return _guarded(expression, lambda: _is_in(computed, members))
         case Call("in_tuples", (*columns, Literal(tuples))):
             parts = [_as_column(_evaluate(column, table), table) for column in columns]
             return _guarded(expression, lambda: _is_in_tuples(parts, sorted(tuples, key=repr)))
         case Call("cast", (operand, Literal(text))):
-            found, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
-            return _guarded(expression, lambda: cast(found, target))
+            computed, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
+            return _guarded(expression, lambda: cast(computed, target))
         case Call("variant_get", (operand, Literal(str(path)), Literal(text))):
-            found, target = _one_array(_as_column(_evaluate(operand, table), table)), arrow.to_arrow(parse_type(text))
+            computed, target = (
+                _one_array(_as_column(_evaluate(operand, table), table)),
+                arrow.to_arrow(parse_type(text)),
+            )
             return _guarded(
-                expression, lambda: variant_get.get(variant.plain(found, "the operand"), path, target, cast)
+                expression, lambda: variant_get.get(variant.plain(computed, "the operand"), path, target, cast)
             )
         case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(argument, table) for argument in arguments]
@@ -278,13 +281,13 @@ def _column(path: tuple[str, ...], table: pa.Table | pa.RecordBatch) -> Values:
         if indices:
             raise InvalidInput(f"column {path[0]!r} stands {len(indices)} times among the columns; rename one")
         raise NotFound(f"no column {path[0]!r}; there are {', '.join(table.schema.names) or 'none'}")
-    found = table.column(indices[0])
+    column = table.column(indices[0])
     for depth, name in enumerate(path[1:], 1):
-        if not pa.types.is_struct(found.type) or found.type.get_field_index(name) < 0:
-            here = [f.name for f in found.type] if pa.types.is_struct(found.type) else []
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            here = [f.name for f in column.type] if pa.types.is_struct(column.type) else []
             raise NotFound(f"no {name!r} in {'.'.join(path[:depth])}; there are {', '.join(here) or 'none'}")
-        found = pc.struct_field(found, name)
-    return _plain(found)
+        column = pc.struct_field(column, name)
+    return _plain(column)
 
 
 def _plain(values: Values) -> Values:
@@ -344,7 +347,7 @@ def _digits(type: pa.DataType) -> tuple[int, int]:
 def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     t = pa.types
     if _is_moment(left) and _is_moment(right):
-        stamps = [each for each in (left, right) if t.is_timestamp(each)]
+        stamps = [side for side in (left, right) if t.is_timestamp(side)]
         unit = max((stamp.unit for stamp in stamps), key=_UNITS.index)
         return pa.timestamp(unit, "UTC" if any(stamp.tz for stamp in stamps) else None)
     if t.is_time(left) and t.is_time(right):
@@ -600,10 +603,10 @@ def _condition(values: Values) -> Values:
 
 def _joined(combine: Callable[[Any, Any], Any]) -> Callable[..., Values]:
     def apply(first: Values, *rest: Values) -> Values:
-        found = _condition(first)
-        for each in rest:
-            found = combine(found, _condition(each))
-        return found
+        joined = _condition(first)
+        for operand in rest:
+            joined = combine(joined, _condition(operand))
+        return joined
 
     return apply
 
@@ -709,7 +712,7 @@ def _multiply(left: Values, right: Values) -> Values:
 def _divide(left: Values, right: Values) -> Values:
     left, right = _numbers(left, right)
     if not pa.types.is_decimal(left.type):
-        left, right = (_as_float(each, pa.float64()) for each in (left, right))
+        left, right = (_as_float(side, pa.float64()) for side in (left, right))
         return pc.divide(left, _not_zero(right))
     (p1, s1), (p2, s2) = _digits(left.type), _digits(right.type)
     scale = max(6, s1 + p2 + 1)
@@ -941,9 +944,9 @@ def _part_of_date(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
 
 def _part_of_time(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
     def compute(values: Values) -> Values:
-        found = values if pa.types.is_time(values.type) else _moment(values)
-        found = pc.cast(found, pa.timestamp("s")) if pa.types.is_date(found.type) else found
-        return pc.cast(apply(found), pa.int32())
+        times = values if pa.types.is_time(values.type) else _moment(values)
+        times = pc.cast(times, pa.timestamp("s")) if pa.types.is_date(times.type) else times
+        return pc.cast(apply(times), pa.int32())
 
     return compute
 
@@ -977,21 +980,21 @@ def _date_trunc(unit: Values, values: Values) -> Values:
 
 
 def _coalesce(first: Values, *rest: Values) -> Values:
-    found = first
-    for each in rest:
-        a, b = align(found, each)
-        found = pc.coalesce(a, b)
-    return found
+    first_known = first
+    for operand in rest:
+        a, b = align(first_known, operand)
+        first_known = pc.coalesce(a, b)
+    return first_known
 
 
 def _extreme(name: str) -> Callable[..., Values]:
     def compute(first: Values, *rest: Values) -> Values:
-        found = first
-        for each in rest:
-            a, b = align(found, each)
+        extreme = first
+        for operand in rest:
+            a, b = align(extreme, operand)
             better = compare(name, a, b)
-            found = pc.if_else(pc.is_null(a), b, pc.if_else(pc.or_(pc.is_null(b), pc.fill_null(better, True)), a, b))
-        return found
+            extreme = pc.if_else(pc.is_null(a), b, pc.if_else(pc.or_(pc.is_null(b), pc.fill_null(better, True)), a, b))
+        return extreme
 
     return compute
 

@@ -41,7 +41,7 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
         magic, version, _, columns = struct.unpack_from(">qiii", data)
         if magic != _MAGIC or version != _VERSION:
             raise CorruptFile(f"{where}: no file index of version {_VERSION}")
-        at, found = 20, dict[str, dict[str, bytes]]()
+        at, indexes = 20, dict[str, dict[str, bytes]]()
         for _ in range(columns):
             column, at = _text(data, at)
             (count,) = struct.unpack_from(">i", data, at)
@@ -54,10 +54,10 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
                     continue
                 if start < 0 or length < 0 or start + length > len(data):
                     raise CorruptFile(f"{where}: the {kind} index of {column!r} ends beyond the file")
-                found.setdefault(column, {})[kind] = data[start : start + length]
+                indexes.setdefault(column, {})[kind] = data[start : start + length]
     except (struct.error, UnicodeDecodeError) as error:
         raise CorruptFile(f"{where}: not a file index: {error}") from error
-    return found
+    return indexes
 
 
 def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
@@ -177,8 +177,8 @@ def hashes(values: pa.Array, type: Type) -> np.ndarray:
         case Scalar(Kind.TIME):
             numbers = values.cast(pa.time32("ms"), safe=False).cast(pa.int32())
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
-            found = np.asarray(values.cast(pa.int64()))
-            return _hash_numbers(found if digits <= 6 else np.floor_divide(found, 1000))
+            micros = np.asarray(values.cast(pa.int64()))
+            return _hash_numbers(micros if digits <= 6 else np.floor_divide(micros, 1000))
         case _:
             numbers = values
     return _hash_numbers(np.asarray(numbers.cast(pa.int64())))

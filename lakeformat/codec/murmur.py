@@ -176,23 +176,23 @@ def _hive_hash(column: pa.Array, type: Type) -> np.ndarray:
     nulls = column.is_null().to_numpy(zero_copy_only=False)
     match kind:
         case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT:
-            found = _integers(column).astype(np.uint32)
+            hashes = _integers(column).astype(np.uint32)
         case Kind.DATE | Kind.TIME:
-            found = _integers(column.cast(pa.int32())).astype(np.uint32)
+            hashes = _integers(column.cast(pa.int32())).astype(np.uint32)
         case Kind.BIGINT:
-            found = _folded(_integers(column).view(np.uint64))
+            hashes = _folded(_integers(column).view(np.uint64))
         case Kind.FLOAT | Kind.DOUBLE:
             values = column.fill_null(0).to_numpy(zero_copy_only=False)
             values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 counts as 0.0.
             values = np.where(np.isnan(values), values.dtype.type(np.nan), values)
-            found = values.view(np.uint32) if kind is Kind.FLOAT else _folded(values.view(np.uint64))
+            hashes = values.view(np.uint32) if kind is Kind.FLOAT else _folded(values.view(np.uint64))
         case Kind.CHAR | Kind.VARCHAR | Kind.STRING | Kind.BINARY | Kind.VARBINARY | Kind.BYTES:
-            found = _polynomial(column)
+            hashes = _polynomial(column)
         case Kind.DECIMAL:
-            found = _hive_decimal(column)
+            hashes = _hive_decimal(column)
         case _:
             raise UnsupportedFeature(f"bucket-function.type=hive does not take a bucket key of {type}")
-    return np.where(nulls, np.uint32(0), found)
+    return np.where(nulls, np.uint32(0), hashes)
 
 
 def _folded(values: np.ndarray) -> np.ndarray:

@@ -40,18 +40,18 @@ def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
     """Raises `NotFound` for unknown columns, and `InvalidInput` for columns without an order, transforms that do not
     apply to their column, and duplicates."""
     seen = set()
-    for each in order:
-        if isinstance(each, Curve):
-            for source in each.sources:
+    for sort in order:
+        if isinstance(sort, Curve):
+            for source in sort.sources:
                 _plain(source, fields, where)
             continue
-        name, kind = ".".join(each.source), _plain(each.source, fields, where)
-        if each.transform.kind is TransformKind.VOID:
+        name, kind = ".".join(sort.source), _plain(sort.source, fields, where)
+        if sort.transform.kind is TransformKind.VOID:
             raise InvalidInput(f"{where}: sort_by names void({name}), which is the same for all rows; leave it out")
-        result_type(each.transform, kind, name)
-        if (each.source, each.transform) in seen:
-            raise InvalidInput(f"{where}: sort_by names {str(each).rsplit(' ', 3)[0]!r} twice")
-        seen.add((each.source, each.transform))
+        result_type(sort.transform, kind, name)
+        if (sort.source, sort.transform) in seen:
+            raise InvalidInput(f"{where}: sort_by names {str(sort).rsplit(' ', 3)[0]!r} twice")
+        seen.add((sort.source, sort.transform))
 
 
 def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Scalar:
@@ -65,12 +65,12 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
     if (name := spelled(columns, text)) in {column.name for column in columns}:
         return SortField((name,))
     try:
-        found = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
+        ordered = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
     except sqlglot.errors.SqlglotError as error:
         raise InvalidInput(
             f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
         ) from error
-    function, source = Transform(), found.this
+    function, source = Transform(), ordered.this
     if isinstance(source, exp.Anonymous) and source.name.lower() in ("zorder", "hilbert"):
         kind = source.name.lower()
         parts = source.expressions
@@ -83,8 +83,8 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
         source = _column(parsed.source)
     if not isinstance(source, exp.Column | exp.Dot):
         raise InvalidInput(f"{what} {text!r}: write a column or a transform, e.g. days(ts)")
-    descending = bool(found.args.get("desc"))
-    return SortField(_path(source, columns), function, descending, not found.args.get("nulls_first"))
+    descending = bool(ordered.args.get("desc"))
+    return SortField(_path(source, columns), function, descending, not ordered.args.get("nulls_first"))
 
 
 def _path(source: Any, columns: tuple[Field, ...]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Footer:
 
     def agrees(self, other: Footer) -> bool:
         """Whether a row group of one file can be copied unchanged into the other: Arrow wrote both, with one schema."""
-        mine, theirs = (each.created_by.partition(b" ")[0] for each in (self, other))
+        mine, theirs = (footer.created_by.partition(b" ")[0] for footer in (self, other))
         same = (self.schema, self.column_orders, mine) == (other.schema, other.column_orders, theirs)
         return same and self.is_plain and other.is_plain and mine == b"parquet-cpp-arrow"
 
@@ -56,12 +56,14 @@ class Footer:
 def parse(footer: bytes, where: str) -> Footer:
     """The footer of the file `where`, without the file's last eight bytes. Raises `CorruptFile`."""
     try:
-        found = _fields(footer, 0)[0]
-        groups = tuple(_items(found[_ROW_GROUPS][1]))
-        schema, created_by, orders = (found.get(each, (0, b"\0"))[1] for each in (_SCHEMA, _CREATED_BY, _COLUMN_ORDERS))
+        fields = _fields(footer, 0)[0]
+        groups = tuple(_items(fields[_ROW_GROUPS][1]))
+        schema, created_by, orders = (
+            fields.get(number, (0, b"\0"))[1] for number in (_SCHEMA, _CREATED_BY, _COLUMN_ORDERS)
+        )
     except (IndexError, KeyError, AssertionError) as error:
         raise CorruptFile(f"{where}: its footer is damaged") from error
-    return Footer(schema, created_by[varint.read(created_by, 0)[1] :], orders, groups, found.keys() <= _KNOWN)
+    return Footer(schema, created_by[varint.read(created_by, 0)[1] :], orders, groups, fields.keys() <= _KNOWN)
 
 
 def moved(row_group: bytes, starts: Sequence[int]) -> bytes | None:
@@ -75,10 +77,10 @@ def _moved(row_group: bytes, start: Callable[[int, int], int]) -> bytes | None:
     group = _fields(row_group, 0)[0]
     chunks, starts = [], []
     for index, column in enumerate(_items(group[_COLUMNS][1])):
-        held = _fields(column, 0)[0]
-        if held.keys() & _ELSEWHERE or _CHUNK not in held:
+        fields = _fields(column, 0)[0]
+        if fields.keys() & _ELSEWHERE or _CHUNK not in fields:
             return None
-        chunk = {number: each for number, each in _fields(held[_CHUNK][1], 0)[0].items() if number not in _LEFT_OUT}
+        chunk = {number: field for number, field in _fields(fields[_CHUNK][1], 0)[0].items() if number not in _LEFT_OUT}
         offsets = {number: _number(chunk[number][1]) for number in (_PAGES, _DICTIONARY) if number in chunk}
         begins = min(offset for offset in offsets.values() if offset)
         starts.append(start(index, begins))
@@ -97,26 +99,26 @@ def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
     bytes if it was copied, else the number of bytes by which it moved."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
-    found = _fields(end[-8 - size : -8], 0)[0]
-    own = iter(_items(found[_ROW_GROUPS][1]))
-    made = [each if isinstance(each, bytes) else _shifted(next(own), each) for each in between]
+    fields = _fields(end[-8 - size : -8], 0)[0]
+    own = iter(_items(fields[_ROW_GROUPS][1]))
+    made = [piece if isinstance(piece, bytes) else _shifted(next(own), piece) for piece in between]
     assert next(own, None) is None, between
-    groups = [_fields(each, 0)[0] for each in made]
+    groups = [_fields(group, 0)[0] for group in made]
     for index, group in enumerate(groups):
         group.pop(_ORDINAL, None)
         if len(groups) < _MOST_ORDINALS:
             group[_ORDINAL] = _I16, _zigzag(index)
-    found[_ROW_COUNT] = _I64, _zigzag(sum(_number(group[_GROUP_ROWS][1]) for group in groups))
-    found[_ROW_GROUPS] = _LIST, _list_of([_struct_of(group) for group in groups])
-    footer = _struct_of(found)
+    fields[_ROW_COUNT] = _I64, _zigzag(sum(_number(group[_GROUP_ROWS][1]) for group in groups))
+    fields[_ROW_GROUPS] = _LIST, _list_of([_struct_of(group) for group in groups])
+    footer = _struct_of(fields)
     return end[: -8 - size] + footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
 def nan_counts(row_group: bytes, columns: Sequence[int]) -> list[int | None]:
     """The NaN counts of the leaf columns `columns`, in that order; None if the row group has no count."""
     chunks = _items(_fields(row_group, 0)[0][_COLUMNS][1])
-    found = (_statistics(chunks[position])[2].get(_NANS) for position in columns)
-    return [None if each is None else _number(each[1]) for each in found]
+    nans = (_statistics(chunks[position])[2].get(_NANS) for position in columns)
+    return [None if nan is None else _number(nan[1]) for nan in nans]
 
 
 def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
@@ -144,9 +146,9 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
 
 def _counted_anew(footer: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
     """As `counted`, for columns without statistics or with NaN counts already."""
-    found = _fields(footer, 0)[0]
+    fields = _fields(footer, 0)[0]
     groups = []
-    for row_group, of_group in zip(_items(found[_ROW_GROUPS][1]), counts, strict=True):
+    for row_group, of_group in zip(_items(fields[_ROW_GROUPS][1]), counts, strict=True):
         group = _fields(row_group, 0)[0]
         chunks = _items(group[_COLUMNS][1])
         for position, count in of_group.items():
@@ -157,8 +159,8 @@ def _counted_anew(footer: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
             chunks[position] = _struct_of(column)
         group[_COLUMNS] = _LIST, _list_of(chunks)
         groups.append(_struct_of(group))
-    found[_ROW_GROUPS] = _LIST, _list_of(groups)
-    return _struct_of(found)
+    fields[_ROW_GROUPS] = _LIST, _list_of(groups)
+    return _struct_of(fields)
 
 
 Buffer = bytes | memoryview
@@ -220,9 +222,9 @@ def damaged_page(chunk: Buffer) -> int | None:
 
 def _statistics(column: bytes) -> tuple[_Fields, _Fields, _Fields]:
     """The fields of a ColumnChunk, of its ColumnMetaData, and of the Statistics in it."""
-    held = _fields(column, 0)[0]
-    chunk = _fields(held[_CHUNK][1], 0)[0] if _CHUNK in held else {}
-    return held, chunk, _fields(chunk[_STATISTICS][1], 0)[0] if _STATISTICS in chunk else {}
+    fields = _fields(column, 0)[0]
+    chunk = _fields(fields[_CHUNK][1], 0)[0] if _CHUNK in fields else {}
+    return fields, chunk, _fields(chunk[_STATISTICS][1], 0)[0] if _STATISTICS in chunk else {}
 
 
 def _shifted(row_group: bytes, by: int) -> bytes:
@@ -241,12 +243,12 @@ def _elements(footer: Buffer) -> list[tuple[int, int]]:
             position = _skip(footer, position, kind)
             continue
         count, _, position = _list(footer, position)
-        found = []
+        elements = []
         for _ in range(count):
             stop, last = _struct(footer, position)
-            found.append((stop, last))
+            elements.append((stop, last))
             position = stop + 1
-        return found
+        return elements
 
 
 def _struct(footer: Buffer, position: int) -> tuple[int, int]:
@@ -261,21 +263,21 @@ def _struct(footer: Buffer, position: int) -> tuple[int, int]:
 def _ends(footer: Buffer, position: int, path: tuple[int, ...]) -> tuple[int, Any]:
     """(where the struct at `position` ends; the result of `_struct` for the struct at `path`: nested in lists where fields
     are lists, None for a missing field)."""
-    found, last = None, 0
+    ends, last = None, 0
     while footer[position]:
         position, last, kind = _field(footer, position, last)
         if not path or last != path[0]:
             position = _skip(footer, position, kind)
         elif kind == _STRUCT:
-            position, found = _ends(footer, position, path[1:])
+            position, ends = _ends(footer, position, path[1:])
         else:
             count, inner, position = _list(footer, position)
             assert inner == _STRUCT or not count, inner
-            found = []
+            ends = []
             for _ in range(count):
-                position, each = _ends(footer, position, path[1:])
-                found.append(each)
-    return position + 1, found if path else (position, last)
+                position, end = _ends(footer, position, path[1:])
+                ends.append(end)
+    return position + 1, ends if path else (position, last)
 
 
 def _field(footer: Buffer, position: int, last: int) -> tuple[int, int, int]:
@@ -318,14 +320,14 @@ def _list(footer: Buffer, position: int) -> tuple[int, int, int]:
 
 def _fields(data: bytes, position: int) -> tuple[_Fields, int]:
     """(the fields of the struct that begins at `position`, where it ends). The type of a boolean is its value."""
-    found: _Fields = {}
+    fields: _Fields = {}
     number = 0
     while True:
         position, number, kind = _field(data, position, number)
         if not kind:
-            return found, position
+            return fields, position
         stop = _skip(data, position, kind)
-        found[number] = kind, data[position:stop]
+        fields[number] = kind, data[position:stop]
         position = stop
 
 
@@ -344,12 +346,12 @@ def _items(structs: bytes) -> list[bytes]:
     """The structs of a list."""
     count, inner, position = _list(structs, 0)
     assert inner == _STRUCT or not count, inner
-    found = []
+    items = []
     for _ in range(count):
         end = _struct(structs, position)[0] + 1
-        found.append(structs[position:end])
+        items.append(structs[position:end])
         position = end
-    return found
+    return items
 
 
 def _list_of(structs: Sequence[bytes]) -> bytes:

@@ -21,42 +21,42 @@ def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
     """Any error while `where` is parsed becomes `error` (or `UnsupportedFeature`), which names `where`."""
     try:
         yield
-    except (CorruptTable, UnsupportedFeature) as found:
-        if where in str(found):
+    except (CorruptTable, UnsupportedFeature) as cause:
+        if where in str(cause):
             raise
-        raise type(found)(f"{where}: {found}") from found
-    except InvalidInput as found:
-        raise error(f"{where}: {found}") from found
+        raise type(cause)(f"{where}: {cause}") from cause
+    except InvalidInput as cause:
+        raise error(f"{where}: {cause}") from cause
     except LakeError:
         raise
-    except Exception as found:  # Errors of Python, numpy and Arrow for bytes that a parser does not expect.
-        raise error(f"{where}: not what such a file holds ({type(found).__name__}: {found})"[:1000]) from found
+    except Exception as cause:  # Errors of Python, numpy and Arrow for bytes that a parser does not expect.
+        raise error(f"{where}: not what such a file holds ({type(cause).__name__}: {cause})"[:1000]) from cause
 
 
-def check(document: Any, shape: Shape, place: str = "it") -> None:
-    """Raise `CorruptFile` for the first part of a JSON document that does not match `shape`, naming its `place`."""
+def check(document: Any, shape: Shape, path: str = "it") -> None:
+    """Raise `CorruptFile` for the first part of a JSON document that does not match `shape`, naming its `path`."""
     if _fits(document, shape):
         return
     match shape:
         case type() | UnionType():
             wanted = getattr(shape, "__name__", str(shape))
-            raise CorruptFile(f"{place} is {str(document)[:80]!r}, not {wanted}")
-        case [each]:
-            check(document, list, place)
+            raise CorruptFile(f"{path} is {str(document)[:80]!r}, not {wanted}")
+        case [inner]:
+            check(document, list, path)
             for number, part in enumerate(document):
-                check(part, each, f"{place}[{number}]")
+                check(part, inner, f"{path}[{number}]")
         case Mapping() if str in shape:
-            check(document, dict, place)
+            check(document, dict, path)
             for key, part in document.items():
-                check(part, shape[str], f"{place}[{key!r}]")
+                check(part, shape[str], f"{path}[{key!r}]")
         case Mapping():
-            check(document, dict, place)
-            for key, each in shape.items():
+            check(document, dict, path)
+            for key, inner in shape.items():
                 name = key.removeprefix("?")
                 if document.get(name) is not None:
-                    check(document[name], each, f"{place}[{name!r}]")
+                    check(document[name], inner, f"{path}[{name!r}]")
                 elif name == key:
-                    raise CorruptFile(f"{place} has no {name!r}")
+                    raise CorruptFile(f"{path} has no {name!r}")
 
 
 def _fits(document: Any, shape: Shape) -> bool:
@@ -66,19 +66,19 @@ def _fits(document: Any, shape: Shape) -> bool:
         if not isinstance(document, dict):
             return False
         if str in shape:
-            each = shape[str]
-            return all(type(part) is each or _fits(part, each) for part in document.values())
-        for key, each in shape.items():
+            wanted = shape[str]
+            return all(type(part) is wanted or _fits(part, wanted) for part in document.values())
+        for key, wanted in shape.items():
             part = document.get(key.removeprefix("?"))
             if part is None:
                 if key[0] != "?":
                     return False
-            elif type(part) is not each and not _fits(part, each):
+            elif type(part) is not wanted and not _fits(part, wanted):
                 return False
         return True
     if kind is list:
-        each = shape[0]
-        return isinstance(document, list) and all(type(part) is each or _fits(part, each) for part in document)
+        wanted = shape[0]
+        return isinstance(document, list) and all(type(part) is wanted or _fits(part, wanted) for part in document)
     return isinstance(document, shape) and (shape is bool or not isinstance(document, bool))
 
 
@@ -95,9 +95,9 @@ def check_values(document: Any, data: bytes | None = None) -> None:
 
     `data` is the document's source: if its bytes can hold neither, the document is not searched.
     """
-    if data is not None and not (any(each in data for each in _BEGINS_ONE) and _HALF_A_PAIR.search(data)):
+    if data is not None and not (any(start in data for start in _BEGINS_ONE) and _HALF_A_PAIR.search(data)):
         if len(data) <= _SMALL_BYTES:
-            if all(len(each) <= 19 and each < _BEYOND for each in _LONG_NUMBER.findall(data)):
+            if all(len(digits) <= 19 and digits < _BEYOND for digits in _LONG_NUMBER.findall(data)):
                 return
         else:
             starts, lengths = _long_numbers(data)
@@ -106,14 +106,14 @@ def check_values(document: Any, data: bytes | None = None) -> None:
     left = [document]
     while left:
         match left.pop():
-            case dict() as found:
-                left += [*found, *found.values()]
-            case list() as found:
-                left += found
-            case int() as found if not -(2**63) <= found < 2**63:
-                raise CorruptFile(f"it holds the number {str(found)[:40]}, beyond 64 bits")
-            case str() as found:
-                found.encode()
+            case dict() as part:
+                left += [*part, *part.values()]
+            case list() as part:
+                left += part
+            case int() as part if not -(2**63) <= part < 2**63:
+                raise CorruptFile(f"it holds the number {str(part)[:40]}, beyond 64 bits")
+            case str() as part:
+                part.encode()
 
 
 def _long_numbers(data: bytes) -> tuple[np.ndarray, np.ndarray]:

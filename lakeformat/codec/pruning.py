@@ -73,8 +73,8 @@ def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch
     missing = sorted({path[0] for path in paths_of(expression)} - set(partitions.schema.names))
     if missing:
         raise NotFound(f"{', '.join(missing)}: not among the partition columns {', '.join(partitions.schema.names)}")
-    found: Any = mask(expression, partitions)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    matching: Any = mask(expression, partitions)
+    return matching.combine_chunks() if isinstance(matching, pa.ChunkedArray) else matching
 
 
 def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression | None:
@@ -126,7 +126,7 @@ def _verdict(expression: Expression, bounds: Mapping[str, Bounds], count: int) -
             known = value if value is None or isinstance(value, bool) else ...
             if known is ...:
                 return _unknown(count)
-            return _Verdict(*(np.full(count, known is each) for each in (True, False, None)))
+            return _Verdict(*(np.full(count, known is outcome) for outcome in (True, False, None)))
         case Call("and", arguments):
             return _all_of([_verdict(argument, bounds, count) for argument in arguments])
         case Call("or", arguments):
@@ -173,25 +173,25 @@ def _opposite(verdict: _Verdict) -> _Verdict:
 
 
 def _all_of(verdicts: list[_Verdict]) -> _Verdict:
-    found = verdicts[0]
+    combined = verdicts[0]
     for verdict in verdicts[1:]:
-        null = (found.null & (verdict.true | verdict.null)) | (verdict.null & found.true)
-        found = _Verdict(found.true & verdict.true, found.false | verdict.false, null)
-    return found
+        null = (combined.null & (verdict.true | verdict.null)) | (verdict.null & combined.true)
+        combined = _Verdict(combined.true & verdict.true, combined.false | verdict.false, null)
+    return combined
 
 
 def _side(column: Column, bounds: Mapping[str, Bounds]) -> _Side | None:
-    found = bounds.get(".".join(column.path))
-    if found is None:
+    of_column = bounds.get(".".join(column.path))
+    if of_column is None:
         return None
-    rows, nulls = _numbers(found.row_count), _numbers(found.null_count)
+    rows, nulls = _numbers(of_column.row_count), _numbers(of_column.null_count)
     # An unknown count is NaN here, and compares as false.
     null = ~(nulls == 0) & ~(rows == 0)
     value = ~(nulls >= rows) & ~(rows == 0)
-    nan = value & (pa.types.is_floating(found.minimum.type) or pa.types.is_null(found.minimum.type))
-    if found.nan_count is not None:
-        nan &= ~(_numbers(found.nan_count) == 0)
-    return _Side(found, null, value, nan)
+    nan = value & (pa.types.is_floating(of_column.minimum.type) or pa.types.is_null(of_column.minimum.type))
+    if of_column.nan_count is not None:
+        nan &= ~(_numbers(of_column.nan_count) == 0)
+    return _Side(of_column, null, value, nan)
 
 
 def _numbers(counts: pa.Array) -> np.ndarray:
@@ -208,10 +208,10 @@ def _constant(expression: Expression) -> pa.Scalar | None:
         return None
 
 
-def _held(name: str, bound: pa.Array, value: pa.Scalar) -> tuple[np.ndarray, np.ndarray]:
+def _bound_holds(name: str, bound: pa.Array, value: pa.Scalar) -> tuple[np.ndarray, np.ndarray]:
     """(does `bound name value` hold, is the bound known): a NaN bound is unknown."""
-    found = compare(name, _without_nan(_whole(bound)), value)
-    return np.asarray(pc.fill_null(found, False)), np.asarray(pc.is_valid(found))
+    outcome = compare(name, _without_nan(_whole(bound)), value)
+    return np.asarray(pc.fill_null(outcome, False)), np.asarray(pc.is_valid(outcome))
 
 
 def _compared(name: str, side: _Side | None, operand: Expression, count: int) -> _Verdict:
@@ -237,16 +237,16 @@ def _range(name: str, side: _Side, value: pa.Scalar) -> tuple[np.ndarray, np.nda
         case "ne":
             return _range("eq", side, value)[::-1]
         case "eq":
-            low, low_known = _held("le", minimum, value)
-            high, high_known = _held("ge", maximum, value)
-            only = _held("ge", minimum, value)[0] & _held("le", maximum, value)[0]
+            low, low_known = _bound_holds("le", minimum, value)
+            high, high_known = _bound_holds("ge", maximum, value)
+            only = _bound_holds("ge", minimum, value)[0] & _bound_holds("le", maximum, value)[0]
             return (low | ~low_known) & (high | ~high_known), ~only | side.nan
         case "lt" | "le":
-            low, low_known = _held(name, minimum, value)
-            return low | ~low_known, ~_held(name, maximum, value)[0] | side.nan
+            low, low_known = _bound_holds(name, minimum, value)
+            return low | ~low_known, ~_bound_holds(name, maximum, value)[0] | side.nan
         case _:
-            high, high_known = _held(name, maximum, value)
-            return high | ~high_known | side.nan, ~_held(name, minimum, value)[0]
+            high, high_known = _bound_holds(name, maximum, value)
+            return high | ~high_known | side.nan, ~_bound_holds(name, minimum, value)[0]
 
 
 def _equal_null_safe(left: Expression, right: Expression, bounds: Mapping[str, Bounds], count: int) -> _Verdict:
@@ -265,7 +265,7 @@ def _equal_null_safe(left: Expression, right: Expression, bounds: Mapping[str, B
 def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
     """`in`: with a null among the values, every miss is null."""
     listed = list(values)
-    present = [each for each in listed if each is not None]
+    present = [member for member in listed if member is not None]
     if side is None:
         return _unknown(count)
     try:
@@ -285,10 +285,10 @@ def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]
     if not real:
         return nan, np.ones(len(side.value), dtype=bool)
     if len(real) <= _FEW:
-        tested = [_range("eq", side, scalar(each)) for each in real]
-        true, false = (np.stack([each[i] for each in tested]) for i in (0, 1))
+        tested = [_range("eq", side, scalar(member)) for member in real]
+        true, false = (np.stack([verdict[i] for verdict in tested]) for i in (0, 1))
         return np.any(true, axis=0) | nan, np.asarray(np.all(false, axis=0))
-    low, high, wanted = _ranks(side.bounds, [scalar(each) for each in real])
+    low, high, wanted = _ranks(side.bounds, [scalar(member) for member in real])
     within = np.searchsorted(wanted, low, side="left") < np.searchsorted(wanted, high, side="right")
     return within | nan, ~(within & (low == high)) | side.nan
 
@@ -371,11 +371,11 @@ def _pushed(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression 
         case Literal(value):
             return pc.scalar(False) if value is False or value is None else None
         case Call("and", arguments):
-            found = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
-            return reduce(lambda a, b: a & b, found) if found else None
+            pushed = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
+            return reduce(lambda a, b: a & b, pushed) if pushed else None
         case Call("or", arguments):
-            found = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
-            return reduce(lambda a, b: a | b, found) if len(found) == len(arguments) else None
+            pushed = [f for f in (_pushed(argument, fields) for argument in arguments) if f is not None]
+            return reduce(lambda a, b: a | b, pushed) if len(pushed) == len(arguments) else None
         case Column():
             return _pushed_comparison("eq", expression, True, fields)
         case Call("not", (Column() as column,)):
@@ -412,10 +412,10 @@ def _field(column: Column, fields: tuple[Field, ...]) -> Field | None:
     """The top-level scalar column, if Arrow compares its type as SQL does."""
     if len(column.path) > 1:
         return None
-    found = next((field for field in fields if field.name == column.name), None)
-    if found is None or not isinstance(found.type, Scalar) or found.type.kind in _UNPUSHED:
+    named = next((field for field in fields if field.name == column.name), None)
+    if named is None or not isinstance(named.type, Scalar) or named.type.kind in _UNPUSHED:
         return None
-    return found
+    return named
 
 
 def _pushed_comparison(name: str, column: Column, value: Any, fields: tuple[Field, ...]) -> pc.Expression | None:
@@ -491,22 +491,22 @@ def _pushed_in(column: Column, values: Iterable[Any], fields: tuple[Field, ...])
         case Call("in", (Column(), Literal(fitted))):
             if any(map(_is_nan, fitted)):
                 return None
-            real = [each for each in fitted if each is not None]
+            real = [member for member in fitted if member is not None]
         case None:
             return None
         case _:
             return _pushed(bound, fields)
     if field.type == _FLOATS[0]:
-        real = [each for each in real if _single("eq", each) is not None]  # The others equal no 32-bit value.
+        real = [member for member in real if _single("eq", member) is not None]  # The others equal no 32-bit value.
     if field.type in _FLOATS and 0 in real:
         real += [0.0, -0.0]
-    converted = [_converted(each, field) for each in real]
-    if any(each is None for each in converted):
+    converted = [_converted(member, field) for member in real]
+    if any(member is None for member in converted):
         return None
     type = arrow.to_arrow(field.type)
     if not real:
         return pc.scalar(False)
-    return pc.field(column.name).isin(pa.array([each.as_py() for each in converted if each is not None], type))
+    return pc.field(column.name).isin(pa.array([member.as_py() for member in converted if member is not None], type))
 
 
 def _pushed_tuples(

@@ -28,22 +28,22 @@ class Blob:
 def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> tuple[bytes, list[int]]:
     """(the file, the offset of each blob)."""
     parts, offsets, entries = [MAGIC], [], []
-    place = len(MAGIC)
+    offset = len(MAGIC)
     for blob in blobs:
         parts.append(blob.data)
-        offsets.append(place)
+        offsets.append(offset)
         entries.append(
             {
                 "type": blob.type,
                 "fields": list(blob.fields),
                 "snapshot-id": blob.snapshot_id,
                 "sequence-number": blob.sequence_number,
-                "offset": place,
+                "offset": offset,
                 "length": len(blob.data),
                 "properties": dict(blob.properties),
             }
         )
-        place += len(blob.data)
+        offset += len(blob.data)
     footer = json.dumps({"blobs": entries, "properties": dict(properties or {})}, separators=(",", ":")).encode()
     parts += [MAGIC, footer, struct.pack("<i", len(footer)), b"\0\0\0\0", MAGIC]
     return b"".join(parts), offsets

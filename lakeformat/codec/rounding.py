@@ -31,5 +31,5 @@ def whole(values: Values) -> Values:
     least, most = (pa.scalar(bound, pa.int64()) for bound in (-(1 << 63), (1 << 63) - 1))
     high, low = pc.greater_equal(values, float(1 << 63)), pc.less(values, -float(1 << 63))
     inside = pc.invert(pc.or_(pc.or_(high, low), pc.is_nan(values)))
-    found = pc.cast(pc.if_else(inside, values, pa.scalar(0, values.type)), pa.int64())
-    return pc.if_else(high, most, pc.if_else(low, least, found))
+    cut = pc.cast(pc.if_else(inside, values, pa.scalar(0, values.type)), pa.int64())
+    return pc.if_else(high, most, pc.if_else(low, least, cut))

@@ -41,28 +41,28 @@ def encode(values: pa.Array, type: Type) -> pa.Array:
             raw = raw.cast(pa.int32()) if kind is Kind.DATE else raw.cast(pa.uint8()) if kind is Kind.BOOLEAN else raw
             numbers = np.ascontiguousarray(raw.fill_null(0).to_numpy(zero_copy_only=False).astype(code))
             fixed = pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(numbers)])
-            found = fixed.cast(pa.binary())
+            encoded = fixed.cast(pa.binary())
         case Scalar(Kind.DECIMAL):
             wide = decimals.little_endian(values.fill_null(0))
             sizes = decimals.sizes(wide)
             data = wide[:, ::-1][np.arange(16) >= 16 - sizes[:, None]]
-            found = spans.binary(np.concatenate([[0], np.cumsum(sizes)]), data).cast(pa.binary())
+            encoded = spans.binary(np.concatenate([[0], np.cumsum(sizes)]), data).cast(pa.binary())
         case Scalar(kind) if kind in _TEXTS:
             return values.cast(pa.binary())
         case _:
             raise UnsupportedFeature(f"type {type} has no single value in manifests")
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.binary())) if values.null_count else found
+    return pc.if_else(values.is_valid(), encoded, pa.scalar(None, pa.binary())) if values.null_count else encoded
 
 
 def corners(points: Sequence[Corner | None]) -> pa.Array:
     """Bounds of geometries -> binary: x, y, then z and m if known, as little-endian doubles; z is NaN if only m is
     known."""
-    found = []
+    encoded = []
     for point in points:
         x, y, z, m = point or (0.0, 0.0, None, None)
         known = [x, y] if z is m is None else [x, y, z] if m is None else [x, y, float("nan") if z is None else z, m]
-        found.append(None if point is None else struct.pack(f"<{len(known)}d", *known))
-    return pa.array(found, pa.binary())
+        encoded.append(None if point is None else struct.pack(f"<{len(known)}d", *known))
+    return pa.array(encoded, pa.binary())
 
 
 def decode_corners(data: pa.Array) -> pa.Array:
@@ -75,7 +75,7 @@ def decode_corners(data: pa.Array) -> pa.Array:
             fixed = data.take(pa.array(at)).cast(pa.binary(8 * count))
             values = np.frombuffer(fixed.buffers()[1], "<f8")[fixed.offset * count :]
             corners[at, :count] = values[: len(at) * count].reshape(-1, count)
-    columns = [pa.array(corners[:, place], mask=np.isnan(corners[:, place])) for place in range(4)]
+    columns = [pa.array(corners[:, index], mask=np.isnan(corners[:, index])) for index in range(4)]
     return pa.StructArray.from_arrays(columns, ["x", "y", "z", "m"], mask=pa.array(np.isnan(corners[:, 0])))
 
 
@@ -139,5 +139,5 @@ def _halves(uuids: pa.Array) -> np.ndarray:
 def _uuids(first: np.ndarray, known: np.ndarray, rest: np.uint64) -> pa.Array:
     """UUIDs with these first eight bytes and the last eight bytes `rest`; null where not `known`."""
     whole = np.stack([first, np.full(len(first), rest)], axis=1).astype(">u8")
-    found = pa.Array.from_buffers(pa.binary(16), len(first), [None, pa.py_buffer(whole.tobytes())])
-    return pc.if_else(pa.array(known), found, pa.scalar(None, pa.binary(16)))
+    uuids = pa.Array.from_buffers(pa.binary(16), len(first), [None, pa.py_buffer(whole.tobytes())])
+    return pc.if_else(pa.array(known), uuids, pa.scalar(None, pa.binary(16)))

@@ -26,8 +26,8 @@ def gather(buffer: np.ndarray, begin: np.ndarray, end: np.ndarray, mask: np.ndar
         2 * count - 1,
         [None, pa.py_buffer(offsets), pa.py_buffer(buffer)],
     )
-    found = over.take(pa.array(np.arange(0, 2 * count, 2), mask=mask))
-    return found if small else found.cast(pa.binary())
+    gathered = over.take(pa.array(np.arange(0, 2 * count, 2), mask=mask))
+    return gathered if small else gathered.cast(pa.binary())
 
 
 def words(buffer: np.ndarray) -> np.ndarray:
@@ -47,11 +47,11 @@ def padded(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def offsets_of(array: pa.Array) -> np.ndarray:
     """The `len + 1` offsets of a binary, string, list or map array into its whole data."""
-    held = array.buffers()[1]
-    if held is None or not len(array):
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
         return np.zeros(len(array) + 1, np.int32)
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    return np.frombuffer(held, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(buffer, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
 
 
 def binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer | None) -> pa.Array:

@@ -116,8 +116,8 @@ def is_plain(condition: Expression, fields: tuple[Field, ...]) -> bool:
             is_simple = isinstance(operand, Column) and _is_simple(operand, fields)
             of_type = type_of(operand, fields) if is_simple else None
             return is_simple and all(
-                isinstance(each, Literal) or (isinstance(each, Column) and type_of(each, fields) == of_type)
-                for each in values
+                isinstance(value, Literal) or (isinstance(value, Column) and type_of(value, fields) == of_type)
+                for value in values
             )
     return False
 

@@ -122,8 +122,8 @@ def _escaped(text: str) -> str:
     if "''" not in text and '""' not in text:
         return text
     changed = list(text)
-    for place in doubled_quotes(text, sqlglot.tokenize(text, read="spark")):
-        changed[place] = "\\"
+    for position in doubled_quotes(text, sqlglot.tokenize(text, read="spark")):
+        changed[position] = "\\"
     return "".join(changed)
 
 
@@ -193,8 +193,8 @@ class _Reading:
         name = type(node).__name__
         reader = getattr(self, f"_read_{name.lower()}", None)
         if reader is not None:
-            found: Expression = reader(node)
-            return found
+            expression: Expression = reader(node)
+            return expression
         if name in _NODES:
             return self._plain(_NODES[name], node)
         raise self._unknown(node)
@@ -205,7 +205,7 @@ class _Reading:
         for key in node.arg_types:
             value = node.args.get(key)
             given += value if isinstance(value, list) else [] if value is None or isinstance(value, bool) else [value]
-        if any(not isinstance(each, exp.Expression) for each in given):
+        if any(not isinstance(operand, exp.Expression) for operand in given):
             raise self._unknown(node)
         arguments = self._all(given)
         first = arguments[0]
@@ -321,7 +321,7 @@ class _Reading:
         return or_(*(call("eq", operand, member) for member in members))
 
     def _in_rows(self, operands: list[Expression], node: Any) -> Expression:
-        found = []
+        tuples = []
         for expression in node.expressions:
             members = self._all(expression.expressions) if isinstance(expression, exp.Tuple) else None
             if members is None or len(members) != len(operands):
@@ -329,8 +329,8 @@ class _Reading:
                     f"{self._text!r}: {expression.sql(dialect='spark')} is not a row of {len(operands)} values"
                 )
             # Spark compares rows as a whole, and then null equals null.
-            found.append(and_(*(call("eq_null_safe", a, b) for a, b in zip(operands, members, strict=True))))
-        return or_(*found)
+            tuples.append(and_(*(call("eq_null_safe", a, b) for a, b in zip(operands, members, strict=True))))
+        return or_(*tuples)
 
     def _read_like(self, node: Any, escape: str = "\\") -> Expression:
         pattern = self.expression(node.expression)
@@ -434,9 +434,9 @@ class _Reading:
         """DATE '...', TIMESTAMP '...', 5L, 1.5BD, or a cast of a literal, as a literal."""
         try:
             if isinstance(value, str) and text.startswith("timestamp"):
-                found, beyond = predicate.parse_timestamp(value)
-                found = found.replace(tzinfo=None) if text == "timestamp(6)" else found
-                return call("cast", Literal(value), Literal(text.replace("(6)", "(9)"))) if beyond else Literal(found)
+                moment, beyond = predicate.parse_timestamp(value)
+                moment = moment.replace(tzinfo=None) if text == "timestamp(6)" else moment
+                return call("cast", Literal(value), Literal(text.replace("(6)", "(9)"))) if beyond else Literal(moment)
             if isinstance(value, str) and text == "date":
                 return Literal(predicate.parse_date(value))
             if isinstance(value, str | int | Decimal) and not isinstance(value, bool) and text == "double":
@@ -537,7 +537,7 @@ def _position(error: SqlglotError) -> str:
     if not errors:
         return str(error).partition("\n")[0]
     first = errors[0]
-    found = first.get("highlight") or "the end"
-    where = f"line {first.get('line')}, column {first.get('col')}, near {found!r}"
+    near = first.get("highlight") or "the end"
+    where = f"line {first.get('line')}, column {first.get('col')}, near {near!r}"
     said = first.get("description", "syntax error")
     return f"{'an expression is missing' if '<class' in said else said} at {where}"

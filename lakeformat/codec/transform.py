@@ -103,7 +103,7 @@ def _cut_between(low: pa.Array, high: pa.Array, width: int, target: pa.DataType)
     The lowest values of an int, and of a bigint, truncate to a number above all others, because Java's arithmetic wraps
     around. A bigint column may have been an int, whose files stay unchanged.
     """
-    first, upto = (np.asarray(pc.fill_null(each, 0)).astype(np.int64) for each in (low, high))
+    first, upto = (np.asarray(pc.fill_null(bound, 0)).astype(np.int64) for bound in (low, high))
     most = np.iinfo(target.to_pandas_dtype()).max
     least, last = first, np.where(upto > most - width, most, upto + width - 1)
     for bits in (32, 64)[: target.bit_width // 32]:
@@ -125,8 +125,8 @@ def _whole_numbers(numbers: np.ndarray, missing: Any, target: pa.DataType) -> pa
 def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
     """Upper bounds of the texts that truncate to `texts`: (distinct bounds, the index of each text's bound)."""
     encoded = texts.dictionary_encode()
-    found = [text if len(text) < width else successor(text) for text in encoded.dictionary.to_pylist()]
-    return pa.array(found, texts.type), encoded.indices
+    uppers = [text if len(text) < width else successor(text) for text in encoded.dictionary.to_pylist()]
+    return pa.array(uppers, texts.type), encoded.indices
 
 
 def _hashed_bytes(values: pa.Array, source: Type) -> pa.Array:

@@ -24,7 +24,7 @@ def has_form(type: pa.DataType) -> bool:
         type = type.storage_type
     if not pa.types.is_struct(type):
         return False
-    return {each.name for each in type} == {"metadata", "value"} and all(each.type in _BINARY for each in type)
+    return {field.name for field in type} == {"metadata", "value"} and all(field.type in _BINARY for field in type)
 
 
 def plain(array: pa.Array, name: str) -> pa.Array:
@@ -35,20 +35,20 @@ def plain(array: pa.Array, name: str) -> pa.Array:
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    names = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
+    names = [field.name for field in array.type] if pa.types.is_struct(array.type) else []
     is_shredded = "typed_value" in names and "metadata" in names
     if not is_shredded and not has_form(array.type):
         raise InvalidInput(
             f"column {name}: {array.type} is no variant, which is a struct of the binaries metadata and value"
         )
     parts = []
-    for each in ARROW:
-        if is_shredded and each.name == "value":
+    for field in ARROW:
+        if is_shredded and field.name == "value":
             part = variant_shredded.values(array)
         else:
-            part = pc.struct_field(array, [names.index(each.name)])
+            part = pc.struct_field(array, [names.index(field.name)])
         if part.null_count > array.null_count:
-            raise InvalidInput(f"column {name}: {part.null_count - array.null_count} variants have no {each.name}")
+            raise InvalidInput(f"column {name}: {part.null_count - array.null_count} variants have no {field.name}")
         if part.null_count:
             part = pc.fill_null(part, b"")
         parts.append(part.cast(pa.binary()))

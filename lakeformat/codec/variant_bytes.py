@@ -83,12 +83,12 @@ def numbers(data: np.ndarray, places: np.ndarray, widths: np.ndarray | int) -> n
     data."""
     if len(places) and int((places + widths).max()) > len(data):
         raise CorruptFile("a variant ends before its values do")
-    found = np.zeros(len(places), np.int64)
+    result = np.zeros(len(places), np.int64)
     for byte in range(int(np.max(widths, initial=0))):
         has = byte < np.asarray(widths)
-        at = data[np.minimum(places + byte, max(0, len(data) - 1))].astype(np.int64) if len(places) else found
-        found |= np.where(has, at << (8 * byte), 0)
-    return found
+        at = data[np.minimum(places + byte, max(0, len(data) - 1))].astype(np.int64) if len(places) else result
+        result |= np.where(has, at << (8 * byte), 0)
+    return result
 
 
 def ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,20 +104,20 @@ class Names:
     def __init__(self, metadata: pa.Array) -> None:
         encoded = metadata.dictionary_encode()
         self.of_row = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        self._held = held = blobs(encoded.dictionary)
-        heads = numbers(held.data, held.starts, 1)
+        self._blobs = names = blobs(encoded.dictionary)
+        heads = numbers(names.data, names.starts, 1)
         if (heads & 15 != 1).any():
             raise CorruptFile(f"variant metadata of version {heads[heads & 15 != 1][0] & 15}; 1 is known")
         widths = (heads >> 6) + 1
-        self.counts = _counts(held.data, held.starts + 1, widths)
+        self.counts = _counts(names.data, names.starts + 1, widths)
         owners, within = ragged(self.counts + 1)
-        lists = held.starts + 1 + widths
-        offsets = numbers(held.data, lists[owners] + within * widths[owners], widths[owners])
+        lists = names.starts + 1 + widths
+        offsets = numbers(names.data, lists[owners] + within * widths[owners], widths[owners])
         offsets += (lists + (self.counts + 1) * widths)[owners]
-        if (offsets > held.ends[owners]).any():
+        if (offsets > names.ends[owners]).any():
             raise CorruptFile("variant metadata ends before its names do")
         is_last = within == self.counts[owners]
-        flat = Blobs(held.data, offsets[~is_last], np.roll(offsets, -1)[~is_last]).gather().dictionary_encode()
+        flat = Blobs(names.data, offsets[~is_last], np.roll(offsets, -1)[~is_last]).gather().dictionary_encode()
         self._owners = owners[~is_last]
         self._firsts = np.cumsum(self.counts) - self.counts
         self._codes = flat.indices.to_numpy(zero_copy_only=False)
@@ -131,11 +131,11 @@ class Names:
         Java engines then find no name of a shredded field."""
         falls = np.flatnonzero((np.diff(self._ranks[self._codes]) <= 0) & (np.diff(self._owners) == 0))
         owners = self._owners[falls]
-        if not (self._held.data[self._held.starts[owners]] & _SORTED).any():
+        if not (self._blobs.data[self._blobs.starts[owners]] & _SORTED).any():
             return metadata
-        data = self._held.data.copy()
-        data[self._held.starts[owners]] &= ~_SORTED
-        return Blobs(data, self._held.starts, self._held.ends).gather().take(pa.array(self.of_row))
+        data = self._blobs.data.copy()
+        data[self._blobs.starts[owners]] &= ~_SORTED
+        return Blobs(data, self._blobs.starts, self._blobs.ends).gather().take(pa.array(self.of_row))
 
     def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The ranks of the names of `ids` in `rows`, in name order."""
@@ -210,8 +210,8 @@ def elements(data: np.ndarray, starts: np.ndarray) -> Parts:
 def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = None) -> pa.Array:
     """Objects, whose fields have these ids and are sorted by name, or without `ids` arrays, each of `counts` of the
     `values`."""
-    held = blobs(values)
-    bounds = np.concatenate([[0], np.cumsum(held.ends - held.starts)])
+    inner = blobs(values)
+    bounds = np.concatenate([[0], np.cumsum(inner.ends - inner.starts)])
     lasts = np.cumsum(counts)
     sizes = bounds[lasts] - bounds[lasts - counts]
     width, is_large = _width(sizes), bool((counts > 255).any())
@@ -235,28 +235,28 @@ def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = Non
     relative = bounds[(lasts - counts)[owners] + within] - bounds[lasts - counts][owners]
     _put(made, at[owners] + within * width, relative, width)
     at = at + (counts + 1) * width
-    first, last = (held.starts[0], held.ends[-1]) if len(values) else (0, 0)
-    made[np.repeat(at - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = held.data[first:last]
+    first, last = (inner.starts[0], inner.ends[-1]) if len(values) else (0, 0)
+    made[np.repeat(at - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = inner.data[first:last]
     return binary(offsets, made)
 
 
 def _counts(data: np.ndarray, places: np.ndarray, widths: np.ndarray) -> np.ndarray:
     """The number of items; each takes at least a byte, so there are no more items than bytes."""
-    found = numbers(data, places, widths)
-    if found.sum() > len(data):
+    counts = numbers(data, places, widths)
+    if counts.sum() > len(data):
         raise CorruptFile("a variant ends before its values do")
-    return found
+    return counts
 
 
 def _offsets(data: np.ndarray, at: np.ndarray, counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(where each value starts, where the values of each owner end)."""
     owners, within = ragged(counts + 1)
-    found = numbers(data, at[owners] + within * widths[owners], widths[owners])
-    found += (at + (counts + 1) * widths)[owners]
-    if len(found) and found.max() > len(data):
+    offsets = numbers(data, at[owners] + within * widths[owners], widths[owners])
+    offsets += (at + (counts + 1) * widths)[owners]
+    if len(offsets) and offsets.max() > len(data):
         raise CorruptFile("a variant ends before its values do")
     is_last = within == counts[owners]
-    return found[~is_last], found[is_last]
+    return offsets[~is_last], offsets[is_last]
 
 
 def _put(made: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:

@@ -33,18 +33,18 @@ _NULL = 0
 
 def steps(path: str) -> tuple[str | int, ...]:
     """The names and indices of a path such as `$.a['b c'][0]`. Raises `InvalidInput`."""
-    found: list[str | int] = []
+    parsed: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path):
         step = _STEP.match(path, at)
         if step is None:
             break
-        name = next((step[each] for each in ("name", "single", "double") if step[each] is not None), None)
-        found.append(int(step["index"]) if name is None else name)
+        name = next((step[group] for group in ("name", "single", "double") if step[group] is not None), None)
+        parsed.append(int(step["index"]) if name is None else name)
         at = step.end()
     if not path.startswith("$") or at < len(path):
         raise InvalidInput(f"{path!r} is no path into a variant; one is like $.name, $['a name'] or $.list[0]")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def get(
@@ -102,8 +102,8 @@ def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, 
         if head in (TRUE, FALSE):
             yield at, pa.repeat(head == TRUE, len(at))
         elif head in (TEXT, BINARY):
-            found = _blobs(data, here + 4, variant_bytes.numbers(data, here, 4))
-            yield at, _text(found) if head == TEXT else found
+            inner = _blobs(data, here + 4, variant_bytes.numbers(data, here, 4))
+            yield at, _text(inner) if head == TEXT else inner
         elif head in DECIMALS:
             scales = variant_bytes.numbers(data, here, 1)
             for scale in np.unique(scales).tolist():
@@ -111,8 +111,8 @@ def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, 
                 yield at[same], _decimals(_matrix(data, here[same] + 1, DECIMALS[head]), scale)
         elif head in FIXED:
             type = FIXED[head]
-            held = np.ascontiguousarray(_matrix(data, here, type.bit_width // 8))
-            yield at, pa.Array.from_buffers(type, len(at), [None, pa.py_buffer(held)])
+            numbers = np.ascontiguousarray(_matrix(data, here, type.bit_width // 8))
+            yield at, pa.Array.from_buffers(type, len(at), [None, pa.py_buffer(numbers)])
         else:
             raise CorruptFile(f"a variant of the primitive type {head}, which is not known")
 

@@ -22,8 +22,8 @@ def values(array: pa.Array) -> pa.Array:
     Raises `CorruptFile` for contradicting columns, and `UnsupportedFeature` for a type that cannot be shredded.
     """
     names = Names(_part(array, "metadata"))
-    found = pc.fill_null(_encoded(array, names, np.arange(len(array))), NULL)
-    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.binary()))
+    encoded = pc.fill_null(_encoded(array, names, np.arange(len(array))), NULL)
+    return pc.if_else(array.is_valid(), encoded, pa.scalar(None, pa.binary()))
 
 
 def _encoded(array: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
@@ -33,54 +33,54 @@ def _encoded(array: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
         return value
     typed = _part(array, "typed_value")
     if pa.types.is_struct(typed.type):
-        found = _objects(typed, value, names, rows)
+        encoded = _objects(typed, value, names, rows)
     else:
         if pc.any(pc.and_(typed.is_valid(), value.is_valid())).as_py():
             raise CorruptFile("a shredded variant holds both value and typed_value, and is no object")
-        found = _arrays(typed, names, rows) if _is_list(typed.type) else _primitives(typed)
-    return pc.coalesce(found, value)
+        encoded = _arrays(typed, names, rows) if _is_list(typed.type) else _primitives(typed)
+    return pc.coalesce(encoded, value)
 
 
 def _part(array: pa.Array, name: str) -> pa.Array:
-    place = array.type.get_field_index(name)
-    if place < 0:
+    index = array.type.get_field_index(name)
+    if index < 0:
         return pa.nulls(len(array), pa.binary())
-    found = pc.struct_field(array, [place])
-    if isinstance(found, pa.ExtensionArray):
-        return found.storage
-    return found.cast(pa.binary()) if name != "typed_value" else found
+    part = pc.struct_field(array, [index])
+    if isinstance(part, pa.ExtensionArray):
+        return part.storage
+    return part.cast(pa.binary()) if name != "typed_value" else part
 
 
 def _objects(typed: pa.Array, rest: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
     owners, ids, pieces = [], [], []
-    for place, each in enumerate(typed.type):
-        found = _encoded(pc.struct_field(typed, [place]), names, rows)
-        at = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-        of_name = names.ids(each.name)[rows[at]]
+    for index, field in enumerate(typed.type):
+        encoded = _encoded(pc.struct_field(typed, [index]), names, rows)
+        at = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+        of_name = names.ids(field.name)[rows[at]]
         if (of_name < 0).any():
-            raise CorruptFile(f"a variant's field {each.name!r} is not in its metadata")
+            raise CorruptFile(f"a variant's field {field.name!r} is not in its metadata")
         owners.append(at)
         ids.append(of_name)
-        pieces.append(found.drop_null())
+        pieces.append(encoded.drop_null())
     left = np.flatnonzero(pc.and_(typed.is_valid(), rest.is_valid()).to_numpy(zero_copy_only=False))
-    held = variant_bytes.blobs(rest)
-    if (variant_bytes.numbers(held.data, held.starts[left], 1) & 3 != OBJECT).any():
+    objects = variant_bytes.blobs(rest)
+    if (variant_bytes.numbers(objects.data, objects.starts[left], 1) & 3 != OBJECT).any():
         raise CorruptFile("a shredded variant holds both value and typed_value, and value is no object")
-    parts: Parts = variant_bytes.fields(held.data, held.starts[left])
+    parts: Parts = variant_bytes.fields(objects.data, objects.starts[left])
     owners.append(left[parts.owners])
     ids.append(parts.ids)
-    pieces.append(variant_bytes.Blobs(held.data, parts.starts, parts.ends).gather())
+    pieces.append(variant_bytes.Blobs(objects.data, parts.starts, parts.ends).gather())
     owner, id = np.concatenate(owners), np.concatenate(ids)
     order = np.lexsort((names.ranks(rows[owner], id), owner))
     counts = np.bincount(owner, minlength=len(typed))
-    found = variant_bytes.container(counts, pa.concat_arrays(pieces).take(pa.array(order)), id[order])
-    return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary()))
+    encoded = variant_bytes.container(counts, pa.concat_arrays(pieces).take(pa.array(order)), id[order])
+    return pc.if_else(typed.is_valid(), encoded, pa.scalar(None, pa.binary()))
 
 
 def _arrays(typed: Any, names: Names, rows: np.ndarray) -> pa.Array:
     counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    found = _encoded(typed.flatten(), names, np.repeat(rows, counts))
-    made = variant_bytes.container(counts, pc.fill_null(found, NULL))
+    elements = _encoded(typed.flatten(), names, np.repeat(rows, counts))
+    made = variant_bytes.container(counts, pc.fill_null(elements, NULL))
     return pc.if_else(typed.is_valid(), made, pa.scalar(None, pa.binary()))
 
 

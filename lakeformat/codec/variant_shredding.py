@@ -69,10 +69,10 @@ class Options:
     def parts(self, name: str, first: pa.ChunkedArray) -> pa.DataType:
         """The shredded parts of a column, given its first rows."""
         if name in self.named:
-            found = _given(self.named[name])
+            shape = _given(self.named[name])
         else:
-            found = infer(first, self.limits) if self.limits else _UNTYPED
-        return found if self.all_types else _plainest(found)
+            shape = infer(first, self.limits) if self.limits else _UNTYPED
+        return shape if self.all_types else _plainest(shape)
 
 
 def options(text: str) -> Options:
@@ -86,7 +86,7 @@ def options(text: str) -> Options:
 def _plainest(type: pa.DataType) -> pa.DataType:
     """The parts without decimals, times and timestamps."""
     if isinstance(type, pa.StructType):
-        kept = [(each.name, _plainest(each.type)) for each in type]
+        kept = [(part.name, _plainest(part.type)) for part in type]
         fields = [pa.field(name, part) for name, part in kept if part != _UNTYPED]
         return pa.struct(fields) if fields else _UNTYPED
     if isinstance(type, pa.ListType):
@@ -102,18 +102,18 @@ def _given(parts: Any) -> pa.DataType:
             return pa.struct([pa.field(name, _given(part)) for name, part in parts.items()])
         case [element]:
             return pa.list_(_given(element))
-    found = to_arrow(parse_type(parts))
-    return found if _numbers(found) else _UNTYPED  # Variants may have no values of this type.
+    given = to_arrow(parse_type(parts))
+    return given if _numbers(given) else _UNTYPED  # Variants may have no values of this type.
 
 
 def infer(variants: pa.ChunkedArray | pa.Array, limits: Limits) -> pa.DataType:
     """The parts of variants to shred, judged by evenly spread rows."""
-    found = pa.chunked_array([variants]) if isinstance(variants, pa.Array) else variants
-    found = found.drop_null()
-    count = min(limits.rows, len(found))
+    present = pa.chunked_array([variants]) if isinstance(variants, pa.Array) else variants
+    present = present.drop_null()
+    count = min(limits.rows, len(present))
     if not count:
         return _UNTYPED
-    sample: Any = found.take(pa.array(np.arange(count) * len(found) // count)).combine_chunks()
+    sample: Any = present.take(pa.array(np.arange(count) * len(present) // count)).combine_chunks()
     names = Names(pc.struct_field(sample, "metadata"))
     values = variant_bytes.blobs(pc.struct_field(sample, "value"))
     judge = _Judge(values.data, names, max(1, int(np.ceil(count * limits.share))), limits.columns)
@@ -126,14 +126,14 @@ def stored(parts: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field("metadata", pa.binary(), nullable=False), *group])
 
 
-def numbered(held: Any) -> pa.DataType:
+def numbered(type: Any) -> pa.DataType:
     """The type of a shredded column with field ids, without which Paimon's Java engines read no part. They number a
     field by its index in its struct, and the element of an array as SpecialFields does."""
-    if isinstance(held, pa.StructType):
-        return pa.struct([_numbered(each, place) for place, each in enumerate(held)])
-    if isinstance(held, pa.ListType):
-        return pa.list_(_numbered(held.value_field, _ELEMENT))
-    return held
+    if isinstance(type, pa.StructType):
+        return pa.struct([_numbered(part, index) for index, part in enumerate(type)])
+    if isinstance(type, pa.ListType):
+        return pa.list_(_numbered(type.value_field, _ELEMENT))
+    return type
 
 
 def _numbered(field: pa.Field, id: int) -> pa.Field:
@@ -169,11 +169,11 @@ class _Judge:
         numbers = np.where(np.isin(numbers, _WHOLE), _WHOLE[-1], np.where(np.isin(numbers, list(DECIMALS)), 8, numbers))
         numbers = np.where(numbers == FALSE, TRUE, numbers)
         # Objects and arrays share the scale of primitive type numbers, of which 0 is the variant null.
-        found, counts = np.unique(np.where(kinds == PRIMITIVE, numbers, kinds << 8), return_counts=True)
-        counts = np.where(found == 0, 0, counts)
+        distinct, counts = np.unique(np.where(kinds == PRIMITIVE, numbers, kinds << 8), return_counts=True)
+        counts = np.where(distinct == 0, 0, counts)
         if self.left <= 0 or not counts.any():
             return _UNTYPED
-        most = int(found[np.argmax(counts)])
+        most = int(distinct[np.argmax(counts)])
         if most >> 8:
             at = np.flatnonzero(kinds == most >> 8)
             if depth <= 0:
@@ -189,15 +189,15 @@ class _Judge:
         known, counts = np.unique(codes, return_counts=True)
         # The most frequent names first, while columns are left.
         fields = []
-        for place in np.lexsort((known, -counts)).tolist():
-            name = self.names.name(int(known[place]))
-            if counts[place] < self.least or not name:
+        for index in np.lexsort((known, -counts)).tolist():
+            name = self.names.name(int(known[index]))
+            if counts[index] < self.least or not name:
                 continue
-            at = codes == known[place]
+            at = codes == known[index]
             type = self.part(rows[parts.owners[at]], parts.starts[at], depth - 1)
             if type != _UNTYPED:
                 fields.append(pa.field(name, type))
-        fields.sort(key=lambda each: each.name)
+        fields.sort(key=lambda part: part.name)
         return pa.struct(fields) if fields else _UNTYPED
 
     def _array(self, rows: np.ndarray, starts: np.ndarray, depth: int) -> pa.DataType:
@@ -208,9 +208,9 @@ class _Judge:
     def _decimal(self, starts: np.ndarray) -> pa.DataType:
         """The decimal type of 18 or 38 digits for the largest values and the most decimal places."""
         scale = whole = 0
-        for _, found in variant_get.decoded(self.data, starts):
-            type: Any = found.type
-            bounds = pc.min_max(found).as_py()
+        for _, decimals in variant_get.decoded(self.data, starts):
+            type: Any = decimals.type
+            bounds = pc.min_max(decimals).as_py()
             largest = max(abs(bounds["min"]), abs(bounds["max"]))
             scale, whole = max(scale, type.scale), max(whole, largest.adjusted() + 1 if largest else 0)
         digits = scale + whole
@@ -260,19 +260,19 @@ class _Split:
         ordered = codes[order]
         left = np.ones(len(codes), bool)
         groups = []
-        for each in type:
-            code = self.names.code(each.name)
+        for part in type:
+            code = self.names.code(part.name)
             low, high = np.searchsorted(ordered, [code, code + 1]) if code >= 0 else (0, 0)
             mine = order[low:high]
             if (np.diff(owners[mine]) == 0).any():
-                raise CorruptFile(f"a variant's object has the field {each.name!r} twice")
+                raise CorruptFile(f"a variant's object has the field {part.name!r} twice")
             left[mine] = False
             begin, end = np.full(len(starts), -1), np.zeros(len(starts), np.int64)
             begin[owners[mine]], end[owners[mine]] = parts.starts[mine], parts.ends[mine]
-            groups.append(_struct(self.columns(rows, begin, end, each.type), _group(each.type)))
+            groups.append(_struct(self.columns(rows, begin, end, part.type), _group(part.type)))
         counts = np.bincount(parts.owners[left], minlength=len(at))
-        held = Blobs(self.data, parts.starts[left], parts.ends[left]).gather()
-        rest = variant_bytes.container(counts[counts > 0], held, parts.ids[left])
+        values = Blobs(self.data, parts.starts[left], parts.ends[left]).gather()
+        rest = variant_bytes.container(counts[counts > 0], values, parts.ids[left])
         return (at[counts > 0], rest), _struct(groups, _typed(type), _mask(len(starts), at))
 
     def _arrays(self, rows: np.ndarray, starts: np.ndarray, at: np.ndarray, type: pa.ListType) -> pa.Array:
@@ -286,13 +286,13 @@ class _Split:
         return pa.Array.from_buffers(_typed(type), len(starts), [mask, offsets], children=[group])
 
     def _primitives(self, starts: np.ndarray, at: np.ndarray, type: pa.DataType) -> pa.Array:
-        found = []
+        parts = []
         for places, values in variant_get.decoded(self.data, starts[at]):
             fits = _fits(values, type)
             if fits is not None:
                 places, values = places[fits.to_numpy(zero_copy_only=False)], values.filter(fits)
-            found.append((at[places], values.cast(type)))
-        return _placed(len(starts), found, type)
+            parts.append((at[places], values.cast(type)))
+        return _placed(len(starts), parts, type)
 
 
 def _kinds(data: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -317,7 +317,7 @@ def _numbers(type: pa.DataType) -> list[int]:
     if pa.types.is_integer(type):
         return list(_WHOLE)
     known: dict[pa.DataType, list[int]] = {pa.bool_(): [TRUE, FALSE], pa.string(): [TEXT], pa.binary(): [BINARY]}
-    return known.get(type) or [number for number, each in FIXED.items() if each == type]
+    return known.get(type) or [number for number, known_type in FIXED.items() if known_type == type]
 
 
 def _fits(values: Any, type: Any) -> Any:
@@ -336,21 +336,21 @@ def _fits(values: Any, type: Any) -> Any:
     return pc.less(pc.abs(wide), most)
 
 
-def _placed(count: int, found: list[tuple[np.ndarray, pa.Array]], type: pa.DataType) -> pa.Array:
+def _placed(count: int, parts: list[tuple[np.ndarray, pa.Array]], type: pa.DataType) -> pa.Array:
     """A column of `count` values: those in `found` at their positions, null elsewhere."""
-    found = [each for each in found if len(each[1])]
-    if not found:
+    parts = [part for part in parts if len(part[1])]
+    if not parts:
         return pa.nulls(count, type)
     order = np.full(count, -1)
-    order[np.concatenate([places for places, _ in found])] = np.arange(sum(len(each) for each, _ in found))
-    values = pa.concat_arrays([values for _, values in found]) if len(found) > 1 else found[0][1]
+    order[np.concatenate([places for places, _ in parts])] = np.arange(sum(len(part) for part, _ in parts))
+    values = pa.concat_arrays([values for _, values in parts]) if len(parts) > 1 else parts[0][1]
     return values.take(pa.array(order, pa.int64(), mask=order < 0))
 
 
 def _mask(count: int, at: np.ndarray) -> np.ndarray:
-    found = np.zeros(count, bool)
-    found[at] = True
-    return found
+    mask = np.zeros(count, bool)
+    mask[at] = True
+    return mask
 
 
 def _struct(columns: list[pa.Array], type: Any, valid: np.ndarray | None = None) -> pa.Array:
@@ -365,7 +365,7 @@ def _group(type: pa.DataType) -> pa.DataType:
 
 def _typed(type: pa.DataType) -> pa.DataType:
     if isinstance(type, pa.StructType):
-        return pa.struct([pa.field(each.name, _group(each.type), nullable=False) for each in type])
+        return pa.struct([pa.field(part.name, _group(part.type), nullable=False) for part in type])
     if isinstance(type, pa.ListType):
         return pa.list_(pa.field("element", _group(type.value_type), nullable=False))
     return type

@@ -16,9 +16,9 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def write(value: int) -> bytes:
     """The bytes of a non-negative number."""
-    found = bytearray()
+    encoded = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

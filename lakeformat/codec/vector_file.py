@@ -13,10 +13,10 @@ _VERSION = b"\x01"
 
 def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """(the file, the offset of each vector)."""
-    offsets, place = [], len(_VERSION)
+    offsets, offset = [], len(_VERSION)
     for vector in vectors:
-        offsets.append(place)
-        place += len(vector)
+        offsets.append(offset)
+        offset += len(vector)
     return b"".join((_VERSION, *vectors)), offsets
 
 

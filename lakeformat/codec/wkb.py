@@ -130,12 +130,12 @@ def _points(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if not len(sizes) or sizes[0] not in (21, 29, 37) or (sizes != sizes[0]).any():
         return None
     size = int(sizes[0])
-    held = data[: offsets[-1]].reshape(len(sizes), size)
-    order, code = int(held[0, 0]), int(_number(data, np.array([1]), held[0, :1])[0])
+    rows = data[: offsets[-1]].reshape(len(sizes), size)
+    order, code = int(rows[0, 0]), int(_number(data, np.array([1]), rows[0, :1])[0])
     dims = code // 1000
     if order > 1 or code % 1000 != _POINT or dims > 3 or size != 21 + 8 * int(_has(dims).sum()):
         return None
-    if (held[:, :5] != held[0, :5]).any():
+    if (rows[:, :5] != rows[0, :5]).any():
         return None
     return np.ndarray((len(sizes), size // 8), "<f8" if order else ">f8", data, 5, (size, 8)), _has(dims)
 

@@ -182,7 +182,7 @@ def apply(
     dropping (or, unless `roles_are_by_id`, renaming or retyping) a partition, primary-key or bucket-key column,
     narrowing a type, forbidding nulls, leaving no column. Which properties may change is decided by the format.
     """
-    last = max([schema.last_field_id, *(each.id for each in walk(schema.fields))])
+    last = max([schema.last_field_id, *(field.id for field in walk(schema.fields))])
     schema = replace(schema, last_field_id=last)
     for change in changes:
         if not roles_are_by_id and isinstance(change, RenameColumn | ChangeType):
@@ -195,35 +195,37 @@ def apply(
 def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
     """The changes by which the columns of a table become `fields`, in their order. A column whose name exists (whatever
     the case) is kept if its new type holds all values; otherwise a new column replaces it."""
-    wanted, old = tuple(fields), {each.name.casefold(): each for each in schema.fields}
+    wanted, old = tuple(fields), {column.name.casefold(): column for column in schema.fields}
     changes: list[Change] = []
-    gone = [each.name for each in schema.fields if each.name.casefold() not in {f.name.casefold() for f in wanted}]
-    order = [each.name for each in schema.fields]
-    for each in wanted:
-        before = old.get(each.name.casefold())
-        if before is not None and not _can_become(before, each):
+    gone = [
+        column.name for column in schema.fields if column.name.casefold() not in {f.name.casefold() for f in wanted}
+    ]
+    order = [column.name for column in schema.fields]
+    for column in wanted:
+        before = old.get(column.name.casefold())
+        if before is not None and not _can_become(before, column):
             aside = _unused(f"{before.name}_before", [*order, *(f.name for f in wanted)])
             changes.append(RenameColumn((before.name,), aside))
             order[order.index(before.name)] = aside
             gone.append(aside)
             before = None
         if before is None:
-            changes.append(AddColumn((each.name,), each.type, each.nullable, each.comment, each.default))
-            order.append(each.name)
+            changes.append(AddColumn((column.name,), column.type, column.nullable, column.comment, column.default))
+            order.append(column.name)
             continue
-        if before.name != each.name:
-            changes.append(RenameColumn((before.name,), each.name))
-            order[order.index(before.name)] = each.name
-        if str(before.type) != str(each.type):
-            changes.append(ChangeType((each.name,), each.type))
-        if before.nullable != each.nullable:
-            changes.append(ChangeNullability((each.name,), each.nullable))
-        if before.comment != each.comment:
-            changes.append(ChangeComment((each.name,), each.comment))
-        if before.default != each.default:
-            changes.append(ChangeDefault((each.name,), each.default))
+        if before.name != column.name:
+            changes.append(RenameColumn((before.name,), column.name))
+            order[order.index(before.name)] = column.name
+        if str(before.type) != str(column.type):
+            changes.append(ChangeType((column.name,), column.type))
+        if before.nullable != column.nullable:
+            changes.append(ChangeNullability((column.name,), column.nullable))
+        if before.comment != column.comment:
+            changes.append(ChangeComment((column.name,), column.comment))
+        if before.default != column.default:
+            changes.append(ChangeDefault((column.name,), column.default))
     changes += [DropColumn((name,)) for name in gone]
-    names = [each.name for each in wanted]
+    names = [column.name for column in wanted]
     if [name for name in order if name not in gone] != names:
         changes.append(MoveColumn((names[0],), first=True))
         changes += [MoveColumn((name,), after=previous) for previous, name in pairwise(names)]
@@ -233,14 +235,14 @@ def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
 def number(fields: tuple[Field, ...], last: int, collections_have_ids: bool = False) -> tuple[tuple[Field, ...], int]:
     """`fields` with new ids above `last`, each before its parts; and the last id assigned."""
 
-    def visit(each: Field, has_id: bool) -> Field:
+    def visit(field: Field, has_id: bool) -> Field:
         nonlocal last
         last += has_id
         own = last if has_id else NO_ID
-        inside = isinstance(each.type, Row) or collections_have_ids
-        return replace(each, id=own, type=rebuild(each.type, lambda part: visit(part, inside)))
+        inside = isinstance(field.type, Row) or collections_have_ids
+        return replace(field, id=own, type=rebuild(field.type, lambda part: visit(part, inside)))
 
-    return tuple(visit(each, True) for each in fields), last
+    return tuple(visit(field, True) for field in fields), last
 
 
 def can_widen(old: Type, new: Type) -> bool:
@@ -283,7 +285,7 @@ def _can_become(old: Field, new: Field) -> bool:
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
-    taken = {each.casefold() for each in names}
+    taken = {name.casefold() for name in names}
     while name.casefold() in taken:
         name += "_"
     return name
@@ -308,10 +310,10 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
         case RemoveProperties(keys):
             kept = {k: v for k, v in schema.properties.items() if k not in keys}
             return replace(schema, properties=kept)
-        case AddPartitionField(each):
-            return replace(schema, partitioning=Partitioning((*schema.partitioning.fields, each), -1))
+        case AddPartitionField(part):
+            return replace(schema, partitioning=Partitioning((*schema.partitioning.fields, part), -1))
         case DropPartitionField(name):
-            left = tuple(each for each in schema.partitioning.fields if each.name != name)
+            left = tuple(part for part in schema.partitioning.fields if part.name != name)
             if len(left) == len(schema.partitioning.fields):
                 there = ", ".join(schema.partitioning.names) or "none"
                 raise NotFound(f"no partition field {name!r}; there are: {there}")
@@ -342,15 +344,15 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
             return _edited(schema, path, lambda siblings, name: _move(siblings, name, first, after, column))
         case ChangeType(_, type):
             new = _type(type, column)
-            return _edited(schema, path, _on_one(lambda each: _retype(each, new, column)))
+            return _edited(schema, path, _on_one(lambda field: _retype(field, new, column)))
         case ChangeComment(_, comment):
-            return _edited(schema, path, _on_one(lambda each: replace(each, comment=_comment(comment, column))))
+            return _edited(schema, path, _on_one(lambda field: replace(field, comment=_comment(comment, column))))
         case ChangeNullability(_, nullable):
             if nullable and len(path) == 1 and path[0] in schema.primary_key:
                 raise InvalidInput(f"column {column} belongs to the primary key: it cannot hold nulls")
-            return _edited(schema, path, _on_one(lambda each: _allow_nulls(each, nullable, column)))
+            return _edited(schema, path, _on_one(lambda field: _allow_nulls(field, nullable, column)))
         case ChangeDefault(_, default):
-            return _edited(schema, path, _on_one(lambda each: _with_default(each, default, column)))
+            return _edited(schema, path, _on_one(lambda field: _with_default(field, default, column)))
     raise InvalidInput(f"not a schema change: {change!r}")
 
 
@@ -388,85 +390,87 @@ def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_ol
 
 
 def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple[Field, ...]:
-    each = _found(siblings, name, what)
+    column = _sibling(siblings, name, what)
     if not isinstance(to, str) or not to.strip():
         raise InvalidInput(f"column {what}: {to!r} is not a name")
-    _require_new(tuple(s for s in siblings if s is not each), to, what)
-    return tuple(replace(s, name=to) if s is each else s for s in siblings)
+    _require_new(tuple(s for s in siblings if s is not column), to, what)
+    return tuple(replace(s, name=to) if s is column else s for s in siblings)
 
 
 def _roles_renamed(schema: Schema, name: str, to: str) -> Schema:
     """The column's entries in partitioning and key, under its new name."""
     fields = tuple(replace(f, source=to) if f.source == name else f for f in schema.partitioning.fields)
-    key = tuple(to if each == name else each for each in schema.primary_key)
+    key = tuple(to if key_name == name else key_name for key_name in schema.primary_key)
     return replace(schema, partitioning=replace(schema.partitioning, fields=fields), primary_key=key)
 
 
 def _order_renamed(order: SortOrder, path: tuple[str, ...], to: str) -> SortOrder:
     last = len(path) - 1
     fields = tuple(
-        replace(each, source=(*path[:-1], to, *each.source[last + 1 :])) if each.source[: last + 1] == path else each
-        for each in order.fields
+        replace(sort_field, source=(*path[:-1], to, *sort_field.source[last + 1 :]))
+        if sort_field.source[: last + 1] == path
+        else sort_field
+        for sort_field in order.fields
     )
     return replace(order, fields=fields)
 
 
 def _drop(siblings: tuple[Field, ...], name: str, what: str) -> tuple[Field, ...]:
-    each = _found(siblings, name, what)
+    column = _sibling(siblings, name, what)
     if len(siblings) == 1:
         raise InvalidInput(f"column {what} is the last one; something must be left")
-    return tuple(s for s in siblings if s is not each)
+    return tuple(s for s in siblings if s is not column)
 
 
 def _move(siblings: tuple[Field, ...], name: str, first: bool, after: str | None, what: str) -> tuple[Field, ...]:
-    return _placed(siblings, _found(siblings, name, what), first, after, what, stay=False)
+    return _placed(siblings, _sibling(siblings, name, what), first, after, what, stay=False)
 
 
 def _placed(
-    siblings: tuple[Field, ...], each: Field, first: bool, after: str | None, what: str, stay: bool
+    siblings: tuple[Field, ...], moved: Field, first: bool, after: str | None, what: str, stay: bool
 ) -> tuple[Field, ...]:
     if (first and after is not None) or not (first or after is not None or stay):
         raise InvalidInput(f"column {what}: say either first=True or after=another column")
-    others = tuple(s for s in siblings if s is not each)
+    others = tuple(s for s in siblings if s is not moved)
     if first:
-        return (each, *others)
+        return (moved, *others)
     if after is None:
         return siblings
-    if after == each.name:
+    if after == moved.name:
         raise InvalidInput(f"column {what} cannot come after itself")
-    place = others.index(_found(others, spelled(others, after), after)) + 1
-    return (*others[:place], each, *others[place:])
+    index = others.index(_sibling(others, spelled(others, after), after)) + 1
+    return (*others[:index], moved, *others[index:])
 
 
-def _retype(each: Field, new: Type, what: str) -> Field:
-    if not isinstance(each.type, Scalar) or not isinstance(new, Scalar):
-        if each.type == new:
-            return each
-        parts = children(each.type)
-        hint = f"; change one of its parts, e.g. {what}.{_roles(each.type)[0]}" if parts else ""
-        raise InvalidInput(f"column {what} is {each.type} and cannot become {new}{hint}")
-    if not can_widen(each.type, new):
+def _retype(field: Field, new: Type, what: str) -> Field:
+    if not isinstance(field.type, Scalar) or not isinstance(new, Scalar):
+        if field.type == new:
+            return field
+        parts = children(field.type)
+        hint = f"; change one of its parts, e.g. {what}.{_roles(field.type)[0]}" if parts else ""
+        raise InvalidInput(f"column {what} is {field.type} and cannot become {new}{hint}")
+    if not can_widen(field.type, new):
         raise InvalidInput(
-            f"column {what} is {each.type}: {new} does not hold all its values; add a column of that type instead"
+            f"column {what} is {field.type}: {new} does not hold all its values; add a column of that type instead"
         )
-    return _with_default(replace(each, type=new), each.default, what)
+    return _with_default(replace(field, type=new), field.default, what)
 
 
-def _allow_nulls(each: Field, nullable: bool, what: str) -> Field:
-    if each.nullable and not nullable:
+def _allow_nulls(field: Field, nullable: bool, what: str) -> Field:
+    if field.nullable and not nullable:
         raise InvalidInput(f"column {what} may hold nulls already: NOT NULL cannot be added")
-    return replace(each, nullable=nullable)
+    return replace(field, nullable=nullable)
 
 
-def _with_default(each: Field, default: str | bytes | None, what: str) -> Field:
-    if default is not None and not (isinstance(default, bytes) and _takes_bytes(each.type)):
+def _with_default(field: Field, default: str | bytes | None, what: str) -> Field:
+    if default is not None and not (isinstance(default, bytes) and _takes_bytes(field.type)):
         if not isinstance(default, str):
             raise InvalidInput(f"column {what}: a default is given as text, not {default!r}")
-        if isinstance(each.type, Scalar) and each.type.kind not in _UNCHECKED:
+        if isinstance(field.type, Scalar) and field.type.kind not in _UNCHECKED:
             # The format decides what it keeps.
-            kind = scalar(Kind.TIME_MICROS) if each.type.kind is Kind.TIME else each.type
+            kind = scalar(Kind.TIME_MICROS) if field.type.kind is Kind.TIME else field.type
             coerce(default, kind, f"the default of column {what}")
-    return replace(each, default=default)
+    return replace(field, default=default)
 
 
 _BYTES = (Kind.BYTES, Kind.FIXED, Kind.UUID)
@@ -479,8 +483,8 @@ def _takes_bytes(type: Type) -> bool:
 
 def _on_one(change: Callable[[Field], Field]) -> _Edit:
     def edit(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
-        each = _found(siblings, name, name)
-        return tuple(change(s) if s is each else s for s in siblings)
+        column = _sibling(siblings, name, name)
+        return tuple(change(s) if s is column else s for s in siblings)
 
     return edit
 
@@ -493,9 +497,9 @@ def _edit(fields: tuple[Field, ...], path: tuple[str, ...], edit: _Edit, whole: 
     """Apply `edit` to the siblings of the field that `path` ends in."""
     if len(path) == 1:
         return edit(fields, path[0])
-    parent = _found(fields, path[0], ".".join(whole))
+    parent = _sibling(fields, path[0], ".".join(whole))
     inside = _edit_type(parent.type, path[1:], edit, whole)
-    return tuple(replace(each, type=inside) if each is parent else each for each in fields)
+    return tuple(replace(field, type=inside) if field is parent else field for field in fields)
 
 
 def _edit_type(type: Type, path: tuple[str, ...], edit: _Edit, whole: tuple[str, ...]) -> Type:
@@ -518,7 +522,7 @@ def _edit_type(type: Type, path: tuple[str, ...], edit: _Edit, whole: tuple[str,
         if len(edited) != 1 or edited[0].name != path[0]:
             raise InvalidInput(f"{name} is a part of {type}: its type, nulls and comment can change, and nothing else")
         new = replace(edited[0], name=part.name)
-    return rebuild(type, lambda each: new if each is part else each)
+    return rebuild(type, lambda inner: new if inner is part else inner)
 
 
 def _roles(type: Type) -> tuple[str, ...]:
@@ -532,7 +536,7 @@ def _roles(type: Type) -> tuple[str, ...]:
 def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
     """A dotted name is a path, unless a column has exactly that name."""
     if isinstance(name, str):
-        path = (name,) if any(each.name == spelled(fields, name) for each in fields) else tuple(name.split("."))
+        path = (name,) if any(field.name == spelled(fields, name) for field in fields) else tuple(name.split("."))
     else:
         path = tuple(name) if isinstance(name, list | tuple) else ()
     if not path or not all(isinstance(part, str) and part for part in path):
@@ -543,12 +547,12 @@ def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
 def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
     """A dotted new name is a path if its parent exists; otherwise a name may not contain a dot."""
     path = _path(fields, name)
-    if isinstance(name, str) and len(path) > 1 and not any(each.name == path[0] for each in fields):
+    if isinstance(name, str) and len(path) > 1 and not any(field.name == path[0] for field in fields):
         raise NotFound(f"no column {path[0]!r} to add {name!r} in; there are {', '.join(f.name for f in fields)}")
     return path
 
 
-def _found(siblings: tuple[Field, ...], name: str, what: str) -> Field:
+def _sibling(siblings: tuple[Field, ...], name: str, what: str) -> Field:
     for sibling in siblings:
         if sibling.name == name:
             return sibling
@@ -563,7 +567,7 @@ def _require_new(siblings: tuple[Field, ...], name: str, what: str) -> None:
 
 
 def _require_free(schema: Schema, path: tuple[str, ...], done: str) -> None:
-    bucket_key = tuple(each.strip() for each in schema.properties.get("bucket-key", "").split(","))
+    bucket_key = tuple(name.strip() for name in schema.properties.get("bucket-key", "").split(","))
     for role, names in (
         ("a partition column", schema.partitioning.sources),
         ("part of the primary key", schema.primary_key),

@@ -122,7 +122,7 @@ class Merge:
     def keeps(self, columns: Iterable[str]) -> bool:
         """Whether matched rows, and rows that come from the source, have the same values in these columns, which have
         the same names on both sides."""
-        inserts = [dict(each.assignments) for _, each in self.of(Group.NOT_MATCHED)]
+        inserts = [dict(action.assignments) for _, action in self.of(Group.NOT_MATCHED)]
         for name in columns:
             target, source = Column((flat_name(TARGET, name),)), Column((flat_name(SOURCE, name),))
             if not any((key.target, key.source) == (target, source) for key in self.keys):
@@ -211,14 +211,14 @@ def bind_sides(
                 )
             mapping[path] = (side, *resolve(path[1:], fields[side])[0])
             continue
-        found = [(s, resolve(path, fields[s])[0]) for s in sides if _has(fields[s], path)]
-        if not found:
+        resolved = [(s, resolve(path, fields[s])[0]) for s in sides if _has(fields[s], path)]
+        if not resolved:
             there = "; ".join(f"{s}: {', '.join(f.name for f in fields[s])}" for s in sides)
             raise NotFound(f"no column {'.'.join(path)!r}; there are {there}")
-        if len(found) > 1:
+        if len(resolved) > 1:
             name = ".".join(path)
             raise InvalidInput(f"column {name!r} is in the table and in the source; say t.{name} or s.{name}")
-        mapping[path] = (found[0][0], *found[0][1])
+        mapping[path] = (resolved[0][0], *resolved[0][1])
     both = tuple(Field(NO_ID, side, Row(fields[side])) for side in sides)
     bound = bind(rename(expression, mapping) if mapping else expression, both)
     flat = {(s, f.name): (flat_name(s, f.name),) for s in sides for f in fields[s]}
@@ -231,12 +231,12 @@ def all_columns(
     """Assign every column of the table from the source's column of that name; with `lenient`, only those that the
     source has."""
     assignments: dict[str, Expression] = {}
-    for each in target:
-        if _has(source, (each.name,)):
-            assignments[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
+    for column in target:
+        if _has(source, (column.name,)):
+            assignments[column.name] = Column((SOURCE, resolve((column.name,), source)[0][0]))
         elif not lenient:
             raise InvalidInput(
-                f"{act}_all: the source has no column {each.name!r}; it has {', '.join(f.name for f in source)}. Add it "
+                f"{act}_all: the source has no column {column.name!r}; it has {', '.join(f.name for f in source)}. Add it "
                 f"to the source, or name the columns: {act}({{...}})"
             )
     return assignments

@@ -60,20 +60,20 @@ def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
         groups = task.merge.groups
         order = {*task.merge.key, *task.merge.sequence, *(name for group in groups for name in group.sequence)}
         parts = tuple(_changed(part, mode, order) for part in parts)
-    beside = tuple(tuple(_changed(each, mode, ()) for each in of_file) for of_file in task.beside)
+    beside = tuple(tuple(_changed(task, mode, ()) for task in of_file) for of_file in task.beside)
     return replace(_changed(task, mode, ()), parts=parts, beside=beside, predicate=and_(task.predicate, predicate))
 
 
 def _changed(task: ReadTask, mode: str, kept: Iterable[str]) -> ReadTask:
     chosen = tuple(field for field in task.fields if field.name not in kept)
-    by_name = {each.name: each for each in seen(chosen, mode)}
+    by_name = {field.name: field for field in seen(chosen, mode)}
     fields = tuple(by_name.get(field.name, field) for field in task.fields)
     if mode == "null":
-        nulled = frozenset(each.id for each in chosen if is_fine(each.type))
+        nulled = frozenset(field.id for field in chosen if is_fine(field.type))
         return replace(task, fields=fields, far_as_null=nulled)
     ids = {field.id for field in walk(chosen) if is_fine(field.type)}
     constants = _in_microseconds(task.constants, ids)
-    absent = tuple(_in_microseconds(each, ids) for each in task.absent)
+    absent = tuple(_in_microseconds(field, ids) for field in task.absent)
     return replace(task, fields=fields, constants=constants, absent=absent)
 
 

@@ -64,7 +64,7 @@ def check(keys: Iterable[str], documented: Documented, what: str, where: str) ->
         elif meant := near(key, documented):
             raise InvalidInput(f"{where}: unknown {what} {key!r}; did you mean {meant}?")
         elif key.startswith(_OURS):
-            ours = sorted(each for each in documented.heeded if each.startswith(_OURS))
+            ours = sorted(key for key in documented.heeded if key.startswith(_OURS))
             raise InvalidInput(f"{where}: unknown {what} {key!r}; those of lakeformat are {', '.join(ours)}")
     for key in ignored:
         if (where, key) not in _logged:
@@ -83,12 +83,12 @@ def _pattern(keys: frozenset[str]) -> re.Pattern[str]:
 
 @functools.lru_cache(1024)
 def _near(key: str, keys: frozenset[str]) -> str | None:
-    found = [(_likeness(key, each), each) for each in keys if "*" not in each]
-    found += [each for family in keys if "*" in family for each in _in_family(key, family)]
-    best = max(likeness for likeness, _ in found)
+    candidates = [(_likeness(key, known), known) for known in keys if "*" not in known]
+    candidates += [known for family in keys if "*" in family for known in _in_family(key, family)]
+    best = max(likeness for likeness, _ in candidates)
     if best < _CUTOFF:
         return None
-    return " or ".join(repr(meant) for likeness, meant in sorted(found) if likeness == best)
+    return " or ".join(repr(meant) for likeness, meant in sorted(candidates) if likeness == best)
 
 
 def _likeness(key: str, known: str) -> float:

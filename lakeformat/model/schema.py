@@ -166,40 +166,40 @@ def spelled(fields: tuple[Field, ...], name: str) -> str:
     if there is none. Raises `InvalidInput` if there are several."""
     if not isinstance(name, str) or any(f.name == name for f in fields):
         return name
-    found = [f.name for f in fields if f.name.casefold() == name.casefold()]
-    if len(found) > 1:
-        raise InvalidInput(f"column {name!r} could be {' or '.join(found)}; spell it exactly")
-    return found[0] if found else name
+    matching = [f.name for f in fields if f.name.casefold() == name.casefold()]
+    if len(matching) > 1:
+        raise InvalidInput(f"column {name!r} could be {' or '.join(matching)}; spell it exactly")
+    return matching[0] if matching else name
 
 
 def spelled_path(fields: tuple[Field, ...], path: tuple[str, ...]) -> tuple[str, ...]:
     """`path` with each part in the spelling of the rows it leads through."""
-    found: list[str] = []
+    spelling: list[str] = []
     for name in path:
-        found.append(spelled(fields, name))
-        inside = next((f.type for f in fields if f.name == found[-1]), None)
+        spelling.append(spelled(fields, name))
+        inside = next((f.type for f in fields if f.name == spelling[-1]), None)
         fields = inside.fields if isinstance(inside, Row) else ()
-    return tuple(found)
+    return tuple(spelling)
 
 
 def find_field(fields: tuple[Field, ...], name: str) -> Field:
-    for each in fields:
-        if each.name == name:
-            return each
+    for candidate in fields:
+        if candidate.name == name:
+            return candidate
     raise NotFound(f"no column {name!r}; there are {', '.join(f.name for f in fields)}")
 
 
 def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
     """The column, or the field of a row at any depth, that `path` leads to. Raises `NotFound`."""
-    found = find_field(fields, path[0])
-    for place, name in enumerate(path[1:], 1):
-        parts = found.type.fields if isinstance(found.type, Row) else ()
+    part_at = find_field(fields, path[0])
+    for depth, name in enumerate(path[1:], 1):
+        parts = part_at.type.fields if isinstance(part_at.type, Row) else ()
         there = [part for part in parts if part.name == name]
         if not there:
-            held = f"its parts are {', '.join(p.name for p in parts)}" if parts else "and has no named parts"
-            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(path[:place])} is {found.type}, {held}")
-        found = there[0]
-    return found
+            parts_text = f"its parts are {', '.join(p.name for p in parts)}" if parts else "and has no named parts"
+            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(path[:depth])} is {part_at.type}, {parts_text}")
+        part_at = there[0]
+    return part_at
 
 
 def children(type: Type) -> tuple[Field, ...]:
@@ -217,9 +217,9 @@ def children(type: Type) -> tuple[Field, ...]:
 
 def walk(fields: tuple[Field, ...]) -> Iterator[Field]:
     """Every field at any depth, parents first."""
-    for each in fields:
-        yield each
-        yield from walk(children(each.type))
+    for part in fields:
+        yield part
+        yield from walk(children(part.type))
 
 
 def rebuild(type: Type, change: Callable[[Field], Field]) -> Type:

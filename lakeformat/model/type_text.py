@@ -28,9 +28,9 @@ def parse_column(text: str) -> tuple[Type, bool, str | None]:
     if not isinstance(text, str):
         raise InvalidInput(f"a type is text such as 'int' or 'decimal(10, 2)', not {type(text).__name__} {text!r}")
     reader = _Reader(text)
-    found = reader.column()
+    column = reader.column()
     reader.end()
-    return found
+    return column
 
 
 _PLAIN = {
@@ -114,10 +114,10 @@ class _Reader:
             return self._within(scalar(kind, *digits), 0, 9)
         match name:
             case "time":
-                found = self._within(scalar(Kind.TIME, *(self._numbers(1) or (0,))), 0, 9)
+                parsed = self._within(scalar(Kind.TIME, *(self._numbers(1) or (0,))), 0, 9)
                 if self._word("without"):
                     self._words("without", "time", "zone")
-                return found
+                return parsed
             case "decimal" | "numeric" | "dec":
                 numbers = self._numbers(2) or (10, 0)
                 precision, scale = (*numbers, 0)[:2]
@@ -195,21 +195,21 @@ class _Reader:
             raise self._refusal("a struct needs at least one field")
         return tuple(fields)
 
-    def _within(self, found: Scalar, low: int, high: int) -> Scalar:
-        if not low <= found.parameters[0] <= high:
-            raise self._refusal(f"{found}: the parameter is {low} to {high}")
-        return found
+    def _within(self, type: Scalar, low: int, high: int) -> Scalar:
+        if not low <= type.parameters[0] <= high:
+            raise self._refusal(f"{type}: the parameter is {low} to {high}")
+        return type
 
     def _numbers(self, at_most: int) -> tuple[int, ...]:
         if not self._symbol("("):
             return ()
-        found = [self._number()]
+        numbers = [self._number()]
         while self._symbol(","):
-            found.append(self._number())
+            numbers.append(self._number())
         self._expect(")")
-        if len(found) > at_most:
+        if len(numbers) > at_most:
             raise self._expected(f"at most {at_most} parameter{'s' if at_most > 1 else ''}")
-        return tuple(found)
+        return tuple(numbers)
 
     def _open(self, symbols: str) -> str:
         for symbol in symbols:
@@ -231,8 +231,8 @@ class _Reader:
         return True
 
     def _words(self, first: str, *rest: str) -> None:
-        for each in rest:
-            if not self._word(each):
+        for word in rest:
+            if not self._word(word):
                 raise self._expected(f"{first.upper()} {' '.join(rest).upper()}")
 
     def _symbol(self, symbol: str) -> bool:

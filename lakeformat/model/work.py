@@ -318,13 +318,13 @@ class OnDemand(Sequence[T]):
         return self._count
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        if isinstance(place, slice):
-            return [self._make(each) for each in range(self._count)[place]]
-        return self._make(range(self._count)[place])
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._make(number) for number in range(self._count)[index]]
+        return self._make(range(self._count)[index])
 
     def __iter__(self) -> Iterator[T]:
         return map(self._make, range(self._count))

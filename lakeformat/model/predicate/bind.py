@@ -203,7 +203,7 @@ def _bind_in(operand: Expression, values: Iterable[Any], fields: tuple[Field, ..
     plain = frozenset(value for value in kept if not isinstance(value, Call))
     null = [Literal(None)] if len(present) < len(values) else []
     if odd:
-        return or_(*(Call("eq", (operand, each)) for each in odd), *([is_in(operand, plain)] if plain else []), *null)
+        return or_(*(Call("eq", (operand, value)) for value in odd), *([is_in(operand, plain)] if plain else []), *null)
     if not plain:
         return Literal(None) if null else _unless_null(False, operand)
     return Call("in", (operand, Literal(plain | {None} if null else plain)))

@@ -85,16 +85,16 @@ def is_in(operand: str | Expression, values: Iterable[Any]) -> Expression:
 
 def in_tuples(columns: Sequence[str | Column], tuples: Iterable[Sequence[Any]]) -> Expression:
     """Whether the columns' values are one of `tuples`, null equal to null: a set of partitions."""
-    named = tuple(_left(each) for each in columns)
-    found = frozenset(tuple(tuple_) for tuple_ in tuples)
-    for each in found:
-        if len(each) != len(named):
-            raise InvalidInput(f"in_tuples: {len(named)} columns, but {each!r} has {len(each)} values")
-    if not found:
+    named = tuple(_left(reference) for reference in columns)
+    distinct = frozenset(tuple(tuple_) for tuple_ in tuples)
+    for values in distinct:
+        if len(values) != len(named):
+            raise InvalidInput(f"in_tuples: {len(named)} columns, but {values!r} has {len(values)} values")
+    if not distinct:
         return NEVER
     if not named:
         return ALWAYS
-    return Call("in_tuples", (*named, Literal(found)))
+    return Call("in_tuples", (*named, Literal(distinct)))
 
 
 def between(operand: str | Expression, low: Any, high: Any) -> Expression:

@@ -36,10 +36,10 @@ def coerce(value: Any, type: Type, what: str = "value") -> Any:
     """
     if value is None:
         return None
-    found, exact, side = fit(value, type, what)
+    fitted, exact, side = fit(value, type, what)
     if side or not exact:
         raise InvalidInput(f"{what}: {type} cannot hold {value!r}")
-    return found
+    return fitted
 
 
 def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
@@ -165,9 +165,9 @@ def _fit_float(value: Any, kind: Kind) -> tuple[Any, bool, int] | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        found = float(number_text(value))
+        number = float(number_text(value))
         # The text of a FLOAT column's value, e.g. a partition's, must equal that value.
-        return (_single(found) if kind is Kind.FLOAT else found), True, 0
+        return (_single(number) if kind is Kind.FLOAT else number), True, 0
     if isinstance(value, int | float | Decimal):
         try:
             return float(value), True, 0

@@ -135,7 +135,7 @@ _ROWS = (
     Function("variant_get", _THREE),
 )
 # fmt: on
-FUNCTIONS: Mapping[str, Function] = {each.name: each for each in _ROWS}
-COMPARISONS = frozenset(each.name for each in _ROWS if each.takes is Takes.ALIGNED)
-CONDITIONS = frozenset(each.name for each in _ROWS if each.result is Kind.BOOLEAN)
-FLIPPED: Mapping[str, str] = {each.name: each.flipped for each in _ROWS if each.flipped}
+FUNCTIONS: Mapping[str, Function] = {row.name: row for row in _ROWS}
+COMPARISONS = frozenset(row.name for row in _ROWS if row.takes is Takes.ALIGNED)
+CONDITIONS = frozenset(row.name for row in _ROWS if row.result is Kind.BOOLEAN)
+FLIPPED: Mapping[str, str] = {row.name: row.flipped for row in _ROWS if row.flipped}

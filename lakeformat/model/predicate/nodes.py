@@ -112,21 +112,21 @@ def rename(expression: Expression, mapping: Mapping[Any, Any]) -> Expression:
         for length in range(len(path), 0, -1):
             new = prefixes.get(path[:length])
             if new is not None:
-                found = new + path[length:]
-                if not found:
+                renamed = new + path[length:]
+                if not renamed:
                     raise InvalidInput(
                         f"{'.'.join(path)} names no column once {'.'.join(path[:length])!r} is taken away"
                     )
-                return found
+                return renamed
         return path
 
-    def walk(each: Expression) -> Expression:
-        match each:
+    def walk(node: Expression) -> Expression:
+        match node:
             case Column(path):
                 return Column(change(path))
             case Call(name, arguments):
                 return Call(name, tuple(walk(a) for a in arguments))
-        return each
+        return node
 
     return walk(expression)
 

@@ -35,15 +35,15 @@ def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Exp
 def listed(expression: Expression, names: Sequence[str], limit: int) -> list[tuple[Any, ...]] | None:
     """The values of the columns `names` for which the bound condition can be true; None if it does not list them for
     each column, or lists more than `limit`."""
-    found = []
+    choices = []
     for name in names:
         values = _values(expression, name)
         if values is None:
             return None
-        found.append(values)
-    if math.prod(map(len, found)) > limit:
+        choices.append(values)
+    if math.prod(map(len, choices)) > limit:
         return None
-    return list(itertools.product(*found))
+    return list(itertools.product(*choices))
 
 
 def push_not(expression: Expression, negate: bool = False) -> Expression:
@@ -69,8 +69,8 @@ def _values(expression: Expression, name: str) -> frozenset[Any] | None:
         case Call("in", (Column((column,)), Literal(values))) if column == name:
             return frozenset(values)
         case Call("in_tuples", (*columns, Literal(tuples))) if Column((name,)) in columns:
-            place = columns.index(Column((name,)))
-            return frozenset(tuple_[place] for tuple_ in tuples)
+            index = columns.index(Column((name,)))
+            return frozenset(tuple_[index] for tuple_ in tuples)
         case Call("and", arguments):
             value_sets = [values for argument in arguments if (values := _values(argument, name)) is not None]
             return min(value_sets, key=len, default=None)
