@@ -38,11 +38,11 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
         ("spec", "partition-specs", "spec-id", "default-spec-id", "set-default-spec"),
         ("sort-order", "sort-orders", "order-id", "default-sort-order-id", "set-default-sort-order"),
     ):
-        known = {each[id] for each in base[many]}
-        for each in new[many]:
-            if each[id] not in known:
+        known = {entry[id] for entry in base[many]}
+        for entry in new[many]:
+            if entry[id] not in known:
                 last = {"last-column-id": new["last-column-id"]} if one == "schema" else {}
-                changes.append({"action": f"add-{one}", one: each, **last})
+                changes.append({"action": f"add-{one}", one: entry, **last})
         if new[default] != base[default]:
             changes.append({"action": current, "sort-order-id" if one == "sort-order" else id: new[default]})
     changes += _properties(base, new)
@@ -73,16 +73,18 @@ def goes_on(base: Document, new: Document) -> bool:
     """Whether a server can turn `base` into `new`: the same table, with equal snapshots and schemas where both have
     them, and newer snapshots only."""
     known, there = _snapshots(base), _snapshots(new)
-    same = all(each["manifest-list"] == there[id]["manifest-list"] for id, each in known.items() if id in there)
-    columns = {each["schema-id"]: _columns(each) for each in new["schemas"]}
-    same = same and all(columns.get(each["schema-id"], _columns(each)) == _columns(each) for each in base["schemas"])
-    numbers = [each["sequence-number"] for id, each in there.items() if id not in known]
+    same = all(snapshot["manifest-list"] == there[id]["manifest-list"] for id, snapshot in known.items() if id in there)
+    columns = {schema["schema-id"]: _columns(schema) for schema in new["schemas"]}
+    same = same and all(
+        columns.get(schema["schema-id"], _columns(schema)) == _columns(schema) for schema in base["schemas"]
+    )
+    numbers = [snapshot["sequence-number"] for id, snapshot in there.items() if id not in known]
     later = min(numbers, default=base["last-sequence-number"] + 1) > base["last-sequence-number"]
     return bool(same and later and base["table-uuid"] == new["table-uuid"])
 
 
 def _columns(schema: Document) -> list[tuple[int, str]]:
-    return [(each["id"], each["name"]) for each in schema["fields"]]
+    return [(field["id"], field["name"]) for field in schema["fields"]]
 
 
 def creation(name: str, new: Document) -> dict[str, Any]:
@@ -110,12 +112,12 @@ def view_creation(name: str, new: Document) -> dict[str, Any]:
 
 def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
     """The updates of a view. The server numbers new versions and schemas: -1 is the one added last."""
-    known = {each["schema-id"] for each in base["schemas"]}
-    added = [each for each in new["schemas"] if each["schema-id"] not in known]
-    changes: list[dict[str, Any]] = [{"action": "add-schema", "schema": each} for each in added]
+    known = {schema["schema-id"] for schema in base["schemas"]}
+    added = [schema for schema in new["schemas"] if schema["schema-id"] not in known]
+    changes: list[dict[str, Any]] = [{"action": "add-schema", "schema": schema} for schema in added]
     version_id = new["current-version-id"]
-    if version_id not in {each["version-id"] for each in base["versions"]}:
-        version = next(each for each in new["versions"] if each["version-id"] == version_id)
+    if version_id not in {version["version-id"] for version in base["versions"]}:
+        version = next(candidate for candidate in new["versions"] if candidate["version-id"] == version_id)
         schema_id = version["schema-id"] if version["schema-id"] in known else -1
         changes.append({"action": "add-view-version", "view-version": {**version, "schema-id": schema_id}})
         version_id = -1
@@ -147,8 +149,8 @@ def _properties(base: Document, new: Document) -> list[dict[str, Any]]:
 def _property_updates(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     removed = sorted(key for key in before if key not in after)
-    found: list[dict[str, Any]] = [{"action": "set-properties", "updates": changed}] if changed else []
-    return [*found, {"action": "remove-properties", "removals": removed}] if removed else found
+    changes: list[dict[str, Any]] = [{"action": "set-properties", "updates": changed}] if changed else []
+    return [*changes, {"action": "remove-properties", "removals": removed}] if removed else changes
 
 
 def _refs(document: Document) -> dict[str, Any]:

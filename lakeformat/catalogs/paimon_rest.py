@@ -55,8 +55,8 @@ class PaimonRestCatalog:
         return sorted(self._listed("databases", "databases"))
 
     def tables(self, namespace: str) -> list[str]:
-        found = self._listed(f"databases/{_quoted(namespace)}/tables", "tables")
-        return sorted(f"{namespace}.{name}" for name in found)
+        names = self._listed(f"databases/{_quoted(namespace)}/tables", "tables")
+        return sorted(f"{namespace}.{name}" for name in names)
 
     def find(self, name: str, options: Mapping[str, str]) -> Found | None:
         response = self._get(_path(name), name, (_DATABASE, _TABLE))
@@ -108,7 +108,7 @@ class PaimonRestCatalog:
         self._refuse(name)
 
     def rename(self, old: str, new: str) -> None:
-        names = (each.rpartition(".") for each in (old, new))
+        names = (name.rpartition(".") for name in (old, new))
         source, destination = ({"database": database, "object": table} for database, _, table in names)
         self._changed("POST", "tables/rename", {"source": source, "destination": destination}, old)
 
@@ -151,7 +151,7 @@ class PaimonRestCatalog:
             raise self._server.refused(response, f"{name}: a token for its files")
         with specified(f"{self.uri}: {name}: a token for its files", _PROTOCOL):
             given, expires_ms = response.body["token"], response.body["expiresAtMillis"]
-            if not isinstance(expires_ms, int) or not all(isinstance(each, str) for each in given.values()):
+            if not isinstance(expires_ms, int) or not all(isinstance(value, str) for value in given.values()):
                 raise TypeError(f"a token that runs out at {expires_ms!r}")
             return vended.of_paimon(given, expires_ms, location)
 
@@ -162,8 +162,8 @@ class PaimonRestCatalog:
         if response is None:
             return 0
         with specified(f"{self.uri}: the newest snapshot of {name}", _PROTOCOL):
-            found = response.body["snapshot"]
-            return 0 if found is None else int(found["snapshot"]["id"])
+            newest = response.body["snapshot"]
+            return 0 if newest is None else int(newest["snapshot"]["id"])
 
     def commit(self, name: str, id: str, plan: Plan) -> Outcome:
         """Have the server make `plan` the next snapshot of the table whose catalog id is `id`, or of a branch as in
@@ -212,7 +212,7 @@ class PaimonRestCatalog:
                 return []
             with specified(f"{self.uri}: {path}", _PROTOCOL):
                 page, following = response.body.get(key) or [], response.body.get("nextPageToken") or ""
-                if not all(isinstance(each, str) for each in (*page, following)):
+                if not all(isinstance(item, str) for item in (*page, following)):
                     raise TypeError("a name that is no text")
             entries += page
             if not following or not page:

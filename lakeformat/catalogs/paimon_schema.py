@@ -32,8 +32,12 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> list[
     renamed = list(_of_columns(old["fields"], new["fields"], (), where))
     options = [_change("removeOption", key=key) for key in before if key not in after]
     options += [_change("setOption", key=key, value=after[key]) for key in after if before.get(key) != after[key]]
-    told = (old.get("comment") or None, new.get("comment") or None)
-    return [*renamed, *options, *([_change("updateComment", comment=told[1])] if told[0] != told[1] else [])]
+    comments = (old.get("comment") or None, new.get("comment") or None)
+    return [
+        *renamed,
+        *options,
+        *([_change("updateComment", comment=comments[1])] if comments[0] != comments[1] else []),
+    ]
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -43,29 +47,29 @@ def _of_columns(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], above: tuple[str, ...], where: str
 ) -> Iterator[dict[str, Any]]:
     """The changes of columns, or of the fields of the row at `above`: drops, renames, types, new columns, order."""
-    before, after = {each["id"]: each for each in old}, {each["id"]: each for each in new}
+    before, after = {column["id"]: column for column in old}, {column["id"]: column for column in new}
     order = []
-    for id, each in before.items():
+    for id, column in before.items():
         if id in after:
-            order.append(each["name"])
+            order.append(column["name"])
         else:
-            yield _change("dropColumn", fieldNames=[*above, each["name"]])
-    names = {id: each["name"] for id, each in before.items() if id in after}
-    for id, name, to in _renamings(names, {id: each["name"] for id, each in after.items()}):
+            yield _change("dropColumn", fieldNames=[*above, column["name"]])
+    names = {id: column["name"] for id, column in before.items() if id in after}
+    for id, name, to in _renamings(names, {id: column["name"] for id, column in after.items()}):
         order[order.index(name)] = to
         names[id] = to
         yield _change("renameColumn", fieldNames=[*above, name], newName=to)
-    for id, each in after.items():
-        path = [*above, each["name"]]
+    for id, column in after.items():
+        path = [*above, column["name"]]
         if id in before:
-            yield from _of_column(before[id], each, path, where)
+            yield from _of_column(before[id], column, path, where)
             continue
-        order.append(each["name"])
-        comment = each.get("description")
-        yield _change("addColumn", fieldNames=path, dataType=each["type"], comment=comment, move=None)
-        if each.get("defaultValue") is not None:
-            yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=each["defaultValue"])
-    for index, wanted in enumerate([each["name"] for each in new]):
+        order.append(column["name"])
+        comment = column.get("description")
+        yield _change("addColumn", fieldNames=path, dataType=column["type"], comment=comment, move=None)
+        if column.get("defaultValue") is not None:
+            yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=column["defaultValue"])
+    for index, wanted in enumerate([column["name"] for column in new]):
         if order[index] == wanted:
             continue
         if above:
@@ -110,7 +114,7 @@ def _of_type(old: Any, new: Any, path: list[str], where: str) -> Iterator[dict[s
             nullable = not new.endswith(_NULLABLE)
             yield _change("updateColumnNullability", fieldNames=path, newNullability=nullable)
         return
-    kinds = [each["type"].removesuffix(_NULLABLE) if isinstance(each, dict) else each for each in (old, new)]
+    kinds = [kind["type"].removesuffix(_NULLABLE) if isinstance(kind, dict) else kind for kind in (old, new)]
     if kinds[0] != kinds[1]:
         raise UnsupportedFeature(f"{where}: {'.'.join(path)} cannot become another kind of type through the server")
     if old["type"] != new["type"]:

@@ -78,15 +78,15 @@ class RestCatalog:
         return True
 
     def namespaces(self) -> list[str]:
-        found: set[str] = set()
+        namespaces: set[str] = set()
         ahead = [""]
         while ahead:
             parent = ahead.pop()
             query = {"parent": parent.replace(".", _SEPARATOR)} if parent else {}
-            inside = {*self._listed("namespaces", "namespaces", query, _namespace)} - found
-            found |= inside  # A server that ignores `parent` lists the same namespaces for each.
+            inside = {*self._listed("namespaces", "namespaces", query, _namespace)} - namespaces
+            namespaces |= inside  # A server that ignores `parent` lists the same namespaces for each.
             ahead += inside
-        return sorted(found)
+        return sorted(namespaces)
 
     def tables(self, namespace: str) -> list[str]:
         return sorted(self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {}, _table))
@@ -339,7 +339,7 @@ class RestEntry:
                 continue
             with specified(f"{catalog.uri}: {name}"):
                 places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
-                if any(place and is_within(reader.root, place) for place in places):
+                if any(location and is_within(reader.root, location) for location in places):
                     names.append(name)
         return sorted(names)
 
@@ -379,10 +379,10 @@ class RestIssuer:
         if not response.is_good:
             raise catalog.refused(response, f"{name}: new credentials for its files")
         with specified(f"{catalog.uri}: {name}: new credentials for its files"):
-            found = vended.read(response.body, self.location)
-        if found.issued is None:
+            credentials = vended.read(response.body, self.location)
+        if credentials.issued is None:
             raise StoreError(f"{catalog.uri}: {name}: the catalog vends no credentials any more for {self.location}")
-        return found.issued
+        return credentials.issued
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +471,7 @@ class _Client:
             self._options = {name: str(value) for name, value in merged.items() if value is not None}
             if self._options.get("token") != options.get("token"):
                 self._say_token(_token(self._options.get("token", "")))
-            listed = [_text(each) for each in _list(said.get("endpoints") or [])]
+            listed = [_text(endpoint) for endpoint in _list(said.get("endpoints") or [])]
         is_said = self._options.get(_VIEWS, "false").lower() == "true"
         self.keeps_views = _VIEW_ENDPOINT in listed if listed else is_said
         self._uri = self._options.get("uri", self._uri).rstrip("/")

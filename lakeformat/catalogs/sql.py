@@ -230,11 +230,11 @@ class SqlEntry:
         for catalog, namespace, table, location in lines:
             if location is None or (catalog, namespace, table) == (self.catalog.name, self.namespace, self.table):
                 continue
-            place = location
+            root = location
             if not location.rpartition("/")[0].endswith("/metadata"):
                 with suppress(StoreError, CorruptFile):
-                    place = table_root(reader.read(location), location)
-            if is_within(reader.root, place):
+                    root = table_root(reader.read(location), location)
+            if is_within(reader.root, root):
                 shown = f"{namespace}.{table}"
                 names.append(shown if catalog == self.catalog.name else f"{shown} (catalog {catalog!r})")
         return sorted(names)

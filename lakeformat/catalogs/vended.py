@@ -39,9 +39,9 @@ class Vended:
 def read(answer: Mapping[str, Any], location: str) -> Vended:
     """The storage access to `location` in a `LoadTableResult` or `LoadCredentialsResponse`. Raises `UnsupportedFeature`."""
     said = {**(answer.get("config") or {})}
-    for each in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
-        if location.startswith(each["prefix"]):
-            said |= each["config"]
+    for storage in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
+        if location.startswith(storage["prefix"]):
+            said |= storage["config"]
     config = {name: str(value) for name, value in said.items()}
     match paths.scheme_of(location):
         case "s3" | "s3a":
@@ -106,14 +106,14 @@ def _gcs(config: Mapping[str, str]) -> Vended:
 
 
 def _adls(config: Mapping[str, str], location: str) -> Vended:
-    account, key = (config.get(f"adls.auth.shared-key.account.{each}") for each in ("name", "key"))
+    account, key = (config.get(f"adls.auth.shared-key.account.{part}") for part in ("name", "key"))
     options = {"account_name": account, "account_key": key} if account and key else {}
     host = location.partition("://")[2].partition("/")[0].rpartition("@")[2]
     for of in (host, host.partition(".")[0]):
         if token := config.get(f"adls.sas-token.{of}"):
             expires = next(
-                (found for each in (of, host, host.partition(".")[0])
-                 if (found := _milliseconds(config, f"adls.sas-token-expires-at-ms.{each}")) is not None),
+                (expires_ms for name in (of, host, host.partition(".")[0])
+                 if (expires_ms := _milliseconds(config, f"adls.sas-token-expires-at-ms.{name}")) is not None),
                 None,
             )  # fmt: skip
             issued = Issued((("sas_token", token.removeprefix("?")),), expires)

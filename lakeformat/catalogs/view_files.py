@@ -56,7 +56,7 @@ def _uuid_of(data: bytes, where: str) -> Any:
         return None
 
 
-def _number(place: str) -> int:
+def _number(location: str) -> int:
     """The number at the beginning of a metadata file's name, by which other engines count versions."""
-    digits = place.rpartition("/")[2].partition("-")[0]
+    digits = location.rpartition("/")[2].partition("-")[0]
     return int(digits) if digits.isdigit() else 0

@@ -148,7 +148,7 @@ def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -
     """The rewritten files of the tasks, as the operation that replaces the old ones."""
     written: list[WrittenFile] = []
     removed: list[str] = []
-    upgraded = [each for task in tasks for each in task.upgraded]
+    upgraded = [file for task in tasks for file in task.upgraded]
     work = [task for task in tasks if task.read]
     for at in track(range(0, len(work), _AT_ONCE), f"{change.store.root}: compacting", -(-len(work) // _AT_ONCE)):
         some = work[at : at + _AT_ONCE]

@@ -113,16 +113,16 @@ def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
     """Write the other format's metadata into the table's folder."""
 
     def load(snapshot_id: int | None) -> AnyView:
-        found = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
-        assert isinstance(found, Mirrored), found
-        return found.shown()
+        loaded = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
+        assert isinstance(loaded, Mirrored), loaded
+        return loaded.shown()
 
     assert isinstance(view, Mirrored), view
-    place = view.shown()
-    assert isinstance(place, Mirrored), place
+    shown = view.shown()
+    assert isinstance(shown, Mirrored), shown
     kept = view.mirror()
     if kept is None or kept.root != store.root:
-        at = place.mirror()
+        at = shown.mirror()
         assert at is not None, store.root
         mirror.remove(store, at)  # Left by a conversion that was given up.
         for snapshot in view.history.snapshots()[:-1] if history else ():
@@ -159,22 +159,22 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     like = replace(like, fields=tuple(replace(field, initial=initial.get(field.id)) for field in like.fields))
     tasks = view.tasks(view.files(), view.schema.fields, alone=True)
     whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
-    adopted = engine.adopt(store, [AdoptTask(each.paths[0], like, mapping, has_schema=True) for each in whole])
+    adopted = engine.adopt(store, [AdoptTask(task.paths[0], like, mapping, has_schema=True) for task in whole])
     now = tuple((field.id, field.name, field.type) for field in like.fields)
     groups: dict[tuple[Any, ...], list[Adopted]] = {}
-    for each in adopted:
-        if each.file is not None:
-            groups.setdefault(tuple((f.id, f.name, f.type) for f in each.fields), []).append(each)
+    for outcome in adopted:
+        if outcome.file is not None:
+            groups.setdefault(tuple((f.id, f.name, f.type) for f in outcome.fields), []).append(outcome)
     others = [columns for columns in groups if columns != now]
     _mark(store, format, view, to.name)
     _clear(store, to)
     _create(store, to, schema, tuple(groups[columns][0].fields for columns in others))
     made = newest(store, to)
-    stay = {each.paths[0] for each, one in zip(whole, adopted, strict=True) if one.refused is None}
+    stay = {task.paths[0] for task, one in zip(whole, adopted, strict=True) if one.refused is None}
     anew = [RewriteTask((task,), made.layout()) for task in tasks if task.paths[0] not in stay]
     written = [file for files in engine.rewrite(store, anew) for file in files]
     added = [(id, [group.file for group in groups[columns] if group.file]) for id, columns in enumerate(others)]
-    added.append((made.schema.id, [*(each.file for each in groups.get(now, ()) if each.file), *written]))
+    added.append((made.schema.id, [*(outcome.file for outcome in groups.get(now, ()) if outcome.file), *written]))
     for schema_id, files in added:
         if files:
             request = replace(_request(made), schema_id=schema_id)

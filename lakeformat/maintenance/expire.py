@@ -79,34 +79,34 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
         )
 
 
-def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
+def release(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expiry:
     """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns what
     was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
-    if found.operation is not None:
-        commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
-        gone = found if found.then is None else found.then(newest(store, format, view).state)
-    elif found.then is not None:
-        remove(store, found)
+    if expiry.operation is not None:
+        commit(store, format.head(store), format, expiry.operation, view.attempts(), known=view)
+        gone = expiry if expiry.then is None else expiry.then(newest(store, format, view).state)
+    elif expiry.then is not None:
+        remove(store, expiry)
         try:
-            gone = found.then(view.state)
+            gone = expiry.then(view.state)
         except Exception:
-            discard(store, found.files)
+            discard(store, expiry.files)
             raise
     else:
-        gone = found
+        gone = expiry
     remove(store, gone)
     return gone
 
 
-def remove(store: Store, found: Expiry) -> None:
+def remove(store: Store, expiry: Expiry) -> None:
     """Write the files that replace others and the marks, delete the waves in order, then the notices and empty folders,
     then write the hints, which may fail."""
-    store.write_many({**found.files, **{path: str(uuid.uuid4()).encode() for path in found.marks}})
-    for wave in (*found.waves, found.notices):
+    store.write_many({**expiry.files, **{path: str(uuid.uuid4()).encode() for path in expiry.marks}})
+    for wave in (*expiry.waves, expiry.notices):
         _delete(store, wave)
-    store.remove_empty_folders(found.folders)
+    store.remove_empty_folders(expiry.folders)
     with suppress(StoreError):
-        store.write_hints(found.hints)
+        store.write_hints(expiry.hints)
 
 
 def _delete(store: Store, paths: Sequence[str]) -> None:

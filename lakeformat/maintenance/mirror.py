@@ -53,8 +53,8 @@ def after(store: Store, format: Format) -> bool:
 
 def forget(store: Store, format: Format) -> None:
     """Delete the table's mirror. Its data files stay."""
-    if (found := place(store, format)) is not None:
-        remove(store, found)
+    if (mirror := place(store, format)) is not None:
+        remove(store, mirror)
 
 
 def place(store: Store, format: Format) -> Mirror | None:
@@ -69,16 +69,16 @@ def place(store: Store, format: Format) -> Mirror | None:
 
 def is_shown(store: Store, format: Format) -> bool:
     """Whether a catalog shows the mirror; the catalog's documents are then among the mirror's files."""
-    found = place(store, format)
-    return found is not None and found.shown_in is not None
+    mirror = place(store, format)
+    return mirror is not None and mirror.shown_in is not None
 
 
-def remove(store: Store, place: Mirror) -> None:
+def remove(store: Store, mirror: Mirror) -> None:
     """Delete the files of a mirror, and its name in a catalog."""
-    if place.shown_in is not None:
+    if mirror.shown_in is not None:
         with suppress(NotFound):
-            _catalog(place.shown_in).drop(place.shown_in.name)
-    files = _beside(store, place)
+            _catalog(mirror.shown_in).drop(mirror.shown_in.name)
+    files = _beside(store, mirror)
     own = (
         name
         for name in files.names(METADATA_FOLDER)
@@ -148,6 +148,6 @@ def _catalog(shown_in: ShownIn) -> Catalog:
     return open_catalog(shown_in.catalog, dict(shown_in.options), "")
 
 
-def _beside(store: Store, place: Mirror) -> Store:
+def _beside(store: Store, mirror: Mirror) -> Store:
     files = files_of(store)  # The table's own catalog does not keep its mirror.
-    return files if place.root == store.root else beside(files, place.root)
+    return files if mirror.root == store.root else beside(files, mirror.root)

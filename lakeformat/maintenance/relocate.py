@@ -39,7 +39,7 @@ class Relocated:
     copied: int
 
 
-def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
+def relocate(store: Store, relocation: Relocation, staging: str) -> Relocated:
     """Write the files that contain paths below the absolute folder `staging`, and the list of files."""
     if not is_absolute(staging):
         raise InvalidInput(f"staging={staging!r}: give an absolute path or a URI")
@@ -48,29 +48,29 @@ def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
     lines: dict[str, str] = {}
 
     def staged(target: str) -> str:
-        lines[target] = path = f"{staging}/{relative(found.target, target)}"
+        lines[target] = path = f"{staging}/{relative(relocation.target, target)}"
         return path
 
     sizes = {}
-    for path, format in found.position_deletes():
-        to = staged(found.moved(path))
+    for path, format in relocation.position_deletes():
+        to = staged(relocation.moved(path))
         if format == "puffin":
-            data = found.vectors(store.read(path), path)
+            data = relocation.vectors(store.read(path), path)
             into.write(to, data)
             sizes[path] = len(data)
         else:
-            sizes[path] = _rewritten(store, into, path, format, to, found)
-    for target, data in found.files(sizes).items():
+            sizes[path] = _rewritten(store, into, path, format, to, relocation)
+    for target, data in relocation.files(sizes).items():
         into.write(staged(target), data)
-    copies = {found.moved(path): path for path in found.copies()}
+    copies = {relocation.moved(path): path for path in relocation.copies()}
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((path, target) for target, path in {**copies, **lines}.items())
     file_list = f"{staging}/file-list.csv"
     into.write(file_list, text.getvalue().encode())
-    return Relocated(found.latest, store.location(file_list), len(lines), len(copies))
+    return Relocated(relocation.latest, store.location(file_list), len(lines), len(copies))
 
 
-def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found: Relocation) -> int:
+def _rewritten(store: Store, into: Store, path: str, format: str, to: str, relocation: Relocation) -> int:
     """Write position deletes with the new paths of data files; returns the size of the new file."""
     file = opened(store, path, format)
     fields = {field.id: field for field in file.fields(None)}
@@ -80,9 +80,10 @@ def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found
     def rows() -> Iterator[pa.RecordBatch]:
         for _, batch in file.batches((fields[PATH_ID], fields[POSITION_ID]), None, _BATCH_ROWS):
             paths = batch.column(fields[PATH_ID].name)
-            moved = found.moved_all(paths if pa.types.is_dictionary(paths.type) else paths.cast(pa.string()))
+            moved = relocation.moved_all(paths if pa.types.is_dictionary(paths.type) else paths.cast(pa.string()))
             yield pa.record_batch(
-                [moved.cast(pa.string()), batch.column(fields[POSITION_ID].name)], names=[each.name for each in _FIELDS]
+                [moved.cast(pa.string()), batch.column(fields[POSITION_ID].name)],
+                names=[field.name for field in _FIELDS],
             )
 
     task = WriteTask(

@@ -25,7 +25,7 @@ def missing(store: Reader, view: AnyView) -> list[str]:
     """The data and delete files that `view` refers to and storage does not have, sorted. Files outside the table's
     folder are checked one by one."""
     named = {path for task in view.scan() for path in _paths(task)}
-    there = {each.path for each in store.list("")}
+    there = {file.path for file in store.list("")}
     inside = f"{store.root}/"
     lost = [path for path in named if path.removeprefix(inside) not in there]
     return sorted(path for path in lost if not store.exists(path))

@@ -177,7 +177,7 @@ _of_worker: list[Cache] = []  # At most one: the cache of the Lake whose task th
 
 def _in_worker(store: Store, id: str, limit_bytes: int) -> WithCache:
     """A store that was sent to this process, with the cache that earlier tasks of the same Lake filled."""
-    if [(each.id, each.limit_bytes) for each in _of_worker] != [(id, limit_bytes)]:
+    if [(cache.id, cache.limit_bytes) for cache in _of_worker] != [(id, limit_bytes)]:
         _of_worker[:] = [Cache(limit_bytes, id)]
     return WithCache(store, _of_worker[0], limit_bytes)
 

@@ -52,22 +52,22 @@ class Renewing:
         with self._lock:
             if self._renew_at is not None and self._clock() >= self._renew_at:
                 self._renew()
-            expires_ms = self._held.expires_ms
+            expires_ms = self._issued.expires_ms
             moment = None if expires_ms is None else datetime.datetime.fromtimestamp(expires_ms / 1000, datetime.UTC)
-            return {**dict(self._held.values), "expires_at": moment}
+            return {**dict(self._issued.values), "expires_at": moment}
 
     def _renew(self) -> None:
-        assert self._held.expires_ms is not None, self._held
+        assert self._issued.expires_ms is not None, self._issued
         try:
             self._take(self._issuer.issue())
         except LakeError:
-            now, end = self._clock(), self._held.expires_ms / 1000
+            now, end = self._clock(), self._issued.expires_ms / 1000
             if now >= end:
                 raise
             self._renew_at = now + max((end - now) / 2, 1)  # The current ones are valid until then.
 
     def _take(self, issued: Issued) -> None:
-        self._held, now = issued, self._clock()
+        self._issued, now = issued, self._clock()
         if issued.expires_ms is None:
             self._renew_at = None
         else:

@@ -38,10 +38,10 @@ class Conversion:
 
 def forget(store: Store) -> None:
     """Delete the mark and the fence of a dropped table."""
-    found = conversion(store)
-    if found is not None:
-        store.delete([found.path, MARK])
-        store.remove_empty_folders([path.rpartition("/")[0] for path in (found.path, MARK)])
+    begun = conversion(store)
+    if begun is not None:
+        store.delete([begun.path, MARK])
+        store.remove_empty_folders([path.rpartition("/")[0] for path in (begun.path, MARK)])
 
 
 def fence(to: str, nonce: str) -> bytes:

@@ -160,10 +160,10 @@ class LocalFiles:
 
     def list(self, prefix: str) -> list[Listed]:
         top = self._path(prefix)
-        found: list[Listed] = []
+        files: list[Listed] = []
         with _store_errors(top, "list"):
-            _walk(top, len(self.folder) + 1, found)
-        return sorted(found, key=lambda listed: listed.path)
+            _walk(top, len(self.folder) + 1, files)
+        return sorted(files, key=lambda listed: listed.path)
 
     def open(self, path: str) -> BinaryIO:
         if elsewhere := _outside(self, path):
@@ -373,24 +373,24 @@ class ObjectFiles:
     def folders(self, prefix: str) -> list[str]:
         key = self._path(prefix)
         with _store_errors(f"{self.base}/{key}", "list"):
-            found = obstore.list_with_delimiter(self._client(), key or None)["common_prefixes"]
-        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+            prefixes = obstore.list_with_delimiter(self._client(), key or None)["common_prefixes"]
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in prefixes)
 
     def names(self, prefix: str) -> list[str]:
         key = self._path(prefix)
         with _store_errors(f"{self.base}/{key}", "list"):
-            found = obstore.list_with_delimiter(self._client(), key or None)["objects"]
-        return sorted(each["path"].rpartition("/")[2] for each in found)
+            objects = obstore.list_with_delimiter(self._client(), key or None)["objects"]
+        return sorted(entry["path"].rpartition("/")[2] for entry in objects)
 
     def list(self, prefix: str) -> list[Listed]:
         key = self._path(prefix)
         skip = len(self.prefix) + 1 if self.prefix else 0
         with _store_errors(f"{self.base}/{key}", "list"):
-            found = listing.listed(self._client(), key or None, self.several, self.base.startswith(_ORDERED))
+            objects = listing.listed(self._client(), key or None, self.several, self.base.startswith(_ORDERED))
         return sorted(
             (
-                Listed(each["path"][skip:], each["size"], int(each["last_modified"].timestamp() * 1000))
-                for each in found
+                Listed(entry["path"][skip:], entry["size"], int(entry["last_modified"].timestamp() * 1000))
+                for entry in objects
             ),
             key=lambda listed: listed.path,
         )
@@ -402,8 +402,8 @@ class ObjectFiles:
         name, client = f"{self.base}/{key}", self._client()
         with _store_errors(name, "open"):
             try:
-                found = obstore.get(client, key, options={"range": {"suffix": TAIL_BYTES}})
-                size, tail = found.meta["size"], found.bytes()
+                response = obstore.get(client, key, options={"range": {"suffix": TAIL_BYTES}})
+                size, tail = response.meta["size"], response.bytes()
             except FileNotFoundError:
                 raise
             except (BaseError, NotImplementedError):  # Azure has no suffix ranges, and S3 none of an empty object.
@@ -573,7 +573,7 @@ def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
         return []
 
 
-def _walk(folder: str, skip: int, found: list[Listed]) -> None:
+def _walk(folder: str, skip: int, files: list[Listed]) -> None:
     """Every file below `folder`. Links to folders are not followed. Files that disappear during the walk are left
     out."""
     try:
@@ -583,14 +583,14 @@ def _walk(folder: str, skip: int, found: list[Listed]) -> None:
     with entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                _walk(f"{folder}/{entry.name}", skip, found)
+                _walk(f"{folder}/{entry.name}", skip, files)
             elif entry.is_file():
                 try:
                     status = entry.stat()
                 except FileNotFoundError:
                     continue
                 path = f"{folder}/{entry.name}"[skip:]
-                found.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
+                files.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
 
 
 def _hidden(name: str, data: bytes, fsync: bool) -> str:
@@ -901,10 +901,10 @@ class Ranges(io.RawIOBase):
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetch ranges (start, end) together and keep them, in place of those prefetched before."""
-        wanted = sorted({(a, b) for a, b in ranges if a < b and self._held(a, b) is None})
+        wanted = sorted({(a, b) for a, b in ranges if a < b and self._in_memory(a, b) is None})
         self._ahead = []
-        found = self._fetch([a for a, _ in wanted], [b for _, b in wanted]) if wanted else []
-        self._ahead = [(start, memoryview(each)) for (start, _), each in zip(wanted, found, strict=True)]
+        fetched = self._fetch([a for a, _ in wanted], [b for _, b in wanted]) if wanted else []
+        self._ahead = [(start, memoryview(data)) for (start, _), data in zip(wanted, fetched, strict=True)]
 
     def read(self, size: int | None = -1) -> bytes:
         return bytes(self._take(self._size if size is None or size < 0 else size))
@@ -914,27 +914,27 @@ class Ranges(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with memoryview(buffer) as view, view.cast("B") as target:
-            found = self._take(target.nbytes)
-            target[: found.nbytes] = found
-            return found.nbytes
+            data = self._take(target.nbytes)
+            target[: data.nbytes] = data
+            return data.nbytes
 
     def _take(self, size: int) -> memoryview:
         start, end = self._position, min(self._position + size, self._size)
         if end <= start:
             return memoryview(b"")
-        found = self._held(start, end)
-        if found is None:
+        data = self._in_memory(start, end)
+        if data is None:
             until = min(max(end, start + _FETCH_BYTES), self._size)
             (fetched,) = self._fetch([start], [until])
             self._last = start, memoryview(fetched)
-            found = self._last[1][: end - start]
-        self._position += found.nbytes
-        return found
+            data = self._last[1][: end - start]
+        self._position += data.nbytes
+        return data
 
-    def _held(self, start: int, end: int) -> memoryview | None:
+    def _in_memory(self, start: int, end: int) -> memoryview | None:
         """The bytes of a range, if all of them are in memory."""
-        place = bisect_right(self._ahead, start, key=itemgetter(0))
-        for at, data in (self._tail, self._last, *self._ahead[max(0, place - 1) : place]):
+        index = bisect_right(self._ahead, start, key=itemgetter(0))
+        for at, data in (self._tail, self._last, *self._ahead[max(0, index - 1) : index]):
             if at <= start and end <= at + data.nbytes:
                 return data[start - at : end - at]
         return None
@@ -955,9 +955,9 @@ def _on_threads(work: Callable[[T], R], first: Sequence[T], left: Iterator[T], t
         waiting = deque(pool.submit(work, item) for item in first)
         try:
             while waiting:
-                found = waiting.popleft().result()
+                result = waiting.popleft().result()
                 waiting.extend(pool.submit(work, item) for item in islice(left, 1))
-                yield found
+                yield result
         finally:
-            for each in waiting:
-                each.cancel()
+            for future in waiting:
+                future.cancel()

@@ -54,10 +54,10 @@ def load_newest(head: Head, load: Callable[[int], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """A version, and what its file and the marks of its folder held. `is_proven`: it was the newest after that was read."""
+    """A version, and the contents of its file and of the marks of its folder. `is_proven`: it was the newest after that was read."""
 
     version: int
-    held: tuple[bytes | None, ...]
+    contents: tuple[bytes | None, ...]
     is_proven: bool
 
 
@@ -98,9 +98,9 @@ class CreateHead:
             return known.version
         version, names = self._listed()
         if self.newest is not None and self.store.is_local and names > self.newest.few and version > 0:
-            held = self._held(version)
-            is_proven = known is not None and (known.version, known.held) == (version, held)
-            self.newest.versions[self.key] = _Newest(version, held, is_proven)
+            contents = self._contents(version)
+            is_proven = known is not None and (known.version, known.contents) == (version, contents)
+            self.newest.versions[self.key] = _Newest(version, contents, is_proven)
         return version
 
     def _listed(self) -> tuple[int, int]:
@@ -125,10 +125,10 @@ class CreateHead:
     def _is_proven(self, known: _Newest) -> bool:
         """Whether no name above a version that was the newest has become free since. It says so of the time before it is asked, so
         the next name is looked for, or taken, first."""
-        is_hinted = known.held[1] == str(known.version).encode()
-        return known.is_proven and is_hinted and self._held(known.version) == known.held
+        is_hinted = known.contents[1] == str(known.version).encode()
+        return known.is_proven and is_hinted and self._contents(known.version) == known.contents
 
-    def _held(self, version: int) -> tuple[bytes | None, ...]:
+    def _contents(self, version: int) -> tuple[bytes | None, ...]:
         return tuple(self.store.read_many([self._path(version), f"{self.folder}/{HINT}", f"{self.folder}/{RESTORED}"]))
 
     def _path(self, version: int) -> str:
@@ -136,7 +136,7 @@ class CreateHead:
 
     def versions(self) -> list[int]:
         """Every version whose file exists, ascending. Expiry and restores leave gaps."""
-        return sorted({int(found[1]) for found in map(self._pattern.fullmatch, self.store.names(self.folder)) if found})
+        return sorted({int(match[1]) for match in map(self._pattern.fullmatch, self.store.names(self.folder)) if match})
 
     @property
     def _pattern(self) -> re.Pattern[str]:
@@ -161,8 +161,8 @@ class CreateHead:
             if is_version and self.version() != version + 1:
                 return Outcome.UNKNOWN
         elif known is not None and self.newest is not None:
-            held = (plan.root, str(version + 1).encode(), known.held[2])
-            self.newest.versions[self.key] = _Newest(version + 1, held, is_proven=True)
+            contents = (plan.root, str(version + 1).encode(), known.contents[2])
+            self.newest.versions[self.key] = _Newest(version + 1, contents, is_proven=True)
         with suppress(StoreError):
             self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED

@@ -21,7 +21,7 @@ def listed(client: Any, prefix: str | None, several: Several, cuts: bool, page: 
     """All objects below `prefix`, unordered. With `cuts`, for a service that can list from any name on, more objects
     than fit a few answers are listed from several names at a time, between folders. Any other service is listed
     sequentially."""
-    first = [each for chunk in islice(obstore.list(client, prefix, chunk_size=page), _FEW) for each in chunk]
+    first = [entry for chunk in islice(obstore.list(client, prefix, chunk_size=page), _FEW) for entry in chunk]
     if len(first) < _FEW * page:
         return first
     if cuts:
@@ -29,21 +29,21 @@ def listed(client: Any, prefix: str | None, several: Several, cuts: bool, page: 
         names = folders[:: -(-len(folders) // _PARTS) or 1]
         parts = list(several(partial(_between, client, prefix, page), pairwise([None, *names, None])))
         if all(part is not None for part in parts):
-            return [each for part in parts for each in part]
-    return [each for chunk in obstore.list(client, prefix, chunk_size=page) for each in chunk]
+            return [entry for part in parts for entry in part]
+    return [entry for chunk in obstore.list(client, prefix, chunk_size=page) for entry in chunk]
 
 
 def _folders(client: Any, prefix: str | None, several: Several) -> list[str]:
     """Folders below `prefix`, level by level, until there are enough to cut at; sorted."""
-    found: list[str] = []
+    below: list[str] = []
     level: Sequence[str | None] = [prefix]
     for _ in range(_DEPTH):
         inside = [folder for folders in several(partial(_inside, client), level) for folder in folders]
-        found += inside
-        if not inside or len(found) >= _PARTS:
+        below += inside
+        if not inside or len(below) >= _PARTS:
             break
         level = inside
-    return sorted(found)
+    return sorted(below)
 
 
 def _inside(client: Any, prefix: str | None) -> list[str]:
@@ -56,13 +56,13 @@ def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None,
     objects: list[Any] = []
     before = ""
     for chunk in obstore.list(client, prefix, offset=start, chunk_size=page):
-        for each in chunk:
-            path = each["path"]
+        for entry in chunk:
+            path = entry["path"]
             if path < before:
                 return None
             before = path
             if end is not None and path > end:
                 return objects
             if start is None or path > start:  # A service may start at the first anyway.
-                objects.append(each)
+                objects.append(entry)
     return objects

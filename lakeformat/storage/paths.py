@@ -29,7 +29,7 @@ def scheme_of(uri: str) -> str | None:
 
 def inside(root: str, path: str) -> str:
     """`path` as a checked relative name: no `..`, no empty part, no slash at either end. "" is the root itself."""
-    if path[:1] not in ("", "/", ".") and path[-1] != "/" and not any(each in path for each in _TO_LOOK_AT):
+    if path[:1] not in ("", "/", ".") and path[-1] != "/" and not any(part in path for part in _TO_LOOK_AT):
         return path
     parts = path.rstrip("/").split("/") if path.rstrip("/") else []
     for part in parts:
@@ -84,18 +84,18 @@ def relative(root: str, path: str) -> str | None:
     itself; None if it is not inside."""
     if path.startswith(f"{root}/"):
         return path[len(root) + 1 :]
-    schemes = [scheme_of(each) for each in (root, path)]
+    schemes = [scheme_of(address) for address in (root, path)]
     if all(scheme in (None, "file") for scheme in schemes):
         folder, name = local_folder(root), local_folder(path)
     else:
         folder, name = (
-            f"{family(scheme)}{each[len(scheme or '') :]}".rstrip("/")
-            for scheme, each in zip(schemes, (root, path), strict=True)
+            f"{family(scheme)}{address[len(scheme or '') :]}".rstrip("/")
+            for scheme, address in zip(schemes, (root, path), strict=True)
         )
     return name[len(folder) + 1 :] if f"{name}/".startswith(f"{folder}/") else None
 
 
 def tables_below(names: Iterable[str]) -> tuple[str, ...]:
     """The folders of tables inside another's folder, each with a slash at its end, found by the names of files."""
-    found = map(_OF_TABLE.fullmatch, (name for name in names if "/schema/" in name or ".metadata.json" in name))
-    return tuple(sorted({match["folder"] for match in found if match}))
+    matches = map(_OF_TABLE.fullmatch, (name for name in names if "/schema/" in name or ".metadata.json" in name))
+    return tuple(sorted({match["folder"] for match in matches if match}))

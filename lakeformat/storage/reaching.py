@@ -22,7 +22,7 @@ def reaching(store: Store, places: Sequence[str]) -> Store:
     if isinstance(store, Catalogued):
         return replace(store, store=reaching(store.store, places))
     if isinstance(store, LocalFiles | ObjectFiles):
-        return Reaching(store, tuple(store.elsewhere(place) for place in places))
+        return Reaching(store, tuple(store.elsewhere(folder) for folder in places))
     return store
 
 
@@ -83,4 +83,4 @@ class Reaching(ForwardingStore):
     def _of(self, path: str) -> Store:
         if not paths.is_absolute(path) or paths.relative(self.root, path) is not None:
             return self.store
-        return next((each for each in self.beyond if paths.relative(each.root, path) is not None), self.store)
+        return next((store for store in self.beyond if paths.relative(store.root, path) is not None), self.store)

@@ -60,8 +60,8 @@ class Rehearsal(ForwardingReader):
             f"{folder}{p}": Listed(f"{folder}{p}", len(self.written[self.location(f"{folder}{p}")]), now_ms)
             for p in self._written_in(prefix)
         }
-        below = [each for each in self.store.list(prefix) if each.path not in new and self._is_below(each.path)]
-        return sorted([*below, *new.values()], key=lambda each: each.path)
+        below = [file for file in self.store.list(prefix) if file.path not in new and self._is_below(file.path)]
+        return sorted([*below, *new.values()], key=lambda file: file.path)
 
     def open(self, path: str) -> BinaryIO:
         return self.store.open(path) if self._is_below(path) else io.BytesIO(self.read(path))

@@ -34,11 +34,11 @@ class Swapped(ForwardingStore):
         return self.store.exists(self._stored(path))
 
     def folders(self, prefix: str) -> list[str]:
-        found = self.store.folders(self._stored(prefix))
+        names = self.store.folders(self._stored(prefix))
         above, _, inner = self.inner.rpartition("/")
         if prefix.strip("/") != above:
-            return found
-        return sorted({*found, self.outer.rpartition("/")[2]} - {inner})
+            return names
+        return sorted({*names, self.outer.rpartition("/")[2]} - {inner})
 
     def names(self, prefix: str) -> list[str]:
         return self.store.names(self._stored(prefix))
@@ -48,9 +48,9 @@ class Swapped(ForwardingStore):
         # Its files are in several folders of the store.
         if f"{self.outer}/".startswith(f"{folder}/" if folder else ""):
             inside = f"{folder}/" if folder else ""
-            every = (replace(each, path=self._shown(each.path)) for each in self.store.list(""))
-            return sorted((each for each in every if each.path.startswith(inside)), key=lambda each: each.path)
-        return [replace(each, path=self._shown(each.path)) for each in self.store.list(self._stored(prefix))]
+            every = (replace(file, path=self._shown(file.path)) for file in self.store.list(""))
+            return sorted((file for file in every if file.path.startswith(inside)), key=lambda file: file.path)
+        return [replace(file, path=self._shown(file.path)) for file in self.store.list(self._stored(prefix))]
 
     def open(self, path: str) -> BinaryIO:
         return self.store.open(self._stored(path))
