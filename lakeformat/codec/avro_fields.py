@@ -112,10 +112,7 @@ def _part(part: Field, defined: set[str]) -> Any:
 
 
 def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> tuple[Field, ...]:
-    return tuple(
-        _read(field_document.get("field-id", NO_ID), field_document["name"], field_document["type"], named)
-        for field_document in record["fields"]
-    )
+    return tuple(_read(part.get("field-id", NO_ID), part["name"], part["type"], named) for part in record["fields"])
 
 
 def _read(id: int, name: str, schema: Any, named: dict[str, Any]) -> Field:

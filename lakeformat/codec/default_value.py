@@ -71,27 +71,27 @@ def to_json(given: str | bytes, type: Type, what: str) -> Any:
     return parsed.as_py().hex().upper()
 
 
-def from_json(document: Any, type: Type, what: str) -> str | bytes:
+def from_json(default: Any, type: Type, what: str) -> str | bytes:
     """The inverse of `to_json`: text, or bytes. Rows, lists and maps give the bytes of their JSON, which declared text
     never is. Raises `UnsupportedFeature` for JSON that is no default of the type."""
-    match type, document:
+    match type, default:
         case Row(), {}:
-            if not document:
+            if not default:
                 return b"{}"
         case ListOf(), list():
-            return json.dumps(document).encode()
+            return json.dumps(default).encode()
         case MapOf(), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
-            return json.dumps(document).encode()
+            return json.dumps(default).encode()
         case Scalar(kind), str() if kind in _BYTES:
-            return bytes.fromhex(document)
+            return bytes.fromhex(default)
         case Scalar(), str():
-            return document
+            return default
         case Scalar(), bool() | int() | float():
-            return json.dumps(document)
-    raise UnsupportedFeature(f"{what}: default {document!r} of {type}: not supported")
+            return json.dumps(default)
+    raise UnsupportedFeature(f"{what}: default {default!r} of {type}: not supported")
 
 
-def _nested(document: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
+def _nested(default: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
     """The value of a row, list or map from JSON in metadata; a row without values takes its fields' defaults."""
     target = to_arrow(type)
 
@@ -103,8 +103,8 @@ def _nested(document: Any, type: Row | ListOf | MapOf, what: str, of_parts: Lite
         ]
         return pa.concat_arrays([pa.array([], kind), *(pa.repeat(v, 1) for v in made)])
 
-    match type, document:
-        case Row(parts), {} if not document:
+    match type, default:
+        case Row(parts), {} if not default:
             columns = []
             for part in parts:
                 given = getattr(part, of_parts)
@@ -114,9 +114,8 @@ def _nested(document: Any, type: Row | ListOf | MapOf, what: str, of_parts: Lite
                 )
             return pa.StructArray.from_arrays(columns, fields=target.fields)[0]
         case ListOf(element), list():
-            return pa.ListArray.from_arrays(pa.array([0, len(document)], pa.int32()), items(document, element)).cast(
-                target
-            )[0]
+            ends = pa.array([0, len(default)], pa.int32())
+            return pa.ListArray.from_arrays(ends, items(default, element)).cast(target)[0]
         case MapOf(key, part), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
             ends = pa.array([0, len(keys)], pa.int32())
             return pa.MapArray.from_arrays(ends, items(keys, key), items(values, part)).cast(target)[0]

@@ -222,21 +222,18 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return _guarded(expression, lambda: _case(arguments, table))
         case Call("in", (operand, Literal(values))):
             members = [scalar(v) for v in values]
-            computed = _evaluate(operand, table)
-            return _guarded(expression, lambda: _is_in(computed, members))
+            value = _evaluate(operand, table)
+            return _guarded(expression, lambda: _is_in(value, members))
         case Call("in_tuples", (*columns, Literal(tuples))):
             parts = [_as_column(_evaluate(column, table), table) for column in columns]
             return _guarded(expression, lambda: _is_in_tuples(parts, sorted(tuples, key=repr)))
         case Call("cast", (operand, Literal(text))):
-            computed, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
-            return _guarded(expression, lambda: cast(computed, target))
+            value, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
+            return _guarded(expression, lambda: cast(value, target))
         case Call("variant_get", (operand, Literal(str(path)), Literal(text))):
-            computed, target = (
-                _one_array(_as_column(_evaluate(operand, table), table)),
-                arrow.to_arrow(parse_type(text)),
-            )
+            value, target = _one_array(_as_column(_evaluate(operand, table), table)), arrow.to_arrow(parse_type(text))
             return _guarded(
-                expression, lambda: variant_get.get(variant.plain(computed, "the operand"), path, target, cast)
+                expression, lambda: variant_get.get(variant.plain(value, "the operand"), path, target, cast)
             )
         case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(argument, table) for argument in arguments]

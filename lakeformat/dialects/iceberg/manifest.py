@@ -863,22 +863,20 @@ def _bounds_of(
 def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
     """`predicate`, with its equalities applied to bucket and truncated fields."""
     conditions = [predicate]
-    for partition_field, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
+    for part, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
         source = next((f for f in base.schema.fields if f.id == source_id), None)
-        if partition_field.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
+        if part.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
             continue
-        for values in filter(None, (_equals(part, source.name) for part in conjuncts(predicate))):
+        for values in filter(None, (_equals(condition, source.name) for condition in conjuncts(predicate))):
             try:
                 column = pa.array(values, to_arrow(source.type))
-                made = transform.apply(partition_field.transform, column, source.type).to_pylist()
+                made = transform.apply(part.transform, column, source.type).to_pylist()
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
                 continue  # No value of the column: the rows decide.
             if pa.types.is_int64(column.type):  # As in files written while the column was an int.
                 ints = [value for value in values if -(2**31) <= value < 2**31]
-                made += transform.apply(
-                    partition_field.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)
-                ).to_pylist()
-            conditions.append(is_in(partition_field.name, frozenset(made)))
+                made += transform.apply(part.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
+            conditions.append(is_in(part.name, frozenset(made)))
     return and_(*conditions)
 
 

@@ -379,10 +379,8 @@ def _require_keys_untouched(
 def upgraded(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
     """Those of `entries` that the Rewrite upgrades, on their new level."""
     levels = dict(operation.upgraded)
-    upgrades = (
-        [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
-    )
-    chosen = pa.array(upgrades, pa.int32())
+    known = [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
+    chosen = pa.array(known, pa.int32())
     position = entries.column_names.index("_LEVEL")
     return entries.set_column(position, manifest.ENTRY.field("_LEVEL"), chosen).filter(chosen.is_valid())
 
