@@ -156,7 +156,7 @@ def _starts_processes(path: Path) -> bool:
         name
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([each.name for each in node.names] if isinstance(node, ast.Import) else [node.module])
+        for name in ([name.name for name in node.names] if isinstance(node, ast.Import) else [node.module])
     }
     return bool(imported & {"subprocess", "multiprocessing"})
 

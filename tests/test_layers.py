@@ -270,12 +270,12 @@ def test_the_default_of_an_option_is_said_once(format: str):
             if isinstance(node, ast.Call) and ast.unparse(node.func).partition("[")[0] == "Option":
                 said.append((ast.unparse(node.args[0]), f"{path.name}:{node.lineno}"))
         for call, name in calls(tree):
-            place = f"{path.name}:{call.lineno}"
+            location = f"{path.name}:{call.lineno}"
             if name in typed and len(call.args) == 3:
-                said.append((ast.unparse(call.args[1]), place))
+                said.append((ast.unparse(call.args[1]), location))
             of = ast.unparse(call.func).removesuffix(".get")
             if name == "get" and len(call.args) == 2 and (of in {"given", "options"} or of.endswith("properties")):
-                said.append((ast.unparse(call.args[0]), place))
+                said.append((ast.unparse(call.args[0]), location))
     said = [(key, place) for key, place in said if not key.isidentifier()]  # Not what passes a key on.
     places = {key: [place for other, place in said if other == key] for key, _ in said}
     assert len(places) > 15

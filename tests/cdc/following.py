@@ -140,8 +140,8 @@ def any_call_may_fail(source, name, anew, execute, rows_there, rewrite, format, 
         expected, found = rows_there(), table.scan().to_arrow().sort_by("id").to_pylist()
         assert found == expected, f"call {n}: {faulty.failed}"
         if format == "paimon":
-            told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
-            assert [told[key] for key in sorted(told)] == expected, f"call {n}: {faulty.failed}"
+            replayed = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+            assert [replayed[key] for key in sorted(replayed)] == expected, f"call {n}: {faulty.failed}"
         return faulty.failed is not None
 
     for after in (False, True) if IS_LONG else (what == "storage",):
@@ -338,8 +338,8 @@ def every_change_comes_once(source, name, work, rows_there, drop, format, seed, 
     assert rows == expected, f"seed {seed}"
     assert failures, f"seed {seed}: nothing failed"
     if changelog and format == "paimon":
-        told = replay(found.changes(0, columns=names).to_arrow().to_pylist(), ["id"])
-        assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"
+        replayed = replay(found.changes(0, columns=names).to_arrow().to_pylist(), ["id"])
+        assert [replayed[key] for key in sorted(replayed)] == expected, f"seed {seed}"
 
 
 def two_syncs_at_once(sources, name, work, rows_there, seed):

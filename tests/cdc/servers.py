@@ -120,7 +120,7 @@ class MariaDb(Server):
         self._environment["LD_LIBRARY_PATH"] = f"{self.root / _LIBRARIES}:{self.root / 'lib/x86_64-linux-gnu'}"
         scripts = ["mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql"]
         script = "create database if not exists mysql;\nuse mysql;" + _USERS
-        self._run("--bootstrap", script=script + "\n".join((self._share / each).read_text() for each in scripts))
+        self._run("--bootstrap", script=script + "\n".join((self._share / script).read_text() for script in scripts))
 
     def follow(self, first, start):
         """Statements that make this server, which has what `first` had at `start`, a replica of it."""

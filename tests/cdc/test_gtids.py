@@ -17,7 +17,7 @@ def test_sets_of_gtids_are_those_that_were_added():
         for number in sorted(numbers, key=lambda _: draw.random()):
             made.add(f"{SOURCE}:{number}")
         for found in (made, Gtids.parse(str(made))):
-            assert {each for each in range(40) if f"{SOURCE}:{each}" in found} == numbers, str(made)
+            assert {i for i in range(40) if f"{SOURCE}:{i}" in found} == numbers, str(made)
         assert bool(made) == bool(numbers)
     assert str(Gtids.parse(f"{SOURCE.upper()}:1-5:7, {SOURCE}:6")) == f"{SOURCE}:1-7"
 

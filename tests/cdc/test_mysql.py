@@ -57,8 +57,8 @@ def run(server):
 
     def execute(*statements):
         with connection.cursor() as cursor:
-            for each in statements:
-                cursor.execute(each)
+            for statement in statements:
+                cursor.execute(statement)
             return cursor.fetchall()
 
     execute(f"CREATE DATABASE {name}", f"USE {name}", "SET time_zone = '+05:30', sql_mode = ''")
@@ -166,7 +166,7 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
         "bit(17)": lambda: draw.randint(0, 2**17 - 1),
         "bit(64)": lambda: draw.randint(0, 2**64 - 1),
         "enum('a', 'ö,')": lambda: draw.choice(["a", "ö,"]),
-        f"set({', '.join(repr(f'm{each}') for each in range(64))})": lambda: ",".join(
+        f"set({', '.join(repr(f'm{i}') for i in range(64))})": lambda: ",".join(
             f"m{each}" for each in sorted(draw.sample(range(64), draw.randint(0, 64)))
         ),
         "json": lambda: '{"a": [1, null, "ö"]}',
@@ -284,14 +284,14 @@ def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
         rows = pa.concat_tables([chunk.rows for chunk in view.chunks(None, 1)])
     assert bounds[2:] == [None]
     for number, each in enumerate(bounds[:2]):
-        assert source.upto(table, rows, each).tolist() == [place <= number for place in range(3)]
+        assert source.upto(table, rows, each).tolist() == [index <= number for index in range(3)]
 
 
 def test_a_table_that_the_log_does_not_do_stops_alone(run, server, source, lake):
     """What others wrote in the same log comes; a table that was taken anew goes on."""
     names = ["dropped", "replaced", "moved", "xa", "text", "parts", "places", "coded", "unnamed", "good"]
-    run(*(f"CREATE TABLE {each} (id int PRIMARY KEY, v int)" for each in names))
-    run(*(f"INSERT INTO {each} VALUES (1, 1), (2, 2)" for each in names))
+    run(*(f"CREATE TABLE {name} (id int PRIMARY KEY, v int)" for name in names))
+    run(*(f"INSERT INTO {name} VALUES (1, 1), (2, 2)" for name in names))
 
     def sync():
         found = sync_database(source, lake, "d", including=rf"{run.name}\..*")
@@ -418,8 +418,8 @@ def test_connections_read_a_snapshot_together_in_one_view(run, server, lake):
     found = lake.table("d.t")
     expected = list(run("SELECT id, part, v FROM t ORDER BY id"))
     assert [tuple(row.values()) for row in rows_of(found)] == expected
-    told = replay(found.changes(0).to_arrow().to_pylist(), ["id"])
-    assert [tuple(told[each].values()) for each in sorted(told)] == expected
+    replayed = replay(found.changes(0).to_arrow().to_pylist(), ["id"])
+    assert [tuple(replayed[each].values()) for each in sorted(replayed)] == expected
     source.close()
     with pytest.raises(InvalidInput, match="readers=0"):
         MySql(server.url, readers=0)
@@ -544,13 +544,13 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(run, source, l
         report = sync_table(source, name, lake, "d.t", format, properties=properties, batch_rows=7)
         assert (report.filled_rows > 0) == (statement != ("ALTER TABLE t DROP w",)), statement
         names = [row[0] for row in run("SHOW COLUMNS FROM t")]
-        assert [tuple(row[each] for each in names) for row in rows_of(lake.table("d.t"))] == list(
+        assert [tuple(row[name] for name in names) for row in rows_of(lake.table("d.t"))] == list(
             run("SELECT * FROM t ORDER BY id")
         ), statement
     assert sync_table(source, name, lake, "d.t", format).filled_rows == 0
     if format == "paimon":
-        told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
-        assert [told[key] for key in sorted(told)] == rows_of(lake.table("d.t"))
+        replayed = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
+        assert [replayed[key] for key in sorted(replayed)] == rows_of(lake.table("d.t"))
 
 
 def test_a_replica_takes_over(run, server, lake):
@@ -633,10 +633,10 @@ def test_rows_that_move_between_shards(run, source, lake):
         run("BEGIN", f"DELETE FROM {old} WHERE id = 1", f"INSERT INTO {new} VALUES (1, 2)", "COMMIT")
     run("UPDATE t_1 SET v = 3 WHERE id = 2")
     assert len(sync().snapshots) == 1
-    told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
+    replayed = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
     expected = [(1, 2, "t_2"), (2, 3, "t_1"), (3, 1, "t_2")]
     assert [(row["id"], row["v"], row["table_name"]) for row in rows_of(lake.table("d.t"))] == expected
-    assert sorted((row["id"], row["v"], row["table_name"]) for row in told.values()) == expected
+    assert sorted((row["id"], row["v"], row["table_name"]) for row in replayed.values()) == expected
     reports = sync_database(source, lake, "e", including=rf"{run.name}\.t_1", merge_shards=True)
     assert (reports["*.t_1"].snapshot_rows, reports["*.t_1"].table) == (1, "e.t_1")
 

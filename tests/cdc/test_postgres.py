@@ -235,8 +235,8 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(server, source
         assert [each.error for each in found.values()] == [None, None]
         for name in "tp":
             names = [row for row in rows_in(server, name)[0] if name == "p" or row not in ("moods", "p")]
-            assert [{each: row[each] for each in names} for row in rows_of(lake.table(f"d.{name}"))] == [
-                {each: row[each] for each in names} for row in rows_in(server, name)
+            assert [{name: row[name] for name in names} for row in rows_of(lake.table(f"d.{name}"))] == [
+                {name: row[name] for name in names} for row in rows_in(server, name)
             ]
         return found["public.p"].filled_rows, found["public.t"].filled_rows
 
@@ -265,8 +265,8 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(server, source
     assert {row["w"] for row in rows_of(lake.table("d.t"))} == {"{blue,glad}"}
     if format == "paimon":
         for name in "tp":
-            told = replay(lake.table(f"d.{name}").changes(0).to_arrow().to_pylist(), ["id"])
-            assert [told[key] for key in sorted(told)] == rows_of(lake.table(f"d.{name}"))
+            replayed = replay(lake.table(f"d.{name}").changes(0).to_arrow().to_pylist(), ["id"])
+            assert [replayed[key] for key in sorted(replayed)] == rows_of(lake.table(f"d.{name}"))
 
 
 @FORMATS
@@ -386,8 +386,8 @@ def test_shards_are_one_table(server, source, lake, format):
     assert (report.snapshot_rows, dict(report.rows_by_kind)) == (1, {"-D": 6, "+I": 1, "-U": 2, "+U": 2})
     assert matches()
     if format == "paimon":
-        told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), key)
-        assert len(told) == lake.table("d.t").scan().count() == 8
+        replayed = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), key)
+        assert len(replayed) == lake.table("d.t").scan().count() == 8
     with pytest.raises(NotFound, match=r"no table matches 'nobody'"):
         sync_table(source, re.compile("nobody"), lake, "d.n")
     server.execute(

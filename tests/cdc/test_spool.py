@@ -38,9 +38,9 @@ def test_rows_come_back_with_the_columns_of_all():
     assert first.schema == second.schema
     assert [first["b"].to_pylist(), second["b"].to_pylist()] == [[None, None], ["new"]]
     rows.drop({"where": "x"})
-    assert [each["a"].to_pylist() for each in rows.tables()] == [[2]]
+    assert [table["a"].to_pylist() for table in rows.tables()] == [[2]]
     rows.append(pa.table({"a": [4], "where": ["y"], "rowkind": ["+I"]}))
-    assert [each["a"].to_pylist() for each in rows.tables()] == [[2], [4]]
+    assert [table["a"].to_pylist() for table in rows.tables()] == [[2], [4]]
     rows.drop({})
     assert (rows.num_rows, list(rows.tables())) == (0, [])
     rows.close()

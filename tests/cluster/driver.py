@@ -121,13 +121,13 @@ def executors(application):
 def processes(*words):
     """Those of which the command has all the words, but for the shells that start them."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            command = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if all(word in command for word in words) and command.startswith("/"):
-            found.append(int(each.parent.name))
+            found.append(int(path.parent.name))
     return sorted(found)
 
 
@@ -240,8 +240,8 @@ def slow_executor(spark, lake, format):
     def waits(batches):
         context = TaskContext.get()
         (marks / f"{context.partitionId()}-{context.taskAttemptId()}").write_text(f"{time.time():.1f} {os.getcwd()}")
-        for place, batch in enumerate(batches):
-            if place == 0 and os.getcwd() == slow:
+        for index, batch in enumerate(batches):
+            if index == 0 and os.getcwd() == slow:
                 time.sleep(15)
             yield batch
 
@@ -249,7 +249,7 @@ def slow_executor(spark, lake, format):
     source = frame(spark, 0, rows)
     table.append(source.mapInArrow(waits, source.schema))
     tried = [name.partition("-")[0] for name in os.listdir(marks)]
-    assert len(tried) > len(set(tried)) == DAYS, {each.name: each.read_text() for each in marks.iterdir()}
+    assert len(tried) > len(set(tried)) == DAYS, {path.name: path.read_text() for path in marks.iterdir()}
     check(table, rows)
 
 
@@ -323,7 +323,7 @@ def driver_killed(spark, lake, format):
 
 
 def after_driver_killed(spark, lake, format):
-    table = lake.table(next(each for each in lake.tables("d") if each == os.environ["TABLE"]))
+    table = lake.table(next(name for name in lake.tables("d") if name == os.environ["TABLE"]))
     assert len(table.snapshots()) == 1
     table.append(frame(spark, 8000, 8000), id="big")
     table.append(frame(spark, 8000, 8000), id="big")

@@ -35,7 +35,7 @@ class Workers:
                 file for each in found for file in (each if isinstance(each, list) else [*each.files, *each.beside])
             ]
             with suppress(LakeError):
-                store.delete([each.path for each in made])
+                store.delete([file.path for file in made])
             raise
         return found
 

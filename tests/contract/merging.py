@@ -122,8 +122,8 @@ def random_case(rng: random.Random) -> Case:
             "when_not_matched_by_source": (OF_TARGET, ("update", "delete"), VALUES_OF_TARGET),
         }[group]
         number = rng.randint(1, 3)
-        for place in range(number):
-            always = place == number - 1 and rng.random() < 0.5
+        for index in range(number):
+            always = index == number - 1 and rng.random() < 0.5
             act = rng.choice(acts)
             given = rng.choice(values) if act in ("update", "insert") else None
             clauses.append(Clause(group, act, None if always else rng.choice(conditions), given))

@@ -16,7 +16,7 @@ import pyspark
 HOME = Path(pyspark.__file__).parent
 WAIT_SECONDS = 120
 # As of all JVMs of the tests; executors refuse settings of Spark among them.
-QUICK = " ".join(each for each in os.environ["SPARK_SUBMIT_OPTS"].split() if not each.startswith("-Dspark."))
+QUICK = " ".join(part for part in os.environ["SPARK_SUBMIT_OPTS"].split() if not part.startswith("-Dspark."))
 
 
 @dataclass

@@ -235,8 +235,8 @@ def typed(tmp_path):
 
 def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
     """The other partitions' files are gone: a read that looked for them would fail."""
-    for each in typed.scan(where="p <> 'x'").plan():
-        typed._store.delete(list(each.paths))
+    for task in typed.scan(where="p <> 'x'").plan():
+        typed._store.delete(list(task.paths))
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, "true")
     try:

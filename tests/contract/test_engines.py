@@ -517,9 +517,9 @@ def test_rewriting_merges_deletes_and_assigns(run, store, format):
     by_day = {day: [f for f in files if f.partition == day] for day in {f.partition for f in files}}
     merged = [RewriteTask(tuple(tasks_of(group)), task) for group in by_day.values()]
     written = run.engine.rewrite(store, merged)
-    assert [len(each) for each in written] == [1] * len(by_day)
-    assert [each[0].partition for each in written] == list(by_day)
-    assert [each[0].row_count for each in written] == [sum(f.row_count for f in group) for group in by_day.values()]
+    assert [len(file) for file in written] == [1] * len(by_day)
+    assert [file[0].partition for file in written] == list(by_day)
+    assert [file[0].row_count for file in written] == [sum(f.row_count for f in group) for group in by_day.values()]
 
     change = replace(
         merged[0],
@@ -824,7 +824,7 @@ def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_na
     jobs._delete(Stuck(str(tmp_path)), job)
     assert f"those with {job} in their names, cannot be deleted now: the disk is gone" in caplog.text
     jobs._delete(open_store(str(tmp_path)), job)
-    assert [each.path for each in open_store(str(tmp_path)).list("")] == [others]
+    assert [file.path for file in open_store(str(tmp_path)).list("")] == [others]
     assert "1 files that its tasks had written are deleted" in caplog.text
 
 

@@ -138,6 +138,6 @@ def test_rows_too_large_for_the_driver_are_written_by_all(lake, spark, ways, mon
 
 def test_a_file_is_larger_in_memory(spark, tmp_path):
     spark.range(100_000).write.parquet(str(tmp_path / "files"))
-    held = sum(each.stat().st_size for each in (tmp_path / "files").glob("*.parquet"))
+    held = sum(path.stat().st_size for path in (tmp_path / "files").glob("*.parquet"))
     frame = spark.read.parquet(str(tmp_path / "files"))
     assert few.guessed_bytes(frame) == pytest.approx(8 * held, rel=0.1)

@@ -654,9 +654,9 @@ def test_an_overwrite_by_row_minds_others(table, lake, monkeypatch):
 
 
 def test_an_overwrite_by_row_is_refused_where_rows_cannot_go(lake):
-    for place, how in enumerate(({"merge_engine": "first-row"}, {"sequence_field": "n"}, {"ignore-delete": "true"})):
+    for index, how in enumerate(({"merge_engine": "first-row"}, {"sequence_field": "n"}, {"ignore-delete": "true"})):
         t = make(
-            lake, f"d.t{place}", **{key.replace("merge_engine", "merge-engine"): value for key, value in how.items()}
+            lake, f"d.t{index}", **{key.replace("merge_engine", "merge-engine"): value for key, value in how.items()}
         )
         t.upsert(arrow([row(1, n=2)]))
         with pytest.raises(UnsupportedFeature, match="overwrite"):

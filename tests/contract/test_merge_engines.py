@@ -88,9 +88,9 @@ def test_what_an_older_row_changes_is_in_the_changelog(lake, producer, marked):
     write(table, {"id": 1, "s": 5, "a": None}, {"id": 2, "s": 5, "a": "x"})
     write(table, {"id": 1, "s": 4, "a": "late"}, {"id": 2, "s": 4, "a": "lost"})
     assert read(table, where="id = 1") == [{"id": 1, "s": 5, "a": "late"}]
-    told = table.changes(0).to_arrow().to_pylist()
-    told = [(row["_row_kind"], row["s"], row["a"]) for row in told if row["id"] == 1]
-    assert told == [("+I", 5, None), ("-U", 5, None), ("+U", 5, "late")]
+    rows = table.changes(0).to_arrow().to_pylist()
+    rows = [(row["_row_kind"], row["s"], row["a"]) for row in rows if row["id"] == 1]
+    assert rows == [("+I", 5, None), ("-U", 5, None), ("+U", 5, "late")]
 
 
 def test_renamed_columns_keep_what_is_said_of_them(lake):
@@ -273,9 +273,9 @@ def test_first_rows_are_seen_once_they_are_compacted(lake):
         table.overwrite(pa.table({"id": [9], "a": ["x"]}), pinned_to=table.current_snapshot().id)
     since = table.current_snapshot().id
     table.overwrite(pa.table({"id": [1, 5], "a": ["new", "new"]}))
-    told = [tuple(each.values()) for each in table.changes(since).to_arrow().to_pylist()]
+    rows = [tuple(row.values()) for row in table.changes(since).to_arrow().to_pylist()]
     gone = [(1, "first", "-D"), (2, "first", "-D"), (3, "merged", "-D"), (4, "late", "-D")]
-    assert told == [*gone, (1, "new", "+I"), (5, "new", "+I")]
+    assert rows == [*gone, (1, "new", "+I"), (5, "new", "+I")]
     table.alter().set_properties({"write-only": "false"}).commit()
     write(table, {"id": 1, "a": "late"}, {"id": 6, "a": "new"})
     assert [(each["id"], each["a"]) for each in read(table)] == [(1, "new"), (5, "new"), (6, "new")]

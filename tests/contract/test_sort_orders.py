@@ -162,7 +162,7 @@ def test_files_of_one_write_do_not_overlap(lake):
     table = pa.Table.from_pylist(data, SCHEMA)
     written = worker.write(t._store, table.to_batches(500), layout, buffer_bytes=table.nbytes // 8)
     assert len(written) > 4
-    assert {each.sort_order_id for each in written} == {1}
+    assert {file.sort_order_id for file in written} == {1}
     for dt in "pq":
         found = [pq.ParquetFile(t.uri.removeprefix("file://") + "/" + f.path).read()["id"].to_pylist()
                  for f in written if f.partition == (dt,)]  # fmt: skip
@@ -175,10 +175,10 @@ def test_many_partitions_become_few_files(lake, fans_out):
     layout = t._view().layout(from_files=True)
     batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
     written = worker.write(t._store, batches, replace(layout, open_files=3, fans_out=fans_out), buffer_bytes=4000)
-    assert len({each.partition for each in written}) == 40
+    assert len({file.partition for file in written}) == 40
     assert len(written) <= 44
-    for each in written:
-        found = pq.ParquetFile(t.uri.removeprefix("file://") + "/" + each.path).read(["x", "id"]).to_pylist()
+    for file in written:
+        found = pq.ParquetFile(t.uri.removeprefix("file://") + "/" + file.path).read(["x", "id"]).to_pylist()
         by_x = [
             (repr(x), [row["id"] for row in group]) for x, group in itertools.groupby(found, lambda row: repr(row["x"]))
         ]

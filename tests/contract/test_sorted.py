@@ -147,14 +147,14 @@ def test_sorting_applies_deletes_and_takes_files_of_earlier_partitions(tmp_path)
     t.append(pa.table({"id": ids, "k": [str(i) for i in ids], "dt": ["ab"[i % 2] for i in ids]}))
     t.delete("id % 3 = 0")
     t.alter().add_partition_field("dt").commit()
-    told = {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()}
+    row_ids = {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()}
     t.compact(sort_by=["id"])
     assert not any(delete for task in t.scan().plan() for delete in task.deletes)
     for dt in "ab":
         found = [file["id"].to_pylist() for file in files(t, dt)]
         assert sorted(i for ids in found for i in ids) == [i for i in range(3000) if i % 3 and "ab"[i % 2] == dt]
         assert all(ids == sorted(ids) for ids in found)
-    assert {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()} == told
+    assert {row["id"]: row["_row_id"] for row in t.scan(["id", "_row_id"]).to_arrow().to_pylist()} == row_ids
 
 
 def test_compaction_in_parts_makes_several_snapshots(table):

@@ -639,7 +639,7 @@ def test_structured_streaming_killed_at_every_step_and_restarted(spark, tmp_path
             with pytest.raises(Exception, match="Killed"):
                 drain()
         drain()
-        assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}
+        assert held(table) == {(i, "a", "x"): 1 for i in range(1, n + 1)}
     assert [s.operation_id for s in table.snapshots()] == ["query/0", "query/1"]
 
 
@@ -694,7 +694,7 @@ def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_pa
             drain()  # Where the session lets tasks fail, Spark has another write the rows.
         assert not (kills / step).exists()
         drain()
-        assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}
+        assert held(table) == {(i, "a", "x"): 1 for i in range(1, n + 1)}
     assert [s.operation_id for s in table.snapshots()] == [f"query/{n}" for n in range(len(steps))]
 
 

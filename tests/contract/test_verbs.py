@@ -365,9 +365,9 @@ def test_rows_without_a_partition_column_are_refused(lake, format, key):
         for form, make in LACKING_FORMS.items():
             if (key == ("id",) and format == "iceberg" and verb == "stream") or (verb == "insert" and "dicts" in form):
                 continue  # Keys that may change partitions are not for equality deletes.
-            with pytest.raises(InvalidInput, match=r"'dt'|t\.dt|s\.dt|columns? dt") as told:
+            with pytest.raises(InvalidInput, match=r"'dt'|t\.dt|s\.dt|columns? dt") as raised:
                 write(make())
-            assert "dt" in str(told.value), (verb, form)
+            assert "dt" in str(raised.value), (verb, form)
     assert len(table.snapshots()) == before
     if not key:
         assert table.append([row(8, None)]).rows_added == 1  # Said, and so meant.
@@ -441,18 +441,18 @@ def test_history_says_what_each_snapshot_changed_or_that_it_does_not_know(lake, 
         table.overwrite_partitions(rows(1, 3)),
         table.truncate(),
     ]
-    told = table.snapshots()
-    assert [each.id for each in told] == [each.id for each in made]
-    for exact, from_history in zip(made, told, strict=True):
+    snapshots = table.snapshots()
+    assert [each.id for each in snapshots] == [each.id for each in made]
+    for exact, from_history in zip(made, snapshots, strict=True):
         assert from_history.partitions is None
         assert table.snapshot(exact.id).partitions == exact.partitions
         for name in FIGURES:
             assert getattr(exact, name) is not None
             assert getattr(from_history, name) in (None, getattr(exact, name)), (exact.kind, name)
-    known = [each.rows_added for each in told]
+    known = [each.rows_added for each in snapshots]
     assert known[:2] == [8, 4]
     assert (known == [each.rows_added for each in made]) is (format == "iceberg")
-    assert (told[0].files_removed, told[0].rows_removed, told[0].bytes_removed) == (0, 0, 0)
+    assert (snapshots[0].files_removed, snapshots[0].rows_removed, snapshots[0].bytes_removed) == (0, 0, 0)
 
 
 def test_asking_again_with_the_same_id_changes_nothing_and_returns_the_same_snapshot(table, frame):

@@ -47,10 +47,10 @@ def rows(ids, v="v"):
 
 def lineage(table):
     found = table.scan(columns=["id", ROW_ID, UPDATED]).to_arrow().to_pylist()
-    told = {row["id"]: (row[ROW_ID], row[UPDATED]) for row in found}
-    assert len(told) == len(found)
-    assert len({row_id for row_id, _ in told.values()}) == len(told), told
-    return told
+    by_id = {row["id"]: (row[ROW_ID], row[UPDATED]) for row in found}
+    assert len(by_id) == len(found)
+    assert len({row_id for row_id, _ in by_id.values()}) == len(by_id), by_id
+    return by_id
 
 
 def sequence(table):
@@ -134,8 +134,8 @@ def test_lineage_is_read_where_it_is_asked_for_and_there(table, tmp_path, sessio
     found = table.scan(columns=[UPDATED, "v"], where="id = 11").to_arrow()
     assert found.to_pylist() == [{UPDATED: 2, "v": "v"}]
     if session is not None:
-        told = {row["id"]: row[ROW_ID] for row in table.scan(columns=["id", ROW_ID]).to_spark(session).collect()}
-        assert told == {id: row_id for id, (row_id, _) in lineage(table).items()}
+        row_ids = {row["id"]: row[ROW_ID] for row in table.scan(columns=["id", ROW_ID]).to_spark(session).collect()}
+        assert row_ids == {id: row_id for id, (row_id, _) in lineage(table).items()}
     first = table.snapshots()[0].id
     assert table.scan(columns=[ROW_ID], snapshot_id=first).to_arrow().num_rows == 10
     old = Lake(tmp_path).create_table("d.old", SCHEMA, format="iceberg")
@@ -177,11 +177,11 @@ def test_a_table_of_version_2_goes_on_as_version_3(tmp_path):
     t.delete("id in (3, 12)")
     assert vectors(t) == (2, {"deletion_vectors"})
     assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [i for i in range(20) if i not in (1, 2, 3, 11, 12)]
-    told = lineage(t)
+    lineages = lineage(t)
     chain = t.merge_into(rows([4, 13], "m"), on="t.id = s.id").when_matched().update_all()
     chain.merge()
     after = lineage(t)
-    assert {id: row_id for id, (row_id, _) in after.items()} == {id: row_id for id, (row_id, _) in told.items()}
+    assert {id: row_id for id, (row_id, _) in after.items()} == {id: row_id for id, (row_id, _) in lineages.items()}
     assert {id for id, (_, updated) in after.items() if updated == sequence(t)} == {4, 13}
 
 

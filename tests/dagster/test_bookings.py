@@ -53,7 +53,7 @@ def test_a_day_alone_gives_the_rows_it_gives_in_a_range(flights, events):
 
 
 def test_the_latest_event_of_each_booking_is_its_state(spark, events):
-    state = {each["booking_id"]: each for each in latest(spark.createDataFrame(events)).toArrow().to_pylist()}
+    state = {row["booking_id"]: row for row in latest(spark.createDataFrame(events)).toArrow().to_pylist()}
     wanted = {event["booking_id"]: event for event in events.to_pylist()}  # In order of time: the last one stays.
     assert {key: each["op"] for key, each in state.items()} == {key: each["op"] for key, each in wanted.items()}
     assert {key: each["fare"] for key, each in state.items()} == {key: each["fare"] for key, each in wanted.items()}

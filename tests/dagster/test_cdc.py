@@ -107,8 +107,8 @@ def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):
     server.execute("TRUNCATE orders; INSERT INTO orders SELECT i, i FROM generate_series(1, 5) i")
     made = run(ORDERS, restart=True)
     assert made.success
-    (told,) = made.asset_materializations_for_node(ORDERS.to_python_identifier())
-    assert told.metadata["cdc/snapshot_rows"].value == 5
+    (event,) = made.asset_materializations_for_node(ORDERS.to_python_identifier())
+    assert event.metadata["cdc/snapshot_rows"].value == 5
     table = lake.lake.table("shop.orders")
     assert table.scan().count() == 5
     assert {snapshot.properties.get("cdc.restart") for snapshot in table.snapshots()} == {None, made.run_id}

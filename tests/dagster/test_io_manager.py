@@ -1038,8 +1038,8 @@ def test_descriptions_of_columns_become_comments_and_come_back(lake, instance, f
     table = lake.lake.table("nyc.described")
     comments = {"n": "How many.", "m": "The frame's own.", "k": "The docstring's."}
     assert {field.name: field.comment for field in table.schema.fields} == comments
-    told = result.asset_materializations_for_node("described")[0].metadata["dagster/column_schema"].schema
-    assert {column.name: column.description for column in told.columns} == comments
+    schema = result.asset_materializations_for_node("described")[0].metadata["dagster/column_schema"].schema
+    assert {column.name: column.description for column in schema.columns} == comments
     assert table.inspect.schemas().num_rows == 2, "a run that describes the same changes no schema"
     assert table.schema.comment == "What there is.\n\nAnd how much of it."
 

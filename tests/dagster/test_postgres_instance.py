@@ -72,7 +72,7 @@ def test_a_backfill_a_rerun_and_sensors_on_an_instance_in_postgresql(home, lake)
         context = {"instance": instance, "resources": {"lake": lake, "upkeep": defs.resources["upkeep"]}}
         (seen,) = sensor(dg.build_sensor_context(**context)).asset_events
         assert seen.metadata["lake/snapshot_id"].value == 3
-        expiry = next(each for each in upkeep.sensors if each.name == "snapshot_expiry")
+        expiry = next(sensor for sensor in upkeep.sensors if sensor.name == "snapshot_expiry")
         asked = expiry(dg.build_sensor_context(**context)).run_requests
         assert {request.job_name for request in asked} == {"maintain_orders", "maintain_doubled"}
         for request in asked:

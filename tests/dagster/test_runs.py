@@ -56,7 +56,7 @@ class Project:
 
 def test_a_range_is_one_run_and_one_snapshot_per_table(project):
     for name in named(DAILY):
-        (snapshot,) = [each for each in project.table(name).snapshots() if each.kind != "compact"]
+        (snapshot,) = [snapshot for snapshot in project.table(name).snapshots() if snapshot.kind != "compact"]
         assert snapshot.properties["dagster/run_id"] == project.results["daily"].run_id
         if name in replaced(named(DAILY)):
             (column,) = TABLES[name].metadata["partition_by"].values()
@@ -108,9 +108,9 @@ def test_bookings_are_the_last_event_of_each_and_a_day_again_changes_nothing(pro
 def test_planes_are_as_their_last_flight_left_them_and_a_day_again_changes_none(project, day_again):
     flown = read_days("flights", DAYS).sort_by("time_hour").to_pylist()
     last = {each["tailnum"]: each["time_hour"] for each in flown if each["tailnum"] and each["dep_time"] is not None}
-    known = {each["tailnum"]: each for each in read("planes").to_pylist()}
+    known = {row["tailnum"]: row for row in read("planes").to_pylist()}
 
-    before, after = ({each["tailnum"]: each for each in state["planes"][0]} for state in day_again)
+    before, after = ({plane["tailnum"]: plane for plane in state["planes"][0]} for state in day_again)
     assert {tail: each["last_seen"] for tail, each in before.items()} == last
     for tail, each in before.items():
         assert each["seats"] == known.get(tail, {}).get("seats")

@@ -57,9 +57,9 @@ class Delayed:
         """How many of the requests that began after `since` waited for one another: the most of which none began before the one
         before it had ended."""
         count, end = 0, 0.0
-        for each in sorted(self.requests, key=lambda each: each.ended):
-            if each.begun >= max(end, since):
-                count, end = count + 1, each.ended
+        for request in sorted(self.requests, key=lambda each: each.ended):
+            if request.begun >= max(end, since):
+                count, end = count + 1, request.ended
         return count
 
     async def _connected(self, ours: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:

@@ -44,8 +44,8 @@ def test_each_continues_what_the_other_made(engines: dict, tmp_path: Path) -> No
 
     own = lake.create_table("by.own", pa.schema([("id", pa.int64()), ("v", pa.string())]), format="iceberg")
     own.append(pa.table({"id": [1], "v": ["a"]}))
-    told = pyiceberg.ask(verb="continue", rows=[[2, "b"]], **{**theirs, "name": "by.own"})
-    assert told["tables"] == lake.tables() == ["by.own", "by.theirs"]
+    answer = pyiceberg.ask(verb="continue", rows=[[2, "b"]], **{**theirs, "name": "by.own"})
+    assert answer["tables"] == lake.tables() == ["by.own", "by.theirs"]
     own.append(pa.table({"id": [3], "v": ["c"]}))
     seen_by_all(engines, lake, own, [[1, "a"], [2, "b"], [3, "c"]])
     moved = lake.rename_table("by.own", "to.moved")
@@ -64,8 +64,8 @@ def test_compressed_metadata_goes_from_one_to_the_other(engines: dict, tmp_path:
     )
     table.append(pa.table({"id": [1], "v": ["a"]}))
     theirs = {"warehouse": lake.uri, "name": "by.packed", "fields": FIELDS}
-    told = engines["pyiceberg"].ask(verb="continue", rows=[[2, "b"]], **theirs)
-    assert counted(told["rows"]) == counted([[1, "a"], [2, "b"]])
+    answer = engines["pyiceberg"].ask(verb="continue", rows=[[2, "b"]], **theirs)
+    assert counted(answer["rows"]) == counted([[1, "a"], [2, "b"]])
     table.append(pa.table({"id": [3], "v": ["c"]}))
     assert newest(lake, table.name).endswith(".gz.metadata.json")
     seen_by_all(engines, lake, table, [[1, "a"], [2, "b"], [3, "c"]])
@@ -132,9 +132,9 @@ def test_a_copy_at_another_prefix_is_read_by_all(engines: dict, tmp_path: Path) 
 def test_a_folder_that_became_a_table_is_read_by_all(engines: dict, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "w"), catalog="sql")
     for number in range(2):
-        place = tmp_path / "landing" / f"p={number}"
-        place.mkdir(parents=True)
-        pq.write_table(pa.table({"id": [number], "v": [f"v{number}"]}), place / "part.parquet")
+        location = tmp_path / "landing" / f"p={number}"
+        location.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number], "v": [f"v{number}"]}), location / "part.parquet")
     table = lake.snapshot_table(str(tmp_path / "landing"), "by.snap")
     seen_by_all(engines, lake, table, [[0, "v0", 0], [1, "v1", 1]])
     table.delete("id = 0")

@@ -83,6 +83,6 @@ def test_streams_of_others_read_our_changelogs(
     engines: dict[str, Any], make: Callable[[str, Recipe], Made], writer: str, recipe: Recipe, reader: str
 ) -> None:
     made = make(writer, recipe)
-    told = engines[reader].ask(verb="changes", **made.place)
+    answer = engines[reader].ask(verb="changes", **made.place)
     wanted = TOLD.get(recipe.options["changelog-producer"], WRITTEN)
-    assert Counter((kind, *row) for kind, row in told) == Counter((kind, *row) for kind, row in wanted)
+    assert Counter((kind, *row) for kind, row in answer) == Counter((kind, *row) for kind, row in wanted)

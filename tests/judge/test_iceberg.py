@@ -111,19 +111,19 @@ def test_conditions_prune_alike(engines: dict, changed: Table, reader: str, wher
 
 
 def test_pyiceberg_understands_history(engines: dict, changed: Table) -> None:
-    told = engines["pyiceberg"].ask(verb="describe", **place(changed))
+    answer = engines["pyiceberg"].ask(verb="describe", **place(changed))
     own = changed.inspect.snapshots()
-    assert [s["id"] for s in told["snapshots"]] == own["snapshot_id"].to_pylist()
+    assert [s["id"] for s in answer["snapshots"]] == own["snapshot_id"].to_pylist()
     operations = ["append", "overwrite", "append", "overwrite", "overwrite", "delete", "append", "append", "replace"]
-    assert [s["operation"] for s in told["snapshots"]] == operations
-    assert [s["sequence"] for s in told["snapshots"]] == list(range(1, 10))
-    last = told["snapshots"][-1]["summary"]
-    assert (last["total-records"], last["total-data-files"]) == ("6", str(told["files"]))
+    assert [s["operation"] for s in answer["snapshots"]] == operations
+    assert [s["sequence"] for s in answer["snapshots"]] == list(range(1, 10))
+    last = answer["snapshots"][-1]["summary"]
+    assert (last["total-records"], last["total-data-files"]) == ("6", str(answer["files"]))
     assert (last["added-records"], last["deleted-records"]) == ("2", "2")
-    assert told["tags"] == {"first": changed.snapshots()[0].id}
-    assert [c["type"] for c in told["columns"]] == ["long", "string", "string", "int"]
-    assert told["partitions"] == ["dt: identity"]
-    assert told["manifests"] == changed.inspect.manifests().num_rows
+    assert answer["tags"] == {"first": changed.snapshots()[0].id}
+    assert [c["type"] for c in answer["columns"]] == ["long", "string", "string", "int"]
+    assert answer["partitions"] == ["dt: identity"]
+    assert answer["manifests"] == changed.inspect.manifests().num_rows
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -54,9 +54,9 @@ def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tm
         found = counted(sql(f"select * from {named(name)} where {where}"))
         assert found == ours(t, where=where), where
         assert found
-    told = {file["path"]: file for file in t.inspect.files().to_pylist()}
+    by_path = {file["path"]: file for file in t.inspect.files().to_pylist()}
     for path, rows, size in sql(f"select file_path, record_count, file_size_in_bytes from {named(name)}.files"):
-        assert (told[path]["row_count"], told[path]["size_bytes"]) == (rows, size)
+        assert (by_path[path]["row_count"], by_path[path]["size_bytes"]) == (rows, size)
     for reader in ("pyiceberg", "duckdb"):
         assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == expected, reader
     sql(f"delete from {named(name)} where id % 10 = 1", "select 1")

@@ -66,7 +66,7 @@ def theta(*values: int) -> str:
 def counted(row: list) -> list:
     """The hashes that a row's theta sketch holds: Java writes into unused bytes of it, the C++ library zeros."""
     hashes = sorted(datasketches.compact_theta_sketch.deserialize(bytes.fromhex(row[2])))
-    return [*row[:2], b"".join(each.to_bytes(8, "big") for each in hashes).hex()]
+    return [*row[:2], b"".join(number.to_bytes(8, "big") for number in hashes).hex()]
 
 
 COUNTS = [("n", "BIGINT"), ("d", "DECIMAL(10, 2)"), ("f", "DOUBLE"), ("s", "STRING"), ("b", "BOOLEAN")]

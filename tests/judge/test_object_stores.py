@@ -188,7 +188,7 @@ def test_a_bucket_is_what_others_see(s3: S3):
         "s3", endpoint_url=options["aws_endpoint"], region_name="us-east-1", aws_access_key_id="test",
         aws_secret_access_key="testsecret",
     )  # fmt: skip
-    keys = {each["Key"] for each in client.list_objects_v2(Bucket="lake", Prefix="w/d.db/seen/")["Contents"]}
+    keys = {entry["Key"] for entry in client.list_objects_v2(Bucket="lake", Prefix="w/d.db/seen/")["Contents"]}
     assert {"w/d.db/seen/schema/schema-0", "w/d.db/seen/snapshot/snapshot-1"} <= keys
 
 

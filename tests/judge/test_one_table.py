@@ -145,7 +145,7 @@ def test_three_engines_read_a_keyed_table_after_its_full_compaction(engines: Any
 # --- one format, then the other ---------------------------------------------------------------------------------------
 
 PLAIN = {"metadata.iceberg.storage": "disabled"}
-SHARED = pa.schema([each for each in ORDERS if each.name not in ("small", "ms")])  # Iceberg has no types for these.
+SHARED = pa.schema([field for field in ORDERS if field.name not in ("small", "ms")])  # Iceberg has no types for these.
 
 
 @pytest.mark.parametrize("kind", ["append", "deleted", "keyed", "keyed, vectors"])
@@ -160,7 +160,7 @@ def test_engines_read_and_write_a_paimon_table_that_became_an_iceberg_table(
     table.delete("id = 3")
     table = lake.convert("j.moved", to="iceberg")
     folder = Path(table.uri.removeprefix("file://"))
-    newest = max(int(each.name[1:].split(".")[0]) for each in (folder / "metadata").glob("v*.metadata.json"))
+    newest = max(int(path.name[1:].split(".")[0]) for path in (folder / "metadata").glob("v*.metadata.json"))
     for name in ("pyiceberg", "duckdb"):
         found = engines[name].ask(verb="read", location=str(folder), version=newest)
         assert counted(found["rows"]) == ours(table), name

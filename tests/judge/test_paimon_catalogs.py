@@ -225,8 +225,8 @@ def test_both_commit_through_a_rest_catalog(java: Conversation, server: str, tmp
         response = PaimonRestCatalog(server, tuple(given.items()))._get(f"{_path(name)}/partitions", name, ())
         assert response is not None
         sums = [
-            [each[key] for key in ("recordCount", "fileCount", "fileSizeInBytes")]
-            for each in response.body["partitions"]
+            [partition[key] for key in ("recordCount", "fileCount", "fileSizeInBytes")]
+            for partition in response.body["partitions"]
         ]
         (there,) = table.inspect.partitions().to_pylist()
         return sums, [there[key] for key in ("row_count", "file_count", "size_bytes")]

@@ -172,7 +172,7 @@ def test_views_are_changed_by_the_server(server: str, tmp_path: Path) -> None:
     lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t; CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1")
     assert lake.sql("SELECT id FROM v ORDER BY id").to_arrow()["id"].to_pylist() == [2, 3]
     found = lake._catalog.find_view("seen.v", {})  # type: ignore[union-attr]
-    assert [each["version-id"] for each in found.document["versions"]] == [1, 2, 3]
+    assert [version["version-id"] for version in found.document["versions"]] == [1, 2, 3]
     assert (found.document["current-version-id"], found.document["properties"]["a"]) == (2, "c")
     lake.sql("CALL sys.alter_view_dialect('seen.v', 'add', 'trino', 'SELECT 1'); ALTER VIEW v RENAME TO w")
     with pytest.raises(NotFound, match=r"no view 'seen\.v'"):
@@ -217,10 +217,10 @@ def test_what_a_server_refuses_is_said(server: str, tmp_path: Path) -> None:
         ({"token": "nobody's", "warehouse": "main"}, "401"),
         ({"credential": CREDENTIAL, "warehouse": "none"}, "no such warehouse"),
     ):
-        with pytest.raises(StoreError, match=says) as told:
+        with pytest.raises(StoreError, match=says) as raised:
             Lake(str(tmp_path / "w"), catalog=server, catalog_options=options).tables()
-        assert "secret" not in str(told.value)
-        assert "mistaken" not in str(told.value)
+        assert "secret" not in str(raised.value)
+        assert "mistaken" not in str(raised.value)
     with pytest.raises(InvalidInput, match="'tokens'"):
         Lake(str(tmp_path / "w"), catalog=server, catalog_options={"tokens": "x"})
     with pytest.raises(StoreError, match="does not answer"):

@@ -57,12 +57,12 @@ def as_we_sort(table: Table, asked: list[str]) -> list[int]:
     found = table.inspect.files()
     by = order.parse(asked, fields_from_arrow(SCHEMA), "sort_by")
     for path in found["path"].to_pylist():
-        held = pq.ParquetFile(path.removeprefix("file://")).read()
-        batches = [held.cast(SCHEMA).combine_chunks().to_batches()[0]]
+        rows = pq.ParquetFile(path.removeprefix("file://")).read()
+        batches = [rows.cast(SCHEMA).combine_chunks().to_batches()[0]]
         again = pa.Table.from_batches(sorting.in_order(batches, by, table.schema.fields, 1 << 30))
         keys = [
             sorting.keys(each.combine_chunks().to_batches()[0], by, table.schema.fields)
-            for each in (held.cast(SCHEMA), again)
+            for each in (rows.cast(SCHEMA), again)
         ]
         for before, after in zip(*keys, strict=True):
             assert counted(before.to_pylist()) == counted(after.to_pylist())
@@ -127,8 +127,8 @@ def test_along_the_z_order_as_spark(sql: Sql, lake: Lake, columns: tuple[str, ..
 
     def keys() -> list:
         paths = [path for task in t.scan().plan() for path in task.paths]
-        held = pa.concat_tables([pq.ParquetFile(path.removeprefix("file://")).read() for path in paths])
-        return sorting.keys(held.combine_chunks().to_batches()[0], by, t.schema.fields)[0].to_pylist()
+        rows = pa.concat_tables([pq.ParquetFile(path.removeprefix("file://")).read() for path in paths])
+        return sorting.keys(rows.combine_chunks().to_batches()[0], by, t.schema.fields)[0].to_pylist()
 
     theirs = keys()
     assert len(set(theirs)) > 100
@@ -160,9 +160,9 @@ def test_pyiceberg_knows_our_orders_and_we_its(engines: dict, tmp_path: Path) ->
                           sort_by=["bucket(4, id) desc nulls first", "v"])  # fmt: skip
     t.append(pa.table({"id": [3, 1, 2], "v": ["c", "a", "b"]}))
     theirs = {"warehouse": str(tmp_path), "name": "d.t", "fields": FIELDS}
-    told = peer.ask(verb="describe", **{k: theirs[k] for k in ("warehouse", "name")})
-    assert told["order"] == ["bucket[4](id) DESC NULLS FIRST", "identity(v) ASC NULLS FIRST"]
-    assert (told["order_id"], told["file_orders"]) == (1, [1])
+    answer = peer.ask(verb="describe", **{k: theirs[k] for k in ("warehouse", "name")})
+    assert answer["order"] == ["bucket[4](id) DESC NULLS FIRST", "identity(v) ASC NULLS FIRST"]
+    assert (answer["order_id"], answer["file_orders"]) == (1, [1])
     peer.ask(verb="continue", rows=[[9, "z"], [8, "y"]], **theirs)
     peer.ask(verb="continue", rows=[[7, "x"]], sort_by=[["v", "truncate[1]"]], **theirs)
     t = lake.table("d.t")
@@ -170,6 +170,6 @@ def test_pyiceberg_knows_our_orders_and_we_its(engines: dict, tmp_path: Path) ->
     t.append(pa.table({"id": [4, 5], "v": ["da", "e"]}))
     t.compact(sort_by=["v desc"])
     t.append(pa.table({"id": [6], "v": ["f"]}))
-    told = peer.ask(verb="describe", **{k: theirs[k] for k in ("warehouse", "name")})
-    assert (told["order_id"], told["file_orders"]) == (2, [0, 2])
+    answer = peer.ask(verb="describe", **{k: theirs[k] for k in ("warehouse", "name")})
+    assert (answer["order_id"], answer["file_orders"]) == (2, [0, 2])
     assert counted(peer.ask(verb="read", **{k: theirs[k] for k in ("warehouse", "name")})["rows"]) == ours(t)

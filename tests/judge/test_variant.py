@@ -172,9 +172,9 @@ def test_variants_of_icebergs_runtime_hold_what_it_reads_from_them(engines: Any,
     )
     t = Lake(tmp_path).table("d.t")
     types = [
-        pq.ParquetFile(each).schema_arrow.field("v").type.names
-        for each in tmp_path.rglob("*.parquet")
-        if "deletes" not in each.name
+        pq.ParquetFile(path).schema_arrow.field("v").type.names
+        for path in tmp_path.rglob("*.parquet")
+        if "deletes" not in path.name
     ]
     assert any("typed_value" in names for names in types) == ("shred" in how)
     expected = theirs(engines, tmp_path)

@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 CLASSIFIER = "Programming Language :: Python :: "
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-VERSIONS = [each.removeprefix(CLASSIFIER) for each in PROJECT["classifiers"] if each.startswith(CLASSIFIER)]
+VERSIONS = [
+    classifier.removeprefix(CLASSIFIER) for classifier in PROJECT["classifiers"] if classifier.startswith(CLASSIFIER)
+]
 
 
 def interpreters() -> dict[str, str]:

@@ -159,7 +159,7 @@ def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tupl
     lost = ask()
     plain: Any = seen(store)
     history = commit_module.newest(plain, world.dialect).history.snapshots()
-    return lost, [each.operation_id for each in history].count("again")
+    return lost, [snapshot.operation_id for snapshot in history].count("again")
 
 
 def race_for_free_names(world: World, seeds: int = FREE_NAME_SEEDS, **how: Any) -> list[str]:

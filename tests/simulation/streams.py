@@ -373,5 +373,5 @@ def judge(case: Case, store: Journal, writers: list[Writer], single: dict[str, l
     assert content(table) == case.held(came)
     live = set(table.inspect.files()["path"].to_pylist())
     table.remove_orphan_files(older_than=1)
-    data = {each.path for each in store.list("") if "/bucket-" in each.path and "/changelog-" not in each.path}
+    data = {file.path for file in store.list("") if "/bucket-" in file.path and "/changelog-" not in file.path}
     assert data == live

@@ -193,7 +193,7 @@ def _files(kind: str) -> dict[str, bytes]:
     table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
     table.create_branch("ahead").append(rows(11))
     store.write(orphan(kind), b"x")
-    return {each.path: store.read(each.path) for each in store.list("")}
+    return {file.path: store.read(file.path) for file in store.list("")}
 
 
 def made(kind: str) -> MemoryFiles:
@@ -306,7 +306,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
     check_whole(kind, store)
     table = table_of(kind, store)
     if not {"roll back", "delete tag", "delete branch"} & {verb, other}:  # Which leave files to the sweep.
-        ours = {each.path for each in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
+        ours = {file.path for file in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)

@@ -262,7 +262,7 @@ def kinds(case: int) -> frozenset[str]:
 
 def earlier(case: int) -> list[int]:
     """The cases before this one that do the same to another table."""
-    return [each for each in range(case) if CASES[each][2] is CASES[case][2]]
+    return [i for i in range(case) if CASES[i][2] is CASES[case][2]]
 
 
 # Of verbs that fail well in another table either way comes in turn, but in `make test-long`.
@@ -402,7 +402,7 @@ def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
             made = create_with_rows(Table("t", failing, format), schema, rows(1, 2), "op")
         except StoreError:
             assert not format.is_table(store), failing.failed
-            left = [each.path for each in store.list("") if each.path.endswith(".parquet")]
+            left = [file.path for file in store.list("") if file.path.endswith(".parquet")]
             assert all(after and each in failing.failed for each in left), failing.failed  # Nobody heard of this file.
             made = create_with_rows(table, schema, rows(1, 2), "op")
         assert content(table) == [(1, "v", "a"), (2, "v", "a")], failing.failed

@@ -368,7 +368,7 @@ class Verbs(RuleBasedStateMachine):
         assert same(shown.scan().to_arrow(), main["columns"], main["rows"])
         for name in shown.inspect.tags()["tag_name"].to_pylist()[:1]:
             assert same(shown.scan(tag=name).to_arrow(), *tags[name]), name
-        for snapshot in [each.id for each in shown.snapshots() if each.id in past][:1]:
+        for snapshot in [snapshot.id for snapshot in shown.snapshots() if snapshot.id in past][:1]:
             assert same(shown.scan(snapshot_id=snapshot).to_arrow(), *past[snapshot]), snapshot
         assert not past or shown.current_snapshot().id == max(past)
 

@@ -283,12 +283,12 @@ def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND a > (SELECT 1) THEN DELETE", staged=staged
         )
-    with pytest.raises(InvalidInput, match="more than one row") as told:
+    with pytest.raises(InvalidInput, match="more than one row") as raised:
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND t.a = (SELECT max(a) FROM d.t) THEN UPDATE SET b = s.b",
             staged=staged,
         )
-    assert "_lakeformat" not in str(told.value)
+    assert "_lakeformat" not in str(raised.value)
     lake.sql(
         "MERGE INTO d.t t USING (SELECT * FROM staged WHERE false) s ON t.id = s.id "
         "WHEN NOT MATCHED BY SOURCE AND EXISTS (SELECT 1 FROM d.t o WHERE o.id < t.id) THEN DELETE",
@@ -411,9 +411,9 @@ def test_id_names_the_one_commit_of_a_text(lake, orders):
 def test_a_file_that_is_gone_is_told_as_such(lake, orders):
     for path in pathlib.Path(orders.uri.removeprefix("file://")).rglob("*.parquet"):
         path.unlink()
-    with pytest.raises(LakeError) as told:
+    with pytest.raises(LakeError) as raised:
         lake.sql("SELECT sum(id) FROM shop.orders")
-    assert not isinstance(told.value, InvalidInput)
+    assert not isinstance(raised.value, InvalidInput)
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])

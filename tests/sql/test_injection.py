@@ -91,9 +91,9 @@ def test_a_name_in_backquotes_is_a_name(lake, orders, name):
 def test_nothing_but_tables_and_functions_is_in_reach(lake, orders, tmp_path, text):
     file = tmp_path / "secret.csv"
     file.write_text("a\nsecret\n")
-    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as told:
+    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as raised:
         lake.sql(text.format(file=file))
-    assert "secret\n" not in str(told.value)
+    assert "secret\n" not in str(raised.value)
     assert file.read_text() == "a\nsecret\n"
     assert len(rows(orders)) == 5
 

@@ -298,9 +298,9 @@ def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
     ],
 )
 def test_mistakes_are_told_with_their_place(lake, orders, text, kind, said):
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as raised:
         lake.sql(text)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 def test_lineage_tells_what_each_column_is_computed_from(lake, orders):

@@ -136,7 +136,7 @@ NAMES = {"array<element", "list<"}
 
 
 def told(text):
-    return [each.strip() for each in text.replace("\n", " ").split(";")]
+    return [part.strip() for part in text.replace("\n", " ").split(";")]
 
 
 def alike(value):
@@ -187,7 +187,7 @@ def test_functions_mean_in_process_what_they_mean_on_spark(plain, spark):
 def test_text_is_cast_as_on_spark(plain, spark):
     wrong = []
     for kind, given in FORMS.items():
-        forms = pa.table({"v": [each.replace("\\n", "\n") for each in given.split("|")]})
+        forms = pa.table({"v": [part.replace("\\n", "\n") for part in given.split("|")]})
         text = f"SELECT v, TRY_CAST(v AS {kind}) AS r FROM forms"
         there = dict(rows(plain.sql(text, spark=spark, forms=spark.createDataFrame(forms).coalesce(1))))
         here = dict(rows(plain.sql(text, forms=forms)))
@@ -343,9 +343,9 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
 def test_a_query_on_spark_reaches_no_file_and_no_program(orders, spark, tmp_path, text, said):
     file = tmp_path / "f.parquet"
     pq.write_table(pa.table({"a": ["secret"]}), file)
-    with pytest.raises(UnsupportedFeature) as told:
+    with pytest.raises(UnsupportedFeature) as raised:
         orders.sql(text.format(file=file), spark=spark, params={"file": "cat /etc/passwd"} if ":file" in text else None)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 def test_views_are_read_as_in_process(tmp_path, spark):

@@ -121,7 +121,7 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
     with pytest.raises(InvalidInput, match="name"):  # A key that is null, which is found while rows are written.
         lake.sql(head)
     assert not lake.exists("shop.made")
-    assert not [each for each in (tmp_path / "warehouse/shop.db/made").rglob("*") if each.is_file()]
+    assert not [path for path in (tmp_path / "warehouse/shop.db/made").rglob("*") if path.is_file()]
     result = lake.sql(f"{head} WHERE name IS NOT NULL", id="made", properties={"by": "test"})
     assert column(result, "rows_added") == [4]
     table = lake.table("shop.made")
@@ -174,10 +174,10 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
-    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as told:
+    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as raised:
         lake.sql(text)
-    assert said in str(told.value)
-    assert "line 1, column" in str(told.value)
+    assert said in str(raised.value)
+    assert "line 1, column" in str(raised.value)
 
 
 def test_analyze_table_counts_distinct_values_where_the_format_keeps_them(lake, orders):

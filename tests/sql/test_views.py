@@ -40,7 +40,9 @@ def test_a_view_is_kept_as_the_specification_has_it(lake):
     assert set(first) == {
         "view-uuid", "format-version", "location", "schemas", "current-version-id", "versions", "version-log", "properties",
     }  # fmt: skip
-    fields = [{key: each[key] for key in ("id", "name", "required", "type")} for each in first["schemas"][0]["fields"]]
+    fields = [
+        {key: field[key] for key in ("id", "name", "required", "type")} for field in first["schemas"][0]["fields"]
+    ]
     assert fields == [
         {"id": 1, "name": "n", "required": False, "type": "long"}, {"id": 2, "name": "day", "required": False, "type": "string"},
     ]  # fmt: skip
@@ -58,7 +60,7 @@ def test_a_view_is_kept_as_the_specification_has_it(lake):
     _, last = document(lake, "v")
     assert (last["view-uuid"], last["current-version-id"]) == (first["view-uuid"], 3)
     assert (
-        [each["version-id"] for each in last["versions"]]
+        [version["version-id"] for version in last["versions"]]
         == [each["version-id"] for each in last["version-log"]]
         == [1, 2, 3]
     )
@@ -74,7 +76,7 @@ def test_only_ten_versions_stay(lake):
     for number in range(12):
         lake.sql(f"CREATE OR REPLACE VIEW db.v AS SELECT id + {number} AS id FROM db.t")
     _, found = document(lake, "v")
-    assert [each["version-id"] for each in found["versions"]] == list(range(3, 13))
+    assert [version["version-id"] for version in found["versions"]] == list(range(3, 13))
     assert [each["version-id"] for each in found["version-log"]] == list(range(3, 13))
     assert rows(lake.sql("SELECT min(id) FROM db.v")) == [(12,)]
 
@@ -205,7 +207,7 @@ def test_views_of_a_rest_catalog_are_changed_by_the_server(served):
     lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id < 2")  # Of a schema that is there.
     lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1")  # A version that is there.
     found = server.views["v"]
-    assert (found["current-version-id"], [each["schema-id"] for each in found["versions"]]) == (2, [0, 1, 1])
+    assert (found["current-version-id"], [version["schema-id"] for version in found["versions"]]) == (2, [0, 1, 1])
     assert (found["view-uuid"], found["properties"]["a"], "c" in found["properties"]) == (made["view-uuid"], "e", False)
     lake.sql("CALL sys.alter_view_dialect('a.v', 'add', 'trino', 'SELECT 1'); ALTER VIEW v RENAME TO w")
     assert len(server.views["w"]["versions"][-1]["representations"]) == 2

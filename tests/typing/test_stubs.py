@@ -45,6 +45,8 @@ def _parameters(node, there):
     except ValueError:  # Compiled without one.
         return
     given = node.args
-    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs) if each.arg != "self"]
+    names = [
+        argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs) if argument.arg != "self"
+    ]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
     yield from (f"{node.name}({name})" for name in names if name not in known and not takes_any)

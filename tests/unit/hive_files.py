@@ -29,12 +29,12 @@ def append(table, rows, without=None, partition=None):
     if without is None:
         without = {p.source for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
     held = parquet.present(layout.fields, list(rows.schema))
-    kept = tuple(each for each in held if each.name not in without)
+    kept = tuple(field for field in held if field.name not in without)
     task = replace(layout, fields=kept, stats=(), partition_by=(), sort_by=(), directory=OneFolder("data"))
     added = []
     for batch in rows.combine_chunks().to_batches():
         groups = [(partition, None, batch)] if partition is not None else worker.placed(batch, layout)
         for values, _, group in groups:
-            part = group.select([each.name for each in kept])
+            part = group.select([field.name for field in kept])
             added += [replace(file, partition=values) for file in worker.write(store, [part], task)]
     return commit(store, head, iceberg, Append(request=Request(id=str(uuid.uuid4())), added=tuple(added)))

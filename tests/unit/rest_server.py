@@ -186,9 +186,9 @@ class RestServer(Serving):
                 return 200, self._credentials()
             case "POST", "namespaces/a/tables/t":
                 base, asked = self._document(), json.loads(body)
-                for each in asked["requirements"]:
-                    current = base["refs"].get(each.get("ref"), {}).get("snapshot-id")
-                    if each["type"] == "assert-ref-snapshot-id" and each["snapshot-id"] != current:
+                for requirement in asked["requirements"]:
+                    current = base["refs"].get(requirement.get("ref"), {}).get("snapshot-id")
+                    if requirement["type"] == "assert-ref-snapshot-id" and requirement["snapshot-id"] != current:
                         return 409, {"error": {"message": "the table has moved"}}
                 previous = {"timestamp-ms": base["last-updated-ms"], "metadata-file": self.pointer}
                 made = {**applied(base, asked["updates"]), "last-updated-ms": int(time.time() * 1000)}

@@ -157,9 +157,9 @@ def test_a_file_that_does_not_fit_is_refused_by_name(lake, tmp_path, columns, sa
                         ("li", pa.list_(pa.int64()))])  # fmt: skip
     table = lake.create_table("d.p", schema, format="iceberg")
     path = file(tmp_path, **{"key": [1, 2], **columns})
-    with pytest.raises(InvalidInput, match=says) as told:
+    with pytest.raises(InvalidInput, match=says) as raised:
         table.add_files([file(tmp_path, "good.parquet", key=[1, 2]), path])
-    assert path in str(told.value)
+    assert path in str(raised.value)
     assert table.snapshots() == []
     assert Path(path).exists()
 
@@ -315,10 +315,12 @@ def folder(path, suffix="parquet"):
     for number, (day, ids) in enumerate(
         {"2024-01-01": [1, 2], "2024-01-02": [3], "__HIVE_DEFAULT_PARTITION__": [4]}.items()
     ):
-        place = path / f"day={day}" / "n=7"
-        place.mkdir(parents=True)
+        location = path / f"day={day}" / "n=7"
+        location.mkdir(parents=True)
         columns = {"id": pa.array(ids, pa.int32() if number else pa.int64()), "v": [f"v{i}" for i in ids]}
-        pq.write_table(pa.table(columns if number < 2 else {**columns, "new": ids}), place / f"part-{number}.{suffix}")
+        pq.write_table(
+            pa.table(columns if number < 2 else {**columns, "new": ids}), location / f"part-{number}.{suffix}"
+        )
     (path / "_SUCCESS").write_text("")
     (path / ".part-0.parquet.crc").write_text("x")
     return {p: p.read_bytes() for p in path.rglob("*.parquet")}
@@ -354,14 +356,14 @@ def test_a_folder_is_a_table_that_leaves_it_as_it_is(tmp_path, catalog):
 
 @pytest.mark.parametrize("catalog", [None, "sql"])
 def test_a_folder_becomes_the_table_of_its_name(tmp_path, catalog):
-    place = tmp_path / "warehouse" / "d.db" / "t"
-    before = folder(place)
+    location = tmp_path / "warehouse" / "d.db" / "t"
+    before = folder(location)
     lake = Lake(tmp_path / "warehouse", catalog=catalog)
     found = lake.sql("CALL system.migrate('d.t', map('write.delete.mode', 'merge-on-read'))").to_arrow()
     assert found.to_pylist() == [{"migrated_files_count": 3}]
     table = lake.table("d.t")
     assert of_folder(table) == FOLDER
-    assert table.uri == f"file://{place}"
+    assert table.uri == f"file://{location}"
     table.delete("id = 1")
     assert {p: p.read_bytes() for p in before} == before
     with pytest.raises(AlreadyExists, match="already"):
@@ -394,12 +396,12 @@ def test_types_of_a_folder_may_be_said(tmp_path):
     ids=["orc", "avro", "unknown", "other depth", "damaged", "other types", "no date"],
 )  # fmt: skip
 def test_a_folder_that_is_no_table_is_refused_and_nothing_is_made(tmp_path, change, error, says):
-    place = tmp_path / "w" / "d.db" / "t"
-    folder(place)
-    change(place)
+    location = tmp_path / "w" / "d.db" / "t"
+    folder(location)
+    change(location)
     before = sorted(tmp_path.rglob("*"))
     lake = Lake(tmp_path / "w")
-    for verb in (lambda: lake.migrate_table("d.t"), lambda: lake.snapshot_table(str(place), "d.other")):
+    for verb in (lambda: lake.migrate_table("d.t"), lambda: lake.snapshot_table(str(location), "d.other")):
         with pytest.raises(error, match=says):
             verb()
     assert sorted(tmp_path.rglob("*")) == before

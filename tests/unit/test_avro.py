@@ -151,7 +151,7 @@ def types(draw, depth=2):
 def numbered(schema, counter):
     """The schema with a name of its own for each named type."""
     if isinstance(schema, list):
-        return [numbered(each, counter) for each in schema]
+        return [numbered(field, counter) for field in schema]
     if not isinstance(schema, dict):
         return schema
     copy = {k: numbered(v, counter) for k, v in schema.items()}

@@ -186,7 +186,7 @@ def test_data_files_with_unions_are_read_or_refused_by_name(tmp_path, format):
 
     def with_union(*branches):
         def change(schema):
-            (field,) = [each for each in schema["fields"] if each["name"] == "id"]
+            (field,) = [field for field in schema["fields"] if field["name"] == "id"]
             field["type"] = list(branches)
             return schema
 

@@ -582,10 +582,10 @@ def test_plain_values_are_assigned_as_they_are_and_text_is_an_expression(lake):
 def test_conditions_that_are_not_known_are_refused_with_what_is_near(table, where, said):
     with pytest.raises(InvalidInput, match=said):
         table.scan(where=where)
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as raised:
         table.scan(where="zzz(v)")
-    assert "upper" in str(told.value)
-    assert "eq_null_safe" not in str(told.value)
+    assert "upper" in str(raised.value)
+    assert "eq_null_safe" not in str(raised.value)
 
 
 def test_rows_in_the_place_of_a_schema_are_refused_with_what_to_give(lake):

@@ -131,15 +131,17 @@ def test_namespaces_have_properties_and_a_place_and_go(lake, tmp_path):
     lake.create_namespace("a")
     lake.create_table("b.paimon", SCHEMA)  # A folder, which the catalog does not know.
     assert lake.namespace_properties("a") == lake.namespace_properties("b") == {}
-    place = f"file://{tmp_path}/elsewhere"
+    location = f"file://{tmp_path}/elsewhere"
     for name in ("a", "b"):
         lake.alter_namespace(name, {"owner": "me", "k": "1"})
-        lake.alter_namespace(name, {"k": "2", "location": place}, ["owner", "never"])
-        assert lake.namespace_properties(name) == {"k": "2", "location": place}
+        lake.alter_namespace(name, {"k": "2", "location": location}, ["owner", "never"])
+        assert lake.namespace_properties(name) == {"k": "2", "location": location}
     made = lake.create_table("a.t", SCHEMA, format="iceberg")
     made.append(rows(1))
-    assert (made.uri, content(lake.table("a.t"))) == (f"{place}/t", [1])
-    assert lake.create_table("b.t", SCHEMA, format="iceberg").uri.startswith(f"{place}/t-")  # Not that of another one.
+    assert (made.uri, content(lake.table("a.t"))) == (f"{location}/t", [1])
+    assert lake.create_table("b.t", SCHEMA, format="iceberg").uri.startswith(
+        f"{location}/t-"
+    )  # Not that of another one.
     with pytest.raises(InvalidInput, match=r"holds a\.t"):
         lake.drop_namespace("a")
     lake.drop_table("a.t", purge=True)
@@ -159,21 +161,21 @@ def test_namespaces_have_properties_and_a_place_and_go(lake, tmp_path):
 
 
 def test_a_table_lies_where_it_is_told(lake, tmp_path):
-    place = f"{tmp_path}/far/away"
-    made = lake.create_table("a.t", SCHEMA, format="iceberg", location=f"{place}/")
+    location = f"{tmp_path}/far/away"
+    made = lake.create_table("a.t", SCHEMA, format="iceberg", location=f"{location}/")
     made.append(rows(1))
-    assert (made.uri, content(pickle.loads(pickle.dumps(lake)).table("a.t"))) == (f"file://{place}", [1])
-    lake.sql(f"CREATE TABLE a.u USING iceberg LOCATION 'file://{place}-u' AS SELECT 2L AS id")
-    lake.sql(f"CREATE OR REPLACE TABLE a.u USING iceberg LOCATION '{place}-u' AS SELECT 2L AS id")
-    assert (lake.table("a.u").uri, content(lake.table("a.u"))) == (f"file://{place}-u", [2])
-    for wrong, error, said in ((place, AlreadyExists, "a table at"), ("far", InvalidInput, "absolute")):
+    assert (made.uri, content(pickle.loads(pickle.dumps(lake)).table("a.t"))) == (f"file://{location}", [1])
+    lake.sql(f"CREATE TABLE a.u USING iceberg LOCATION 'file://{location}-u' AS SELECT 2L AS id")
+    lake.sql(f"CREATE OR REPLACE TABLE a.u USING iceberg LOCATION '{location}-u' AS SELECT 2L AS id")
+    assert (lake.table("a.u").uri, content(lake.table("a.u"))) == (f"file://{location}-u", [2])
+    for wrong, error, said in ((location, AlreadyExists, "a table at"), ("far", InvalidInput, "absolute")):
         with pytest.raises(error, match=said):
             lake.create_table("a.v", SCHEMA, format="iceberg", location=wrong)
     for target, format in ((lake, "paimon"), (Lake(tmp_path / "folders"), "iceberg")):
         with pytest.raises(UnsupportedFeature, match="location="):
-            target.create_table("a.v", SCHEMA, format=format, location=f"{place}-v")
+            target.create_table("a.v", SCHEMA, format=format, location=f"{location}-v")
     lake.drop_table("a.t", purge=True)
-    assert not Path(place).exists() or not any(each.is_file() for each in Path(place).rglob("*"))
+    assert not Path(location).exists() or not any(path.is_file() for path in Path(location).rglob("*"))
 
 
 def test_a_table_that_is_there_is_registered_and_goes_on(lake, tmp_path):
@@ -341,9 +343,9 @@ def test_a_database_that_does_not_answer_is_named_without_its_password(tmp_path)
         ("postgresql+psycopg://user:secret@host:port/db", InvalidInput),
         ("postgresql+psycopg://user:secret@127.0.0.1:1/db?connect_timeout=2", StoreError),
     ):
-        with pytest.raises(error, match=address.split("@")[-1][:5]) as told:
+        with pytest.raises(error, match=address.split("@")[-1][:5]) as raised:
             Lake(tmp_path / "w", catalog=address).tables()
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(raised.value)
     with pytest.raises(InvalidInput, match="not local"):
         Lake("s3://bucket/warehouse", catalog="sql")
 

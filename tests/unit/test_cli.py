@@ -76,18 +76,18 @@ def test_show_names_columns_partitions_and_health(table, cli):
     out = cli("show", "shop.orders")
     assert "partition dt" in out
     assert "owner" in out
-    told = cli.json("show", "shop.orders")
-    assert [c["name"] for c in told["columns"]] == ["id", "item", "dt"]
-    assert (told["rows"], told["files"], told["partitions"], told["snapshots"]) == (7, 4, 3, 4)
-    assert told["location"] == table.uri
+    answer = cli.json("show", "shop.orders")
+    assert [c["name"] for c in answer["columns"]] == ["id", "item", "dt"]
+    assert (answer["rows"], answer["files"], answer["partitions"], answer["snapshots"]) == (7, 4, 3, 4)
+    assert answer["location"] == table.uri
 
 
 def test_log_lists_snapshots_newest_first(table, cli):
     table.append(rows([99], "d9"), id="run-7/orders/d9")
-    told = cli.json("log", "shop.orders")
-    assert [line["rows_added"] for line in told] == [1, 1, 2, 2, 2]
-    assert told[0]["operation_id"] == "run-7/orders/d9"
-    assert "current" in told[0]["names"]
+    answer = cli.json("log", "shop.orders")
+    assert [line["rows_added"] for line in answer] == [1, 1, 2, 2, 2]
+    assert answer[0]["operation_id"] == "run-7/orders/d9"
+    assert "current" in answer[0]["names"]
     out = cli("log", "shop.orders", "-n", "2")
     assert len(out.splitlines()) == 2
     assert "by run-7/orders/d9" in out
@@ -116,8 +116,8 @@ def test_log_draws_branches_that_count_their_own_snapshots(tmp_path, cli):
     table.append(rows([7], "a"))
     lines = cli("log", "shop.orders", "--graph").splitlines()
     assert [line.split("  ")[0] for line in lines] == ["● 3 (current)", "│ ● 2 (audit)", "● │ 2", "├─┘", "● 1 (tag v1)"]
-    told = cli.json("log", "shop.orders", "--graph")
-    assert [(line["id"], line["parent_id"], line["rows_added"]) for line in told] == [
+    answer = cli.json("log", "shop.orders", "--graph")
+    assert [(line["id"], line["parent_id"], line["rows_added"]) for line in answer] == [
         (3, 2, 1),
         (2, 1, 3),
         (2, 1, 2),
@@ -145,10 +145,10 @@ def test_diff_shows_schema_files_and_rows(table, cli):
     table.create_tag("v1")
     table.alter().add_column("price", "double").commit()
     table.append(pa.table({"id": [7], "item": ["z"], "dt": ["d1"], "price": [1.5]}))
-    told = cli.json("diff", "shop.orders", "v1..current", "--rows")
-    assert told["schema"] == ["+ column price double"]
-    assert (told["files_added"], told["files_removed"], told["rows_before"], told["rows_after"]) == (1, 0, 7, 8)
-    assert told["rows"] == [{"id": 7, "item": "z", "dt": "d1", "price": 1.5, "_row_kind": "+I"}]
+    answer = cli.json("diff", "shop.orders", "v1..current", "--rows")
+    assert answer["schema"] == ["+ column price double"]
+    assert (answer["files_added"], answer["files_removed"], answer["rows_before"], answer["rows_after"]) == (1, 0, 7, 8)
+    assert answer["rows"] == [{"id": 7, "item": "z", "dt": "d1", "price": 1.5, "_row_kind": "+I"}]
     assert "dt=d1" in cli("diff", "shop.orders")
     assert "only 5 snapshots are kept" in cli("diff", "shop.orders", "current~9..current", code=2)
     assert "write two versions" in cli("diff", "shop.orders", "5", code=2)
@@ -175,10 +175,10 @@ def test_files_of_a_table_with_a_key_are_drawn_by_level(tmp_path, cli):
 
 
 def test_why_counts_what_a_condition_leaves_out(table, cli):
-    told = cli.json("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
-    assert (told["files"], told["files_read"]) == (4, 1)
-    assert len(told["left_out_by"]) == 2
-    assert (told["manifests"], told["manifests_read"]) == (4, 2)
+    answer = cli.json("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
+    assert (answer["files"], answer["files_read"]) == (4, 1)
+    assert len(answer["left_out_by"]) == 2
+    assert (answer["manifests"], answer["manifests_read"]) == (4, 2)
     out = cli("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
     assert "reads 1 of 4 files" in out
     assert "id: 20 .. 21" in out
@@ -277,8 +277,8 @@ def test_copy_makes_the_same_rows_in_another_format_and_goes_on_where_it_was_cut
     command = ["copy", "shop.orders", "shop.copied", "--to", str(other), "--format", format, "--rows", "3"]
     assert cli.json(*command, "--dry-run")["rows"] == 7
     assert not other.exists()
-    told = cli.json(*command)
-    assert (told["rows"], told["commits"]) == (7, 3)
+    answer = cli.json(*command)
+    assert (answer["rows"], answer["commits"]) == (7, 3)
     copied = Lake(other).table("shop.copied")
     assert copied.format == format
     assert copied.schema.partitioning.columns == ("dt",)
@@ -314,9 +314,9 @@ def test_a_config_file_names_warehouses_and_takes_secrets_from_the_environment_o
     assert cli("count", "shop.orders", warehouse=None).strip() == "7"
     assert cli("count", "shop.orders", warehouse="here").strip() == "7"
     config.write_text('[warehouses.s3]\nuri = "s3://b/wh"\n[warehouses.s3.options]\nsecret_access_key = "abc123"\n')
-    told = cli("ls", warehouse="s3", code=2)
-    assert "a secret does not belong in a file" in told
-    assert "abc123" not in told
+    answer = cli("ls", warehouse="s3", code=2)
+    assert "a secret does not belong in a file" in answer
+    assert "abc123" not in answer
     config.write_text(
         '[warehouses.s3]\nuri = "s3://b/wh"\n[warehouses.s3.options]\nsecret_access_key = "$NOT_SET_HERE"\n'
     )

@@ -73,12 +73,12 @@ def _paimon(name, to):
 
 def _iceberg(name, to):
     table, expected = opened(name)
-    store, place = table._store, expected["location"]
-    made = table.rewrite_table_path(place, f"file://{to}", staging=f"{place}/staging")
-    for source, target in csv.reader(io.StringIO(store.read(_within(made.file_list, place)).decode())):
+    store, location = table._store, expected["location"]
+    made = table.rewrite_table_path(location, f"file://{to}", staging=f"{location}/staging")
+    for source, target in csv.reader(io.StringIO(store.read(_within(made.file_list, location)).decode())):
         path = Path(target.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(store.read(_within(source, place)))
+        path.write_bytes(store.read(_within(source, location)))
     newest = max((p for p in store.list("metadata") if p.path.endswith(".metadata.json")), key=_version).path
     document = json.loads(store.read(newest))
     schema = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
@@ -141,12 +141,12 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
     facts = world[1][name]
     count, snapshots = facts.rows[facts.newest], [*facts.rows]
 
-    told = cli.json("show", name)
-    assert (told["format"], told["rows"], told["snapshot_id"], told["snapshots"]) == (
+    answer = cli.json("show", name)
+    assert (answer["format"], answer["rows"], answer["snapshot_id"], answer["snapshots"]) == (
         facts.format, count, facts.newest, len(snapshots),
     )  # fmt: skip
-    assert [column["name"] for column in told["columns"]] == facts.columns
-    assert {column["name"] for column in told["columns"] if column["partition"]} == set(facts.partition_columns)
+    assert [column["name"] for column in answer["columns"]] == facts.columns
+    assert {column["name"] for column in answer["columns"] if column["partition"]} == set(facts.partition_columns)
     drawn = cli("show", name)
     assert f"snapshot {facts.newest} of " in drawn
     assert all(any(column in line.split() for line in drawn.splitlines()) for column in facts.columns)
@@ -177,10 +177,10 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
         assert f"rows {facts.rows[before]} -> {facts.rows[after]}" in cli("diff", name)
 
     listed = cli.json("files", name)
-    data = [each for each in listed if "deletes" not in each["path"]]
+    data = [entry for entry in listed if "deletes" not in entry["path"]]
     assert facts.files in (None, len(data))
-    table = Path(told["location"].removeprefix("file://"))
-    assert all((table / each["path"].removeprefix(f"{told['location']}/")).is_file() for each in listed)
+    table = Path(answer["location"].removeprefix("file://"))
+    assert all((table / entry["path"].removeprefix(f"{answer['location']}/")).is_file() for entry in listed)
     assert sum(each["row_count"] for each in data) >= count
     assert len(cli("files", name).splitlines()) == len(listed) + 1
     assert "a block is a share of a file" in cli("files", name, "--heat")
@@ -213,25 +213,25 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
 def test_a_dry_run_of_a_command_that_writes_names_what_is_there_and_changes_nothing(world, cli, name):
     root, facts = world[0], world[1][name]
     count, oldest, newest = facts.rows[facts.newest], next(iter(facts.rows)), facts.newest
-    place = cli.json("show", name)["location"]
-    live = [each["path"].removeprefix(f"{place}/") for each in cli.json("files", name)]
+    location = cli.json("show", name)["location"]
+    live = [each["path"].removeprefix(f"{location}/") for each in cli.json("files", name)]
     lost = _UUID.sub(str(uuid.UUID(int=0)), live[0])
-    orphan = Path(place.removeprefix("file://"), lost)
+    orphan = Path(location.removeprefix("file://"), lost)
     orphan.write_bytes(b"PAR1")
     os.utime(orphan, (1, 1))
     before = _contents(root)
 
     units = cli.json("compact", name, "--full", "--dry-run")["units"]
-    paths = [path.removeprefix(f"{place}/") for unit in units for path in unit["paths"]]
+    paths = [path.removeprefix(f"{location}/") for unit in units for path in unit["paths"]]
     assert set(paths) <= set(live)
     assert len(paths) == len(set(paths))
     assert f"would write {len(paths)} file" in cli("compact", name, "--full", "--dry-run")
 
     gone = cli.json("expire", name, "--retain-last", "1", "--older-than", "0s", "--dry-run")
     assert gone["snapshots"] == [*facts.rows][:-1]
-    named = {each["path"] for each in gone["files"]}
+    named = {file["path"] for file in gone["files"]}
     assert not named & set(live)
-    assert [each for each in named if not Path(place.removeprefix("file://"), each).is_file()] == []
+    assert [each for each in named if not Path(location.removeprefix("file://"), each).is_file()] == []
 
     (swept,) = cli.json("sweep", name, "--dry-run")["files"]
     assert swept == {"path": lost, "size_bytes": 4}

@@ -70,7 +70,7 @@ class Case:
         return Stamp(0, f"{len(self.stamps)}", attempt)
 
     def commit(self, operation: Operation, attempts: int = 3) -> Snapshot:
-        for path in (each.path for each in getattr(operation, "added", ())):
+        for path in (file.path for file in getattr(operation, "added", ())):
             self.store.write(path, b"x")
         ticks = iter(range(3, 100))
         return commit(
@@ -79,7 +79,7 @@ class Case:
         )  # fmt: skip
 
     def manifests(self) -> list[str]:
-        return [each.path for each in self.store.list("manifest")]
+        return [file.path for file in self.store.list("manifest")]
 
 
 @dataclass

@@ -28,7 +28,7 @@ def opened(store):
 
 
 def parquet(store):
-    return {each.path for each in store.list("") if each.path.endswith(".parquet")}
+    return {file.path for file in store.list("") if file.path.endswith(".parquet")}
 
 
 def looks(counting):
@@ -282,7 +282,7 @@ def test_a_converted_table_can_be_dropped_and_made_again(tmp_path):
         lake.convert("db.t", to=to)
         lake.drop_table("db.t")
         assert not lake.exists("db.t")
-        assert not [each for each in tmp_path.rglob("*") if each.is_file()], to
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()], to
         lake.create_table("db.t", ROWS.schema, format=format)
         assert lake.convert("db.t", to=to).scan().count() == 0
         lake.table("db.t").append(ROWS)

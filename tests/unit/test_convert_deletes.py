@@ -65,8 +65,12 @@ def test_places_take_over_and_no_data_is_touched(table):
     assert (made.kind, ids(table)) == ("convert", left)
     assert kinds(table) == [(1, 1), (1, 2), (1, 2)]  # Each takes in what told of the same data file before.
     assert table.inspect.files() == files
-    told = dict(table.inspect.snapshots()["summary"].to_pylist()[-1])
-    assert (told["operation"], told["removed-equality-deletes"], told["total-equality-deletes"]) == ("delete", "5", "0")
+    summary = dict(table.inspect.snapshots()["summary"].to_pylist()[-1])
+    assert (summary["operation"], summary["removed-equality-deletes"], summary["total-equality-deletes"]) == (
+        "delete",
+        "5",
+        "0",
+    )
     assert table.convert_equality_deletes(id="once").id == made.id
     assert table.convert_equality_deletes() is None
     assert table.changes(made.parent_id).to_arrow().num_rows == 0

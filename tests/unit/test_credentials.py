@@ -223,9 +223,9 @@ def test_credentials_of_the_longest_prefix_come_before_the_configuration():
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(config, error, says):
-    with pytest.raises(error, match=says) as told:
+    with pytest.raises(error, match=says) as raised:
         vended.read({"config": config}, "s3://b/t")
-    assert "s3.secret" not in str(told.value)
+    assert "s3.secret" not in str(raised.value)
 
 
 # --- a table in storage that takes only keys of the day -----------------------------------------------------------------
@@ -309,9 +309,9 @@ def test_a_server_may_compress_the_metadata():
 def test_another_process_asks_for_its_own():
     with catalog(short=1_000_000) as (lake, server):
         table = lake.table("a.t")
-        with pytest.raises(StoreError) as told:  # All of them are over.
+        with pytest.raises(StoreError) as raised:  # All of them are over.
             ids(table)
-        assert not any(each in f"{told.value}" for each in ("hidden", "secret", "session"))
+        assert not any(each in f"{raised.value}" for each in ("hidden", "secret", "session"))
         server.short = len(server.vended)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -328,9 +328,9 @@ def test_a_token_that_runs_out_is_asked_for_again():
         assert len(server.tokens) > 2
         server.tokens["Bearer given"] = 1
         fixed = Lake(lake.uri, catalog=server.address, catalog_options={"token": "given"})
-        with pytest.raises(StoreError, match=r"401: the token ran out; with catalog_options 'credential'") as told:
+        with pytest.raises(StoreError, match=r"401: the token ran out; with catalog_options 'credential'") as raised:
             fixed.table("a.t")
-        assert "given" not in str(told.value)
+        assert "given" not in str(raised.value)
 
 
 def test_workers_are_handed_the_files_without_what_opens_the_catalog(tmp_path):

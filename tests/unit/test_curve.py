@@ -50,9 +50,9 @@ KINDS = {
 def in_turn(numbers):
     """The highest bit of each, then the next of each, ..."""
     found = 0
-    for place in range(63, -1, -1):
+    for index in range(63, -1, -1):
         for number in numbers:
-            found = found << 1 | (number >> place & 1)
+            found = found << 1 | (number >> index & 1)
     return found
 
 

@@ -97,7 +97,7 @@ def test_versions_have_the_bytes_that_they_have_without_the_text_of_the_one_befo
 
 def test_a_lake_that_wrote_the_versions_sees_what_another_sees(grown):
     table, folder, known = grown
-    (version, newest) = max((int(each.name[1:].partition(".")[0]), each) for each in folder.glob("v*.metadata.json"))
+    (version, newest) = max((int(path.name[1:].partition(".")[0]), path) for path in folder.glob("v*.metadata.json"))
     document, rest, cut = documents.parse_after(newest.read_bytes(), "it", known())
     assert {name: len(document[name]) for name in cut} == {"snapshots": 1, "snapshot-log": 1}
     assert len(rest) < newest.stat().st_size / 2, version
@@ -144,7 +144,7 @@ def surrogate(document):
 )
 def test_what_is_new_in_a_version_is_checked(grown, change, says):
     table, folder, _ = grown
-    path = max(folder.glob("v*.metadata.json"), key=lambda each: int(each.name[1:].partition(".")[0]))
+    path = max(folder.glob("v*.metadata.json"), key=lambda field: int(field.name[1:].partition(".")[0]))
     before = path.read_bytes()
     document = json.loads(before)
     change(document)

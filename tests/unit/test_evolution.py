@@ -44,12 +44,12 @@ def at(schema: Schema, *path: str) -> Field:
 def test_new_columns_get_ids_that_no_column_ever_had():
     after = ev.apply(SCHEMA, [ev.AddColumn("x", "struct<a: int, b: array<struct<c: string>>>"), ev.AddColumn("y", INT)])
     x = at(after, "x")
-    assert (x.id, [each.id for each in walk((x,))]) == (13, [13, 14, 15, NO_ID, 16])
+    assert (x.id, [node.id for node in walk((x,))]) == (13, [13, 14, 15, NO_ID, 16])
     assert at(after, "y").id == 17
     assert after.last_field_id == 17
     assert after.fields[: len(SCHEMA.fields)] == SCHEMA.fields
     numbered = ev.apply(SCHEMA, [ev.AddColumn("x", "array<map<string, int>>")], collections_have_ids=True)
-    assert [each.id for each in walk((at(numbered, "x"),))] == [13, 14, 15, 16]
+    assert [node.id for node in walk((at(numbered, "x"),))] == [13, 14, 15, 16]
     again = ev.apply(ev.apply(after, [ev.DropColumn("y")]), [ev.AddColumn("y", "int")])
     assert at(again, "y").id == 18
 
@@ -212,17 +212,17 @@ CHANGES = st.one_of(
 @settings(deadline=None)
 @given(st.lists(CHANGES, max_size=12))
 def test_after_any_changes_ids_are_unique_and_still_mean_the_same_column(changes):
-    schema, seen = SCHEMA, {each.id for each in walk(SCHEMA.fields)}
+    schema, seen = SCHEMA, {node.id for node in walk(SCHEMA.fields)}
     for change in changes:
         try:
             after = ev.apply(schema, [change])
         except LakeError:
             continue
-        ids = [each.id for each in walk(after.fields) if each.id != NO_ID]
+        ids = [node.id for node in walk(after.fields) if node.id != NO_ID]
         assert len(ids) == len(set(ids))
         assert after.last_field_id >= max(ids)
         assert after.last_field_id >= schema.last_field_id
-        before = {each.id for each in walk(schema.fields)}
+        before = {node.id for node in walk(schema.fields)}
         assert not (set(ids) - before) & (seen - {NO_ID}), "an id that was used before came back"
         assert {"id", "dt", "k"} <= set(names(after))
         seen |= set(ids)

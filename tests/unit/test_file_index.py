@@ -64,7 +64,7 @@ def test_files_that_hold_none_of_the_values_are_left_out(name):
 
 def test_an_index_that_is_lost_leaves_nothing_out_and_a_damaged_one_is_an_error():
     table = golden("beside")
-    path = next(each.path for each in table._store.list("") if each.path.endswith(".index"))
+    path = next(file.path for file in table._store.list("") if file.path.endswith(".index"))
     table._store.delete([path])
     assert files(Table("t", table._store, Paimon()), "b = 1") == 1
     for damaged in (b"", b"no index of any kind", table._store.read(path.replace(".index", ""))):
@@ -77,7 +77,7 @@ def test_index_files_stay_with_their_files_and_go_with_them():
     table = golden("beside")
 
     def indexes() -> set[str]:
-        return {each.path for each in table._store.list("") if each.path.endswith(".index")}
+        return {file.path for file in table._store.list("") if file.path.endswith(".index")}
 
     def live() -> set[str]:
         return {f"{path}.index" for task in table.scan().plan() for path in task.paths}
@@ -246,7 +246,7 @@ def test_files_of_our_own_are_left_out_by_bitmaps_and_bit_slices(tmp_path):
         ("a IS NULL", 2),
     ):
         assert files(table, where) == count, where
-    assert [each["n"] for each in table.scan(where="n = -13").to_arrow().to_pylist()] == [-13]
+    assert [row["n"] for row in table.scan(where="n = -13").to_arrow().to_pylist()] == [-13]
     table.delete("n = 4")
     assert files(table, "n = 4") == files(table, "a = 'v4'") == 0  # What was written again has indexes of its own.
     table.compact(full=True)

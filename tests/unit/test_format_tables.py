@@ -83,7 +83,7 @@ def test_files_of_a_folder_are_the_rows_of_a_table(tmp_path, file_format):
     assert [tuple(row.values()) for row in found.to_pylist()] == expected
     assert table.scan().count() == 6
     assert table.scan(["q", "id"], where="p = 1 AND x < 0").to_arrow().to_pylist() == [{"q": "a/b", "id": 3}]
-    assert [each.paths for each in table.scan(where="q IS NULL").plan()] == [("p=2/q=__DEFAULT_PARTITION__/two",)]
+    assert [task.paths for task in table.scan(where="q IS NULL").plan()] == [("p=2/q=__DEFAULT_PARTITION__/two",)]
     assert table.scan(where="p > 2").plan() == []
     assert len(table.scan(limit=4).to_arrow()) == 4
     lake = Lake(tmp_path)
@@ -166,7 +166,7 @@ def test_verbs_that_would_change_the_folder_are_refused(tmp_path):
     assert "small" in partitions_picture(table.inspect.partitions())
     assert run(["--warehouse", str(tmp_path), "doctor"]) == run(["--warehouse", str(tmp_path), "show", "d.t"]) == 0
     Lake(tmp_path).drop_table("d.t")  # The files are others'.
-    assert [each.name for each in root.rglob("*") if each.is_file()] == ["a"]
+    assert [path.name for path in root.rglob("*") if path.is_file()] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -723,13 +723,13 @@ def delete_values(table, rows, **how):
         (part,) = (asked(p, type.field(p.name).type) for p in field.type.fields if type.get_field_index(p.name) >= 0)
         return replace(field, type=Row((part,)))
 
-    fields = tuple(asked(base.schema.field(each.name), each.type) for each in rows.schema)
+    fields = tuple(asked(base.schema.field(field.name), field.type) for field in rows.schema)
     layout = replace(
         base.layout(), fields=fields, partition_by=(), directory=lambda v, b: "data", stats=(),
         content=Content.EQUALITY_DELETES, **how,
     )  # fmt: skip
     (file,) = worker.write(store, iter(rows.to_batches()), layout)
-    compared = tuple([*walk((each,))][-1].id for each in fields)
+    compared = tuple([*walk((field,))][-1].id for field in fields)
     request = Request(id=f"values {rows.to_pylist()}", schema_id=base.schema.id)
     added = replace(file, spec_id=0, compared=compared)
     operation = RowDelta(request=request, added=(added,), kind="append", isolation=None)
@@ -740,10 +740,10 @@ def with_deletes(table):
     """For each data file, by its first id, how many delete files a scan reads beside it."""
     found = {}
     for task in base_of(table).scan():
-        for place, path in enumerate(task.paths):
-            alone = replace(task, paths=(path,), row_counts=(task.row_counts[place],), sizes_bytes=(1,), deletes=())
+        for index, path in enumerate(task.paths):
+            alone = replace(task, paths=(path,), row_counts=(task.row_counts[index],), sizes_bytes=(1,), deletes=())
             (batch, *_) = worker.read(store_of(table), alone)
-            found[batch["id"][0].as_py()] = len(task.deletes[place]) if task.deletes else 0
+            found[batch["id"][0].as_py()] = len(task.deletes[index]) if task.deletes else 0
     return found
 
 

@@ -77,7 +77,7 @@ def test_what_a_retention_lets_go(table: Table, retention: Retention, gone: list
 @pytest.mark.parametrize("without", [(), ("sequence-number",)])
 def test_what_is_read_yet_and_all_later_ones_stay(table: Table, without: tuple[str, ...]):
     """Snapshots of version 1 have no sequence number."""
-    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[0]), *without) == []
 
 
@@ -118,12 +118,12 @@ def test_a_snapshot_that_no_branch_holds_stays_if_it_is_later_than_what_is_read_
     table: Table, without: tuple[str, ...]
 ):
     without_branch(table)
-    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[1]), *without) == [100]
 
 
 def test_snapshots_that_are_named_expire_whatever_their_age(table: Table):
-    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
     table.create_tag("kept", ids[0])
     for wrong, error, said in (
         (ids[0], InvalidInput, "tag 'kept'"),
@@ -197,7 +197,7 @@ def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Tab
     path = orphan(table)
     table._store.write("data/dt=a/mine.parquet", b"x")
     assert table._view().maintenance.orphans(NOW) == []
-    assert [each.path for each in table._view().maintenance.orphans(NOW + 1)] == [path]
+    assert [file.path for file in table._view().maintenance.orphans(NOW + 1)] == [path]
 
 
 ID = "0190a5f2-7d3b-7c4e-8a9b-0123456789ab"
@@ -215,7 +215,7 @@ OF_OTHERS = ["metadata/mine.avro", f"metadata/stats-{ID}.puffin", "data/mine.orc
 def test_orphans_have_names_that_engines_give(table: Table):
     for path in (*OURS, *OF_OTHERS):
         table._store.write(path, b"x")
-    assert {each.path for each in table._view().maintenance.orphans(NOW + 1)} == set(OURS)
+    assert {file.path for file in table._view().maintenance.orphans(NOW + 1)} == set(OURS)
     assert set(OURS) <= {path for wave in dialect.everything(table._store).waves for path in wave}
 
 
@@ -242,7 +242,7 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
     with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be distinguished"):
         table._view().maintenance.orphans(NOW + 1)
     base = table._view()
-    for path in [each.path for each in store.list("metadata")]:
+    for path in [file.path for file in store.list("metadata")]:
         store.delete([path])
     with pytest.raises(CorruptTable, match="has no metadata"):
         base.maintenance.orphans(NOW + 1)
@@ -251,7 +251,7 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
 def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Table):
     """Old documents first, what the newest reaches, and that last; folders after those inside them."""
     found = dialect.everything(table._store)
-    there = [each.path for each in table._store.list("")]
+    there = [file.path for file in table._store.list("")]
     assert sorted(path for wave in found.waves for path in wave) == sorted(there), "each once"
     first, data, named, last = found.waves
     assert last == ("metadata/v4.metadata.json",)
@@ -284,7 +284,7 @@ def test_a_table_goes_with_its_files_in_other_folders_even_if_a_manifest_list_is
     outside = {"snapshot-id": first["snapshot-id"], "statistics-path": "s3://elsewhere/stats.puffin"}
     without_list(table, statistics=[outside])
     found = dialect.everything(table._store)
-    there = {each.path for each in table._store.list("")}
+    there = {file.path for file in table._store.list("")}
     stays = {path for path in there if path.startswith(("other/foreign", "flat/", "deep/"))}
     assert len(stays) == 5
     assert {path for wave in found.waves for path in wave} == there - stays
@@ -301,7 +301,7 @@ def test_a_table_whose_metadata_cannot_be_read_goes_by_the_names_of_its_files(
     table._store.delete([newest])
     table._store.write(newest, b"{")
     found = dialect.everything(table._store)
-    there = {each.path for each in table._store.list("")}
+    there = {file.path for file in table._store.list("")}
     assert {path for wave in found.waves for path in wave} == there - {"data/dt=a/mine.parquet"}
     assert set(found.waves[-1]) == {path for path in there if path.startswith("metadata/v")} | {
         "metadata/version-hint.text"

@@ -37,10 +37,10 @@ def test_every_type_comes_back(lake):
     assert t.scan().to_arrow().equals(expected)
     (path,) = t.inspect.files()["path"].to_pylist()
     assert path.endswith(".orc")
-    held = po.ORCFile(path.removeprefix("file://")).schema
-    assert [int(f.metadata[b"iceberg.id"]) for f in held] == [f.id for f in t.schema.fields]
-    assert int(held.field("st").type.field(0).metadata[b"iceberg.id"]) == t.schema.field("st").type.fields[0].id
-    assert held.field("i").metadata[b"iceberg.required"] == b"false"
+    schema = po.ORCFile(path.removeprefix("file://")).schema
+    assert [int(f.metadata[b"iceberg.id"]) for f in schema] == [f.id for f in t.schema.fields]
+    assert int(schema.field("st").type.field(0).metadata[b"iceberg.id"]) == t.schema.field("st").type.fields[0].id
+    assert schema.field("i").metadata[b"iceberg.required"] == b"false"
     assert t.scan(where="ts > timestamp '2021-01-01'").count() == 0
 
 

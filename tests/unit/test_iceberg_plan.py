@@ -107,7 +107,7 @@ def test_a_schema_that_was_there_is_used_again():
     table.evolve([change])
     table.evolve([evolution.RenameColumn("w", "v")])
     found = document(table)
-    assert [each["schema-id"] for each in found["schemas"]] == [0, 1, 2]
+    assert [schema["schema-id"] for schema in found["schemas"]] == [0, 1, 2]
     assert (found["current-schema-id"], found["last-column-id"]) == (1, 3)
     table.evolve([evolution.DropColumn("v"), evolution.AddColumn("v", "int")])
     assert (document(table)["current-schema-id"], document(table)["last-column-id"]) == (3, 4)
@@ -214,7 +214,7 @@ def test_partition_specs_keep_the_ids_of_their_fields():
         found = document(table)
         assert (found["default-spec-id"], found["last-partition-id"]) == (spec_id, 1001)
         (spec,) = (s for s in found["partition-specs"] if s["spec-id"] == spec_id)
-        assert [each["field-id"] for each in spec["fields"]] == fields
+        assert [field["field-id"] for field in spec["fields"]] == fields
     assert [each["spec-id"] for each in found["partition-specs"]] == [0, 1, 2, 3]
     assert len(found["schemas"]) == 1
 
@@ -310,7 +310,7 @@ def test_what_expires_leaves_log_and_statistics_too():
     for id in range(3):
         table.append(rows(id))
     base = table._view()
-    names = [each["snapshot-id"] for each in document(table)["snapshots"]]
+    names = [snapshot["snapshot-id"] for snapshot in document(table)["snapshots"]]
     statistics = [{"snapshot-id": id, "statistics-path": f"{id}.puffin"} for id in names]
     state = replace(
         base.state, document={**document(table), "statistics": statistics, "partition-statistics": statistics}
@@ -321,7 +321,7 @@ def test_what_expires_leaves_log_and_statistics_too():
     found = replace(base, state=state)  # What it was.
     assert len(found.state.document["snapshots"]) == 3
     parsed = __import__("json").loads(plan.root)
-    assert [each["snapshot-id"] for each in parsed["snapshots"]] == names[1:]
+    assert [snapshot["snapshot-id"] for snapshot in parsed["snapshots"]] == names[1:]
     assert [each["snapshot-id"] for each in parsed["snapshot-log"]] == names[1:]
     for key in ("statistics", "partition-statistics"):
         assert [each["snapshot-id"] for each in parsed[key]] == names[1:]
@@ -333,10 +333,10 @@ def test_a_log_with_a_gap_begins_after_it():
     table = made()
     for id in range(4):
         table.append(rows(id))
-    names = [each["snapshot-id"] for each in document(table)["snapshots"]]
+    names = [snapshot["snapshot-id"] for snapshot in document(table)["snapshots"]]
     _, parsed = planned(table, DropSnapshots(request=Request(id="op"), snapshots=(names[1],)))
     assert [each["snapshot-id"] for each in parsed["snapshot-log"]] == names[2:]
-    assert [each["snapshot-id"] for each in parsed["snapshots"]] == [names[0], *names[2:]]
+    assert [snapshot["snapshot-id"] for snapshot in parsed["snapshots"]] == [names[0], *names[2:]]
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -348,32 +348,32 @@ def test_a_snapshot_says_what_changed():
     assert first.partitions == (PartitionChange(("a",), 1, 0, 2, 0, first.bytes_added, 0),)
     second = table.append(pa.concat_tables([rows(3), rows(4, dt="b")]))
     size = sum(file["size_bytes"] for file in table.inspect.files().to_pylist())
-    told = document(table)["snapshots"][1]["summary"]
+    summary = document(table)["snapshots"][1]["summary"]
     expected = {
         "operation": "append", "added-data-files": "2", "added-records": "2", "changed-partition-count": "2",
         "total-data-files": "3", "total-records": "4", "total-files-size": str(size), "total-delete-files": "0",
         "total-position-deletes": "0", "total-equality-deletes": "0",
         "manifests-created": "1", "manifests-kept": "1", "manifests-replaced": "0",
     }  # fmt: skip
-    assert expected.items() <= told.items()
+    assert expected.items() <= summary.items()
     assert {(p.values, p.rows_added) for p in second.partitions} == {(("a",), 1), (("b",), 1)}
     third = table.delete("id = 1")
-    told = document(table)["snapshots"][2]["summary"]
+    summary = document(table)["snapshots"][2]["summary"]
     expected = {
         "operation": "delete",
         "added-position-deletes": "1",
         "added-delete-files": "1",
         "total-delete-files": "1",
     }
-    assert expected.items() <= told.items()
+    assert expected.items() <= summary.items()
     assert (third.partitions[0].rows_removed, third.partitions[0].rows_added) == (1, 0)
     overwritten = table.overwrite_partitions(rows(9))
-    told = document(table)["snapshots"][3]["summary"]
+    summary = document(table)["snapshots"][3]["summary"]
     expected = {
         "operation": "overwrite", "replace-partitions": "true", "deleted-data-files": "2", "deleted-records": "3",
         "removed-delete-files": "1", "total-data-files": "2", "total-records": "2", "total-delete-files": "0",
     }  # fmt: skip
-    assert expected.items() <= told.items()
+    assert expected.items() <= summary.items()
     (change,) = overwritten.partitions
     assert (change.values, change.files_added, change.rows_added, change.rows_removed) == (("a",), 1, 1, 2)
     whole = table.overwrite(rows(7))
@@ -381,8 +381,8 @@ def test_a_snapshot_says_what_changed():
     assert "replace-partitions" not in document(table)["snapshots"][4]["summary"]
     assert whole.rows_added == 1
     table.truncate()
-    told = document(table)["snapshots"][5]["summary"]
-    assert (told["operation"], told["total-records"], told["total-files-size"]) == ("delete", "0", "0")
+    summary = document(table)["snapshots"][5]["summary"]
+    assert (summary["operation"], summary["total-records"], summary["total-files-size"]) == ("delete", "0", "0")
     for exact, snapshot in zip((first, second, third, overwritten, whole), table.snapshots(), strict=False):
         assert table.snapshot(snapshot.id).partitions == exact.partitions
 
@@ -391,7 +391,7 @@ def test_a_summary_lists_the_partitions_where_it_is_asked_to():
     table = made(**{"write.summary.partition-limit": "1"})
     table.append(rows(1))
     table.append(pa.concat_tables([rows(3), rows(4, dt="b")]))
-    first, second = (each["summary"] for each in document(table)["snapshots"])
+    first, second = (snapshot["summary"] for snapshot in document(table)["snapshots"])
     assert first["partition-summaries-included"] == "true"
     assert first["partitions.dt=a"].startswith("added-data-files=1,added-records=1,added-files-size=")
     assert not [key for key in second if key.startswith("partition")]
@@ -434,7 +434,7 @@ def test_row_ids_go_on_from_snapshot_to_snapshot():
     table.append(rows(1, 2))
     table.append(rows(3))
     found = document(table)
-    assert [(each["first-row-id"], each["added-rows"]) for each in found["snapshots"]] == [(0, 2), (2, 1)]
+    assert [(snapshot["first-row-id"], snapshot["added-rows"]) for snapshot in found["snapshots"]] == [(0, 2), (2, 1)]
     assert found["next-row-id"] == 3
 
 
@@ -471,7 +471,7 @@ def test_manifests_of_one_spec_and_content_are_merged_once_there_are_enough():
         table.append(rows(id))
     assert sum(m["added_files_count"] + m["existing_files_count"] for m in metas(table)) == 6
     assert len(metas(table)) < 5
-    summaries = [each["summary"] for each in document(table)["snapshots"]]
+    summaries = [snapshot["summary"] for snapshot in document(table)["snapshots"]]
     assert any(int(summary["manifests-replaced"]) >= 3 and summary["manifests-created"] == "2" for summary in summaries)
     table.append(rows(10, 11))
     table.delete("id = 10")
@@ -574,12 +574,12 @@ def test_rewritten_manifests_hold_live_entries_by_partition():
     assert only["sequence_number"] == document(table)["last-sequence-number"] == 6
     assert entries(table)["p1000"].to_pylist() == ["a", "b", "b"]
     assert sorted(entries(table)["sequence_number"].to_pylist()) == [1, 2, 3]
-    told = document(table)["snapshots"][-1]["summary"]
+    summary = document(table)["snapshots"][-1]["summary"]
     expected = {
         "operation": "replace", "changed-partition-count": "0", "manifests-created": "1", "manifests-kept": "0",
         "manifests-replaced": "4", "entries-processed": "3", "total-records": "3",
     }  # fmt: skip
-    assert expected.items() <= told.items()
+    assert expected.items() <= summary.items()
     assert plan.snapshot.kind == "rewrite manifests"
     assert ids(table) == [1, 2, 3]
 
@@ -592,11 +592,11 @@ def test_each_spec_and_content_of_a_commit_has_a_manifest_of_its_own():
     old = replace(marks, path="data/d0", partition=("a",), spec_id=0)
     delta = RowDelta(request=Request(id="op"), added=(data, marks, old), kind=OperationKind.UPDATE)
     plan, _ = planned(table, delta)
-    held = [manifest.parse(plan.files[path], path) for path in plan.files if "/snap-" not in path]
-    assert sorted(path for each in held for path in each["file_path"].to_pylist()) == [
+    manifests = [manifest.parse(plan.files[path], path) for path in plan.files if "/snap-" not in path]
+    assert sorted(path for each in manifests for path in each["file_path"].to_pylist()) == [
         f"memory://files/data/{name}" for name in ("d0", "d1", "x")
     ]
-    assert len(held) == 3
+    assert len(manifests) == 3
 
 
 # --- dangling deletes -------------------------------------------------------------------------------------------------
@@ -620,8 +620,8 @@ def test_delete_files_go_with_the_data_they_apply_to(verb: Callable[[Table], obj
     assert deletes(table) == 2
     verb(table)
     assert deletes(table) == left
-    told = document(table)["snapshots"][-1]["summary"]
-    assert (told["total-delete-files"], int(told.get("removed-delete-files", 0))) == (str(left), 2 - left)
+    summary = document(table)["snapshots"][-1]["summary"]
+    assert (summary["total-delete-files"], int(summary.get("removed-delete-files", 0))) == (str(left), 2 - left)
     assert not {1, 4} & set(ids(table))
 
 

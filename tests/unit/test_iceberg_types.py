@@ -502,12 +502,12 @@ def test_geometries_are_written_as_wkb_with_their_box(tmp_path, text):
     )
     assert (shown[0]["id"]["lower_bound"], shown[0]["id"]["upper_bound"], shown[0]["id"]["value_count"]) == (1, 4, 4)
     # The file says what it holds, and bounds of bytes, which mean nothing, are not in it.
-    held = pq.read_metadata(entries(t)[0]["file_path"].removeprefix("file://"))
-    said = held.schema.column(1).logical_type.to_json()
+    metadata = pq.read_metadata(entries(t)[0]["file_path"].removeprefix("file://"))
+    said = metadata.schema.column(1).logical_type.to_json()
     assert json.loads(said)["Type"] == text.partition("(")[0].capitalize()
     assert ("4326" in said, "vincenty" in said.lower()) == ("4326" in text, "vincenty" in text)
-    assert held.row_group(0).column(1).statistics is None
-    assert held.row_group(0).column(0).statistics.max == 4
+    assert metadata.row_group(0).column(1).statistics is None
+    assert metadata.row_group(0).column(0).statistics.max == 4
     # Rows are changed, deleted and compacted (row groups copied too) by copying; no condition leaves a file out.
     assert t.update({"id": "id + 10"}, where="g is not null and id < 4").rows_added == 4
     assert t.delete("id = 11").rows_added == 3

@@ -122,8 +122,8 @@ def test_the_partition_comes_before_the_initial_default(lake):
 
 def test_added_files_with_field_ids_may_lack_the_column(lake, tmp_path):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"])
-    held = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
-    pq.write_table(pa.table({"id": [1, 2]}, schema=held), tmp_path / "a.parquet")
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    pq.write_table(pa.table({"id": [1, 2]}, schema=schema), tmp_path / "a.parquet")
     t.add_files([str(tmp_path / "a.parquet")], partition={"dt": "q"})
     assert "schema.name-mapping.default" not in t.properties
     assert read(t, ["id", "dt"], where="dt = 'q'") == [{"id": 1, "dt": "q"}, {"id": 2, "dt": "q"}]
@@ -183,11 +183,11 @@ def by_part(lake):
     """A table whose spec is a part of a row, as other writers make it."""
     t = lake.create_table("d.t", pa.schema([("id", pa.int64()), ("place", PLACE)]), format="iceberg")
     path = Path(t.uri.removeprefix("file://")) / "metadata" / "v1.metadata.json"
-    told = json.loads(path.read_text())
-    country = told["schemas"][0]["fields"][1]["type"]["fields"][0]
+    answer = json.loads(path.read_text())
+    country = answer["schemas"][0]["fields"][1]["type"]["fields"][0]
     field = {"source-id": country["id"], "field-id": 1000, "name": "c", "transform": "identity"}
     path.write_text(
-        json.dumps(told | {"partition-specs": [{"spec-id": 0, "fields": [field]}], "last-partition-id": 1000})
+        json.dumps(answer | {"partition-specs": [{"spec-id": 0, "fields": [field]}], "last-partition-id": 1000})
     )
     return lake.table("d.t")
 

@@ -108,7 +108,7 @@ def test_counts_of_nan_are_put_into_a_footer_and_replaced():
         for _ in range(20):  # Of more row groups than the head of a list holds.
             out.write_table(pa.table({"a": [math.nan, 1.0], "b": [1, 2], "c": pa.array([None, 2.0], pa.float32())}))
     end = sink.getvalue().to_pybytes()
-    first = [{0: 1, 2: 300 + place} for place in range(20)]
+    first = [{0: 1, 2: 300 + index} for index in range(20)]
     second = [{0: 7} for _ in range(20)]
 
     once = parquet_footer.counted(end, first)
@@ -119,8 +119,8 @@ def test_counts_of_nan_are_put_into_a_footer_and_replaced():
         return [parquet_footer.nan_counts(group, [0, 1, 2]) for group in footer.row_groups]
 
     assert counts(end) == [[None, None, None]] * 20
-    assert counts(once) == [[1, None, 300 + place] for place in range(20)]
-    assert counts(twice) == [[7, None, 300 + place] for place in range(20)]
+    assert counts(once) == [[1, None, 300 + index] for index in range(20)]
+    assert counts(twice) == [[7, None, 300 + index] for index in range(20)]
     assert pa.parquet.read_table(pa.BufferReader(twice))["b"].to_pylist() == [1, 2] * 20
 
 

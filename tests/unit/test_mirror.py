@@ -253,8 +253,8 @@ def test_what_is_behind_is_made_up_for():
         plain.append(data(i))
     table.delete("id = 2")
     forget(table)
-    for each in held.list(""):
-        table._store.write(each.path, held.read(each.path))
+    for file in held.list(""):
+        table._store.write(file.path, held.read(file.path))
     assert document(table)["current-snapshot-id"] == 1
     assert table.sync_iceberg().id == 4
     require_same(table)
@@ -525,7 +525,7 @@ def test_racing_writers_leave_metadata_of_the_newest_snapshot(seed):
 
         return run
 
-    turns.race({actor: work(actor, 10 * place) for place, actor in enumerate("abc", 1)})
+    turns.race({actor: work(actor, 10 * index) for index, actor in enumerate("abc", 1)})
     table.sync_iceberg()
     require_same(table)
     tags = {n for n, r in document(table)["refs"].items() if r["type"] == "tag"}

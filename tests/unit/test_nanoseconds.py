@@ -39,9 +39,9 @@ def plant(root, far):
         if not far.keys() & set(held["id"].to_pylist()):
             continue
         moments = [far.get(id, at) for id, at in zip(held["id"].to_pylist(), held["at"].to_pylist(), strict=True)]
-        for place, field in enumerate(held.schema):
+        for index, field in enumerate(held.schema):
             if field.name.removeprefix("_KEY_") == "at":
-                held = held.set_column(place, field, pa.array(moments, field.type))
+                held = held.set_column(index, field, pa.array(moments, field.type))
         pq.write_table(held, path, use_deprecated_int96_timestamps=True)
 
 

@@ -50,7 +50,7 @@ def test_importing_loads_no_library_before_it_is_needed(code, loaded):
     """Counted in modules, since times depend on the machine. Together those left out take half a second and more."""
     program = f"import sys\n{code}\nprint(*sorted(set(sys.modules) & set({HEAVY!r})), sep=',')"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert [each for each in run.stdout.splitlines()[-1].split(",") if each] == loaded
+    assert [part for part in run.stdout.splitlines()[-1].split(",") if part] == loaded
 
 
 @pytest.mark.parametrize("package", ["lakeformat", "lakeformat.cdc", "lakeformat.sql"])

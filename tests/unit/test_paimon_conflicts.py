@@ -82,7 +82,7 @@ def on(table: Table, text: str) -> Any:
 
 
 def files(table: Table, dt: str = "a") -> list[dict[str, Any]]:
-    return [each for each in table.inspect.files().to_pylist() if each["partition"] == f"dt={dt}"]
+    return [row for row in table.inspect.files().to_pylist() if row["partition"] == f"dt={dt}"]
 
 
 def path(table: Table, dt: str = "a") -> str:

@@ -368,8 +368,8 @@ def test_missing_manifests_of_changelog_files_are_no_hindrance(tmp_path, home, l
     for i in range(3):
         table.upsert(pa.table({"id": [i]}, schema=schema))
     name = metadata.read_snapshots(table._store, [1])[0]["changelogManifestList"]
-    for each in manifest.read_list(table._store, name)["_FILE_NAME"].to_pylist():
-        (home / "manifest" / each).unlink()
+    for value in manifest.read_list(table._store, name)["_FILE_NAME"].to_pylist():
+        (home / "manifest" / value).unlink()
     if list_too:
         (home / "manifest" / name).unlink()
     Lake(str(tmp_path)).table("d.t").expire_snapshots(retain_last=1)
@@ -635,8 +635,8 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
             assert there >= {*range(5, 13)}
             assert all(world.store.exists(path) for path in world.at[10] | came)
             base = dialect.load(world.store, 12)
-            told = base.history.delta(6, 7, base.schema.fields)
-            assert {path for each in told for task in each.tasks for path in task.paths} == came
+            deltas = base.history.delta(6, 7, base.schema.fields)
+            assert {path for each in deltas for task in each.tasks for path in task.paths} == came
             world.expire(Retention(3, 3))
         assert metadata.snapshot_ids(world.store) == [10, 11, 12]
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
@@ -662,8 +662,8 @@ def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     base = release_tag(world, "t")
     assert all(world.store.exists(path) for path in came)
     assert base.maintenance.orphans(2) == []
-    told = base.history.delta(6, 7, base.schema.fields)
-    assert {path for each in told for task in each.tasks for path in task.paths} == came
+    deltas = base.history.delta(6, 7, base.schema.fields)
+    assert {path for each in deltas for task in each.tasks for path in task.paths} == came
 
 
 def test_a_tag_that_goes_takes_the_changelog_files_that_only_it_kept(tmp_path, home):
@@ -1193,7 +1193,7 @@ def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
     waves = dialect.everything(table._store).waves
     gone = {path for wave in waves for path in wave}
-    there = {each.path for each in table._store.list("")}
+    there = {file.path for file in table._store.list("")}
     assert there - gone == {*OF_OTHERS, "bucket-0/.data.parquet.crc"}
     assert set(waves[-1]) == {path for path in there if path.startswith("schema/schema-")}
     assert waves[-2] == ("snapshot/snapshot-2",)

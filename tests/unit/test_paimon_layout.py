@@ -184,8 +184,8 @@ def _beyond_surrogates(vector):
 def test_stats_modes_by_column_and_dense_or_not():
     fields = (Field(0, "a", scalar(Kind.INT)), Field(1, "b", scalar(Kind.STRING)), Field(2, "c", scalar(Kind.INT)))
     given = {"metadata.stats-mode": "full", "fields.a.stats-mode": "none", "fields.b.stats-mode": "counts"}
-    told = {0: ColumnStats(1, 2, 0, 2), 1: ColumnStats("x", "y", 1, 2), 2: ColumnStats(3, 4, 0, 2)}
-    file = WrittenFile("x.parquet", (), 2, 1, stats=told)
+    stats = {0: ColumnStats(1, 2, 0, 2), 1: ColumnStats("x", "y", 1, 2), 2: ColumnStats(3, 4, 0, 2)}
+    file = WrittenFile("x.parquet", (), 2, 1, stats=stats)
     dense, names = plan._value_stats((file,), Schema(fields, properties=given))
     assert names == ["b", "c"]
     low = binary_row.decode(dense.field(0), [fields[1].type, fields[2].type])

@@ -199,8 +199,8 @@ def test_few_new_rows_leave_large_files_where_they_are(tmp_path, key):
     for turn in range(3):
         before = table.current_snapshot().id
         table.upsert(pa.table({"id": [7, 9], "j": ["0000007", "0000009"], "n": [-turn, -turn], "v": ["x", "y"]}))
-        told = table.changes(before).to_arrow().sort_by([("id", "ascending"), ("_row_kind", "descending")]).to_pylist()
-        assert [(row["_row_kind"], row["id"], row["n"]) for row in told] == [
+        rows = table.changes(before).to_arrow().sort_by([("id", "ascending"), ("_row_kind", "descending")]).to_pylist()
+        assert [(row["_row_kind"], row["id"], row["n"]) for row in rows] == [
             (kind, id, n) for id in (7, 9) for kind, n in (("-U", id if turn == 0 else 1 - turn), ("+U", -turn))
         ]
         assert large in table.inspect.files()["path"].to_pylist()

@@ -138,10 +138,10 @@ def test_row_groups_that_hold_no_such_key_are_not_read(lake, tmp_path, file_form
     if file_format == "orc":
         return
     path = next(tmp_path.rglob(max(table.inspect.files().to_pylist(), key=lambda f: f["size_bytes"])["path"]))
-    held = parquet.pq.ParquetFile(path).metadata
-    assert held.num_row_groups == 3
+    metadata = parquet.pq.ParquetFile(path).metadata
+    assert metadata.num_row_groups == 3
     content = bytearray(path.read_bytes())
-    begin = held.row_group(2).column(3).data_page_offset  # Of `id`, after what the file says of keys.
+    begin = metadata.row_group(2).column(3).data_page_offset  # Of `id`, after what the file says of keys.
     content[begin + 1000 : begin + 2000] = bytes(1000)  # Whoever reads these rows is told so by a checksum.
     path.write_bytes(content)
     assert table.scan(where="id = 5").to_arrow().to_pylist() == [{"id": 5, "v": -5}]

@@ -244,10 +244,10 @@ class Committing:
                 json.dump(snapshot, file, indent=4)
         except FileExistsError:
             return 200, {"success": False}
-        for each in body["statistics"]:
-            total = self.counts.setdefault(tuple(each["spec"].items()), [0, 0, 0])
+        for entry in body["statistics"]:
+            total = self.counts.setdefault(tuple(entry["spec"].items()), [0, 0, 0])
             for i, key in enumerate(("recordCount", "fileCount", "fileSizeInBytes")):
-                total[i] += each[key]
+                total[i] += entry[key]
         self.server.answers[path.removesuffix("commit") + "snapshot"] = 200, {"snapshot": {"snapshot": snapshot}}
         return 200, {"success": True}
 

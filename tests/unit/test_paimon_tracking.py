@@ -52,7 +52,7 @@ def test_bounds_of_values_that_newer_files_hold_leave_nothing_out(where, ids):
 
 def test_files_of_the_same_rows_are_read_in_step_whatever_their_batches():
     table = golden("pypaimon")
-    (task,) = (each for each in table.scan(["a", "b"], where="dt = 'x'").plan() if any(each.beside))
+    (task,) = (task for task in table.scan(["a", "b"], where="dt = 'x'").plan() if any(task.beside))
     found = pa.Table.from_batches(worker.read(table._store, task, 2))
     assert found["b"].to_pylist() == [b for _, _, b in ROWS]
     path = task.beside[0][0].paths[0]

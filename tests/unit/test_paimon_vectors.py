@@ -148,7 +148,7 @@ def test_many_files_and_positions_against_a_set(tmp_path):
         live |= set(range(start, start + 5_000)) - {start + each for each in gone[path]}
     mark(table, [(path, positions, ()) for path, positions in gone.items() if positions])
     assert ids(table) == sorted(live)
-    assert table.scan(where="id >= 12345").count() == sum(each >= 12345 for each in live)
+    assert table.scan(where="id >= 12345").count() == sum(file >= 12345 for file in live)
 
 
 # --- written ----------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_a_bucket_has_one_file_of_vectors_and_nothing_is_left_behind(marked):
         if table.schema.properties.get("bucket") == "1":
             assert len(index) == 1
     table.expire_snapshots(retain_last=1)
-    there = {each.path.rpartition("/")[2] for each in store.list("index")}
+    there = {file.path.rpartition("/")[2] for file in store.list("index")}
     assert there == set(vectors(store)[0]["_FILE_NAME"].to_pylist())
     table.compact(full=True)
     table.expire_snapshots(retain_last=1)
@@ -451,13 +451,13 @@ def test_vectors_of_one_data_file_become_one_wherever_they_lie(target):
     for held, content in made:
         if content is None:
             stays.append(held[0].path)
-        for each in held:
-            data = store.read(each.path) if content is None else content
-            positions = bitmap.decode(vector_file.take(data, each.offset, each.length, ""), "").tolist()
-            assert each.of not in found
-            assert len(positions) == each.cardinality
-            assert bitmap.is_wide(data[each.offset :]) == (each.of != "data-c")
-            found[each.of] = positions
+        for file in held:
+            data = store.read(file.path) if content is None else content
+            positions = bitmap.decode(vector_file.take(data, file.offset, file.length, ""), "").tolist()
+            assert file.of not in found
+            assert len(positions) == file.cardinality
+            assert bitmap.is_wide(data[file.offset :]) == (file.of != "data-c")
+            found[file.of] = positions
     assert found == {"data-a": [1, 5, 7], "data-b": [2], "data-c": [3]}
     assert stays == ([] if target is None else ["index/index-2"])
     assert sorted(unused + stays) == [f"index/index-{number}" for number in range(3)]

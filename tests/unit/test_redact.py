@@ -46,10 +46,10 @@ def asked(folder, **how):
 def test_addresses_of_catalogs(tmp_path, caplog, address):
     caplog.set_level(logging.DEBUG, logger="lakeformat")
     for secret in (SECRET, SECRET.replace("/", "%2F")):
-        with pytest.raises(LakeError) as told:
+        with pytest.raises(LakeError) as raised:
             asked(tmp_path, catalog=address.format(secret))
-        assert "Secret" not in shown(told.value)
-        assert isinstance(told.value, InvalidInput | StoreError)
+        assert "Secret" not in shown(raised.value)
+        assert isinstance(raised.value, InvalidInput | StoreError)
     assert "Secret" not in caplog.text
 
 
@@ -57,9 +57,9 @@ def test_addresses_of_catalogs(tmp_path, caplog, address):
     "uri", ["https://u:{}@h/w", "s3://key:{}@bucket/w", "abfss://c:{}@account.dfs.core.windows.net/w"]
 )
 def test_a_password_is_no_part_of_a_warehouse(uri):
-    with pytest.raises(InvalidInput, match="give credentials as options") as told:
+    with pytest.raises(InvalidInput, match="give credentials as options") as raised:
         Lake(uri.format(SECRET.replace("/", "")))
-    assert "Secret" not in shown(told.value)
+    assert "Secret" not in shown(raised.value)
     assert repr(Lake("abfss://container@account.dfs.core.windows.net/w"))
 
 
@@ -75,17 +75,17 @@ def test_a_password_is_no_part_of_a_warehouse(uri):
     ],
 )
 def test_options_of_a_rest_catalog(tmp_path, options):
-    with pytest.raises(LakeError) as told:
+    with pytest.raises(LakeError) as raised:
         asked(tmp_path, catalog="http://127.0.0.1:1", catalog_options=options)
-    assert "Secret" not in shown(told.value)
+    assert "Secret" not in shown(raised.value)
 
 
 def test_options_of_a_store():
     hidden = SECRET.replace("/", "")
     for options in ({"google_service_account_key": hidden}, {"service_account_key": "{" + hidden}):
-        with pytest.raises(InvalidInput, match="cannot open the store") as told:
+        with pytest.raises(InvalidInput, match="cannot open the store") as raised:
             Lake("gs://bucket/w", **options).tables()
-        assert "Secret" not in shown(told.value)
+        assert "Secret" not in shown(raised.value)
 
 
 def test_every_error_redacts_its_message():

@@ -113,8 +113,8 @@ class Distant:
         data = self._store.read(path)
 
         def fetch(starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
-            for place in range(len(starts)):
-                self._ask("get_range", path, trips=place == 0)
+            for index in range(len(starts)):
+                self._ask("get_range", path, trips=index == 0)
             return [data[start:end] for start, end in zip(starts, ends, strict=True)]
 
         return Ranges(path, len(data), fetch, data[-TAIL_BYTES:])
@@ -129,8 +129,8 @@ class Distant:
     write_hints = write_many
 
     def delete(self, paths: Iterable[str]) -> None:
-        for place, path in enumerate(paths):
-            self._ask("delete", path, trips=place % 1000 == 0)
+        for index, path in enumerate(paths):
+            self._ask("delete", path, trips=index % 1000 == 0)
             self._store.delete([path])
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
@@ -177,8 +177,8 @@ def test_a_verb_reads_each_metadata_file_once_lists_the_head_once_and_waits_for_
         often = {path: n for path, n in often.items() if n > 2 or not path.startswith("snapshot/")}
     assert often == {}
     folder = "metadata" if name.startswith("iceberg") else "snapshot"
-    looks = [place for place, (call, path) in enumerate(store.asked) if call == "names" and path == folder]
-    commit = next((place for place, (call, path) in enumerate(store.asked) if call == "create"), None)
+    looks = [index for index, (call, path) in enumerate(store.asked) if call == "names" and path == folder]
+    commit = next((index for index, (call, path) in enumerate(store.asked) if call == "create"), None)
     if commit is not None:  # The verb's own look, the loop's, and the head's directly before it creates.
         assert len([place for place in looks if place < commit]) <= (4 if verb == "expire" else 3)
     else:  # Expiry lists the snapshots that there are, too, and once more when it has given notice.

@@ -241,7 +241,7 @@ class SigningServer(Serving):
             def do_GET(handler) -> None:
                 body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
                 scheme, _, said = handler.headers["Authorization"].partition(" ")
-                parts = dict(each.split("=", 1) for each in said.split(", "))
+                parts = dict(part.split("=", 1) for part in said.split(", "))
                 key, *scope = parts["Credential"].split("/")
                 path, _, query = handler.path.partition("?")
                 names = parts["SignedHeaders"].split(";")

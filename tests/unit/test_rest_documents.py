@@ -85,8 +85,8 @@ def test_a_specification_and_an_order_that_are_new(history):
 def test_a_server_that_is_not_there(tmp_path):
     lake = Lake(tmp_path, catalog="http://127.0.0.1:1", catalog_options={"token": "secret"})
     for ask in (lake.tables, lambda: lake.table("a.t"), lambda: lake.exists("a.t")):
-        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1.*does not answer") as told:
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1.*does not answer") as raised:
             ask()
-        assert "secret" not in f"{told.value} {lake._catalog!r}"
+        assert "secret" not in f"{raised.value} {lake._catalog!r}"
     with pytest.raises(InvalidInput, match="'tokens'"):
         Lake(tmp_path, catalog="https://example.test", catalog_options={"tokens": "x"})

@@ -22,7 +22,7 @@ def test_split_gives_each_row_once_with_its_like_in_order(pairs):
     shown = [tuple(value.as_py() for value in values) for values, _ in found]
     assert shown == list(dict.fromkeys(pairs))
     for values, group in found:
-        wanted = [place for place, pair in enumerate(pairs) if pair == tuple(value.as_py() for value in values)]
+        wanted = [index for index, pair in enumerate(pairs) if pair == tuple(value.as_py() for value in values)]
         assert group.column("row").to_pylist() == wanted
 
 

@@ -263,7 +263,7 @@ def test_files_go_to_another_bucket_where_a_table_says_so(s3: S3Server, tmp_path
     table.delete("id = 2")
     table.expire_snapshots(retain_last=1)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
-    names = [each.path for each in open_store(far, s3.options).list("")]
+    names = [file.path for file in open_store(far, s3.options).list("")]
     assert sum(name.startswith("data/") and "/d.db/t/" in name for name in names) == 2, names
     assert table.compute_table_stats().startswith(f"{far}/metadata/")
     assert table.missing_files() == table.remove_orphan_files(older_than=0) == []

@@ -46,7 +46,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_rows_come_in_order_and_equal_ones_as_they_were(kind, memory):
     chance = random.Random(f"{kind} {memory}")
-    rows = [(*KINDS[kind](chance), place) for place in range(900)]
+    rows = [(*KINDS[kind](chance), index) for index in range(900)]
     types = [pa.float64() if kind == "floats" else pa.int64(), pa.string(), pa.int64()]
     columns = [pa.array([row[i] for row in rows], types[i]) for i in range(3)]
     table = pa.table(columns, names=["a", "b", "place"])
@@ -100,7 +100,7 @@ def test_directions_and_nulls_are_as_asked(seed, memory):
     chance = random.Random(seed)
     kinds = chance.sample(sorted(VALUES), 2)
     directions = [(chance.random() < 0.5, chance.random() < 0.5) for _ in kinds]
-    rows = [(*(chance.choice(VALUES[kind][1]) for kind in kinds), place) for place in range(700)]
+    rows = [(*(chance.choice(VALUES[kind][1]) for kind in kinds), index) for index in range(700)]
     arrays = [pa.array([row[i] for row in rows], VALUES[kind][0]) for i, kind in enumerate(kinds)]
     batches = pa.table([*arrays, range(700)], [*kinds, "place"]).to_batches(90)
     texts = [

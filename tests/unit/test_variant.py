@@ -177,7 +177,7 @@ def test_variants_are_shredded_where_the_table_asks(make, tmp_path, how):
     file = pq.ParquetFile(max((tmp_path / "d.db").rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns))
     held = file.schema_arrow.field("v").type
     assert held.names == ["metadata", "value", "typed_value"]
-    parts = {each.name: each.type for each in held.field("typed_value").type}
+    parts = {field.name: field.type for field in held.field("typed_value").type}
     named = make.format == "paimon" and how == "named"
     assert parts["a"].field("typed_value").type == (pa.int8() if named else pa.int64())
     if make.format == "iceberg":

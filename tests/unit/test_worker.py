@@ -941,7 +941,7 @@ def test_what_waits_on_disk_is_written_in_files_of_the_target_size(store):
 def test_names_of_files_have_the_task_and_the_attempt(store):
     def names_of(with_task):
         task = WriteTask(fields=WIDE, directory=folder, names_task=with_task, name_prefix="", name_suffix="-{:05}")
-        return [each.path.rpartition("/")[2] for each in worker.write(store, wide_rows(1, 10), task)]
+        return [file.path.rpartition("/")[2] for file in worker.write(store, wide_rows(1, 10), task)]
 
     job = formats.new_job()
     with formats.of_task(job, 3, 17), formats.of_task(job, 4, 18):
@@ -989,8 +989,8 @@ WIDE = (field(0, "id", Kind.BIGINT), field(1, "v", Kind.BYTES))
 
 
 def wide_rows(count, size):
-    for place in range(count):
-        yield pa.record_batch({"id": [place], "v": pa.array([os.urandom(size)], pa.binary())})
+    for index in range(count):
+        yield pa.record_batch({"id": [index], "v": pa.array([os.urandom(size)], pa.binary())})
 
 
 @pytest.mark.parametrize("is_local", [True, False])

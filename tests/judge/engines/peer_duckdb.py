@@ -27,8 +27,8 @@ CONNECTION = connected()
 def read(request: dict) -> dict:
     at = f", snapshot_from_id => {request['snapshot']}" if request.get("snapshot") is not None else ""
     where = f" where {request['filter']}" if request.get("filter") else ""
-    place = request.get("metadata") or request["location"]
-    found = CONNECTION.execute(f"select * from iceberg_scan('{place}'{at}){where}").arrow()
+    location = request.get("metadata") or request["location"]
+    found = CONNECTION.execute(f"select * from iceberg_scan('{location}'{at}){where}").arrow()
     return rows(found.read_all() if isinstance(found, pa.RecordBatchReader) else found)
 
 

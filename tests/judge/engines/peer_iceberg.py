@@ -125,16 +125,16 @@ def delete_keys(request: dict) -> None:
     table, iceberg = loaded(request), SESSION._jvm.org.apache.iceberg
     key = table.schema().select(list(request["rows"][0]))
     ids = SESSION._sc._gateway.new_array(SESSION._jvm.int, key.columns().size())
-    for place in range(key.columns().size()):
-        ids[place] = key.columns().get(place).fieldId()
+    for index in range(key.columns().size()):
+        ids[index] = key.columns().get(index).fieldId()
     partition = None
     if request.get("partition"):
         partition = iceberg.PartitionData(table.spec().partitionType())
-        for place, value in enumerate(request["partition"]):
-            partition.set(place, value)
+        for index, value in enumerate(request["partition"]):
+            partition.set(index, value)
     factory = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, key, None)
-    place = table.locationProvider().newDataLocation(f"{request['name']}-deletes.parquet")
-    file = iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(table.io().newOutputFile(place))
+    index = table.locationProvider().newDataLocation(f"{request['name']}-deletes.parquet")
+    file = iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(table.io().newOutputFile(index))
     writer = factory.newEqDeleteWriter(file, iceberg.FileFormat.PARQUET, partition)
     for row in request["rows"]:
         record = iceberg.data.GenericRecord.create(key)

@@ -74,7 +74,7 @@ def view(request: dict) -> dict:
     """What pyiceberg's objects say of a view, by its metadata file; its SQL catalog has no views."""
     found = ViewMetadata.model_validate_json(Path(request["metadata"]).read_bytes())
     (current,) = (version for version in found.versions if version.version_id == found.current_version_id)
-    (schema,) = (each for each in found.schemas if each.schema_id == current.schema_id)
+    (schema,) = (schema for schema in found.schemas if schema.schema_id == current.schema_id)
     return {
         "columns": [[field.name, str(field.field_type)] for field in schema.fields],
         "queries": {representation.root.dialect: representation.root.sql for representation in current.representations},
