@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("spark") and hasattr(item, "callspec"):
             by_test[item.nodeid.partition("[")[0]].append(item)
     if not any("::" in arg for arg in config.args) and SEEDS <= 20:
-        left_out = {each for name, found in by_test.items() for each in set(found) - set(_met(name, found))}
+        left_out = {file for name, found in by_test.items() for file in set(found) - set(_met(name, found))}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     for item in items:
@@ -95,7 +95,7 @@ def pytest_terminal_summary(terminalreporter):
     seconds = defaultdict(list)
     for report in terminalreporter.stats.get("passed", []):
         seconds[report.nodeid.partition("[")[0]].append(report.duration)
-    slow = sorted(name for name, each in seconds.items() if mean(each) > SLOW_SECONDS)
+    slow = sorted(name for name, times in seconds.items() if mean(times) > SLOW_SECONDS)
     SLOW_TESTS.write_text("\n".join(slow) + "\n")
 
 
@@ -110,7 +110,7 @@ def _group(item) -> str | None:
     shared = [
         definition for definition in definitions if definition.baseid and definition.scope in ("module", "session")
     ]
-    lasting = [each for each in shared if each.scope == "session"]
+    lasting = [fixture for fixture in shared if fixture.scope == "session"]
     if lasting:
         return f"{lasting[0].baseid} {lasting[0].argname}"
     return item.path.stem if shared else None
@@ -133,7 +133,7 @@ def _met(name, items):
     left, chosen, met = [*items[start:], *items[:start]], [], set()
     while left:
         values, found = max(
-            ((set(each.callspec.indices.items()) - met, each) for each in left), key=lambda pair: len(pair[0])
+            ((set(item.callspec.indices.items()) - met, item) for item in left), key=lambda pair: len(pair[0])
         )
         if not values:
             break

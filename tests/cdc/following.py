@@ -195,8 +195,8 @@ class Workload:
             return
         statements = [self._statement() for _ in range(self.draw.randint(1, 6))]
         is_undone = self.draw.random() < 0.2
-        for each in ("BEGIN", *statements, "ROLLBACK" if is_undone else "COMMIT"):
-            self.execute(each)
+        for statement in ("BEGIN", *statements, "ROLLBACK" if is_undone else "COMMIT"):
+            self.execute(statement)
 
     def _alter(self):
         table, number, old = self.table, self.version, self.draw.choice([None, *self._added])
@@ -228,7 +228,7 @@ class Workload:
         id, other = draw.randint(1, 60), draw.randint(1, 60)
         values = ", ".join(str(draw.choice(["NULL", *literals])) for _, literals in self.types.values())
         added = draw.choice(["", *(f", {name} = {value}" for name, (_, value) in self._added.items())])
-        many = ", ".join(f"({1000 + each}, {version})" for each in draw.sample(range(400), draw.choice([20, 300])))
+        many = ", ".join(f"({1000 + number}, {version})" for number in draw.sample(range(400), draw.choice([20, 300])))
         none = f"NOT EXISTS (SELECT 1 FROM (SELECT id FROM {table}) x WHERE x.id = {other})"
         named = f"(id, version{''.join(f', {name}' for name in self.types)})"
         one = {"table": f"{table} {named}", "id": id, "version": version, "values": values}
@@ -333,7 +333,7 @@ def every_change_comes_once(source, name, work, rows_there, drop, format, seed, 
         for each in (store, fresh.store)
     )
     names = read.scan().to_arrow().schema.names
-    rows, expected = (each.scan(columns=names).to_arrow().sort_by("id").to_pylist() for each in (found, read))
+    rows, expected = (scanned.scan(columns=names).to_arrow().sort_by("id").to_pylist() for scanned in (found, read))
     assert [(row["id"], row["version"]) for row in rows] == rows_there(), f"seed {seed}"
     assert rows == expected, f"seed {seed}"
     assert failures, f"seed {seed}: nothing failed"
@@ -366,10 +366,10 @@ def two_syncs_at_once(sources, name, work, rows_there, seed):
         racers = [pool.submit(racer, source) for source in sources]
         for _ in range(10):
             work.step()
-        for each in racers:
-            each.result()
-    for each in sources:
-        each.close()
+        for future in racers:
+            future.result()
+    for opened in sources:
+        opened.close()
     sync(sources[0])
     table = OneTable(store, "paimon").create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
     found = table.scan().to_arrow().sort_by("id").to_pylist()

@@ -167,7 +167,7 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
         "bit(64)": lambda: draw.randint(0, 2**64 - 1),
         "enum('a', 'ö,')": lambda: draw.choice(["a", "ö,"]),
         f"set({', '.join(repr(f'm{i}') for i in range(64))})": lambda: ",".join(
-            f"m{each}" for each in sorted(draw.sample(range(64), draw.randint(0, 64)))
+            f"m{member}" for member in sorted(draw.sample(range(64), draw.randint(0, 64)))
         ),
         "json": lambda: '{"a": [1, null, "ö"]}',
         "varchar(5) CHARACTER SET utf16": lambda: draw.choice(["", "ä€", "abc"]),
@@ -180,11 +180,11 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
         } if SERVER is MariaDb else {}),
     }  # fmt: skip
     few = dict(list(kinds.items())[:7])  # And the key: a byte of the bitmap has a bit for each.
-    old = {each: kinds[each] for each in ("datetime(0)", "timestamp(0)", "time(0)")}
+    old = {kind: kinds[kind] for kind in ("datetime(0)", "timestamp(0)", "time(0)")}
     for name, own in {"many": kinds, "few": few, **({"old": old} if SERVER is MariaDb else {})}.items():
         if name == "old":
             run("SET GLOBAL mysql56_temporal_format = OFF")
-        columns = ", ".join(f"c{number} {each} NULL" for number, each in enumerate(own))
+        columns = ", ".join(f"c{number} {kind} NULL" for number, kind in enumerate(own))
         run(f"CREATE TABLE {name} (id int PRIMARY KEY, {columns}) CHARACTER SET utf8mb4")
         sync_table(source, f"{run.name}.{name}", lake, f"d.{name}")
         rows = [[id, *(None if draw.random() < 0.3 else make() for make in own.values())] for id in range(150)]
@@ -194,7 +194,7 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
         assert dict(report.rows_by_kind) == {"+I": 200, "-D": 50 + 20}
         sync_table(source, f"{run.name}.{name}", lake, f"d.{name}_read")
         read, followed = (
-            lake.table(f"d.{name}{each}").scan().to_arrow().sort_by("id").combine_chunks() for each in ("_read", "")
+            lake.table(f"d.{name}{suffix}").scan().to_arrow().sort_by("id").combine_chunks() for suffix in ("_read", "")
         )
         assert read.num_rows == 130
         for each in read.schema.names:
@@ -261,8 +261,8 @@ def test_type_options(run, server, lake):
     texts = MySql(server.url, type_options=["to-string"])
     run("CREATE TABLE u (id int PRIMARY KEY, a time(3), b time, c datetime(3), d decimal(65, 30), e decimal(30, 9))")
     as_written = ("-12:00:00.500", "838:59:59", "2024-01-01 00:00:00.250", f"0.{'0' * 30}", "-0.000000001")
-    for each in "12":  # By the snapshot, then by the log.
-        run(f"INSERT INTO u VALUES ({each}, {', '.join(map(repr, as_written))})")
+    for digit in "12":  # By the snapshot, then by the log.
+        run(f"INSERT INTO u VALUES ({digit}, {', '.join(map(repr, as_written))})")
         sync_table(texts, f"{run.name}.u", lake, "d.u")
     assert {str(field.type) for field in lake.table("d.u").schema.fields} == {"string"}
     assert [tuple(row.values()) for row in rows_of(lake.table("d.u"))] == [("1", *as_written), ("2", *as_written)]
@@ -283,8 +283,8 @@ def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
         bounds = [chunk.upto for chunk in view.chunks(None, 1)]
         rows = pa.concat_tables([chunk.rows for chunk in view.chunks(None, 1)])
     assert bounds[2:] == [None]
-    for number, each in enumerate(bounds[:2]):
-        assert source.upto(table, rows, each).tolist() == [index <= number for index in range(3)]
+    for number, bound in enumerate(bounds[:2]):
+        assert source.upto(table, rows, bound).tolist() == [index <= number for index in range(3)]
 
 
 def test_a_table_that_the_log_does_not_do_stops_alone(run, server, source, lake):
@@ -295,9 +295,9 @@ def test_a_table_that_the_log_does_not_do_stops_alone(run, server, source, lake)
 
     def sync():
         found = sync_database(source, lake, "d", including=rf"{run.name}\..*")
-        return {name.rpartition(".")[2]: each for name, each in found.items()}
+        return {name.rpartition(".")[2]: kind for name, kind in found.items()}
 
-    assert all(each.snapshot_rows == 2 for each in sync().values())
+    assert all(report.snapshot_rows == 2 for report in sync().values())
     again = "CREATE OR REPLACE TABLE replaced" if SERVER is MariaDb else "CREATE TABLE IF NOT EXISTS replaced"
     run("DROP TABLE dropped", "CREATE TABLE dropped (id int PRIMARY KEY, v int)", "INSERT INTO dropped VALUES (1, 7)")
     run(*(() if SERVER is MariaDb else ("DROP TABLE IF EXISTS replaced",)), f"{again} (id int PRIMARY KEY, v int)")
@@ -419,7 +419,7 @@ def test_connections_read_a_snapshot_together_in_one_view(run, server, lake):
     expected = list(run("SELECT id, part, v FROM t ORDER BY id"))
     assert [tuple(row.values()) for row in rows_of(found)] == expected
     replayed = replay(found.changes(0).to_arrow().to_pylist(), ["id"])
-    assert [tuple(replayed[each].values()) for each in sorted(replayed)] == expected
+    assert [tuple(replayed[key].values()) for key in sorted(replayed)] == expected
     source.close()
     with pytest.raises(InvalidInput, match="readers=0"):
         MySql(server.url, readers=0)
@@ -568,7 +568,7 @@ def test_a_replica_takes_over(run, server, lake):
 def _takes_over(run, server, lake, replica, there):
     run("CREATE USER IF NOT EXISTS replica IDENTIFIED BY 'x'", "GRANT REPLICATION SLAVE ON *.* TO replica")
     (start,) = run(server.gtids)[0]
-    for each in (
+    for statement in (
         *replica.follow(server, start),
         "SET sql_log_bin = 0",
         f"CREATE DATABASE {run.name}",
@@ -576,7 +576,7 @@ def _takes_over(run, server, lake, replica, there):
         "FLUSH BINARY LOGS",
         server.start_replica,
     ):
-        there.execute(each)
+        there.execute(statement)
 
     def caught_up():
         there.execute(server.waits(*run(server.gtids)[0]))

@@ -109,7 +109,7 @@ def test_a_sync_goes_on_where_the_table_stands(server, source, lake, format):
     server.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 25) i")
     told = []
     sync_table(source, "t", lake, "d.t", format, batch_rows=10, max_rows=15, on_progress=told.append)
-    assert [each.snapshot_rows for each in told] == [10, 20]
+    assert [report.snapshot_rows for report in told] == [10, 20]
     assert re.fullmatch(r"d\.t: 20 rows of the snapshot, 0 changes, [\d,]+ rows/s", str(told[1])), str(told[1])
     assert told[1].rows_per_second == 20 / told[1].seconds
     if format == "iceberg":
@@ -148,8 +148,8 @@ def test_connections_read_a_snapshot_together_in_one_view(server, lake):
         read = [next(chunks)]
         server.execute("UPDATE t SET v = 1 WHERE id > 6; DELETE FROM t WHERE id = 20")
         read += chunks
-    assert [each.upto for each in read] == [("7",), ("11",), ("15",), ("19",), ("23",), None]
-    assert pa.concat_tables([each.rows for each in read]).to_pylist() == [{"id": i, "v": 0} for i in range(4, 26)]
+    assert [chunk.upto for chunk in read] == [("7",), ("11",), ("15",), ("19",), ("23",), None]
+    assert pa.concat_tables([chunk.rows for chunk in read]).to_pylist() == [{"id": i, "v": 0} for i in range(4, 26)]
     assert sync_table(source, "t", lake, "d.t", batch_rows=4, max_rows=8).snapshot_rows == 8
     server.execute("UPDATE t SET v = 2 WHERE id IN (1, 25)")
     report = sync_table(source, "t", lake, "d.t", batch_rows=4)
@@ -232,7 +232,7 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(server, source
 
     def sync():
         found = sync_database(source, lake, "d", format, including=r"public\.[tp]", properties=properties, batch_rows=4)
-        assert [each.error for each in found.values()] == [None, None]
+        assert [report.error for report in found.values()] == [None, None]
         for name in "tp":
             names = [row for row in rows_in(server, name)[0] if name == "p" or row not in ("moods", "p")]
             assert [{name: row[name] for name in names} for row in rows_of(lake.table(f"d.{name}"))] == [
@@ -293,7 +293,7 @@ def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_com
     assert rows_of(lake.table("d.t")) == rows_in(server, "t")
     assert dict(report.rows_by_kind) == {"-D": 30 + 20 + 10, "+I": 40 + 20, "+U": 40 + 40}
     recorded = [snapshot.properties for snapshot in lake.table("d.t").snapshots()]
-    assert sum("cdc.committed-ms" in each for each in recorded) == 1
+    assert sum("cdc.committed-ms" in properties for properties in recorded) == 1
 
 
 @FORMATS
@@ -428,7 +428,7 @@ def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys)
     assert "--prefix and --suffix go with --all" in capsys.readouterr().err
     server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
     reports = sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")
-    assert {name: (each.rows, each.snapshot_rows) for name, each in reports.items()} == {
+    assert {name: (report.rows, report.snapshot_rows) for name, report in reports.items()} == {
         "public.a": (1, 0),
         "public.late": (0, 1),
     }

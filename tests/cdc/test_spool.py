@@ -9,8 +9,8 @@ from lakeformat.cdc.spool import Messages, Rows
 @pytest.mark.parametrize("memory_bytes", [None, 100, 10])
 def test_messages_come_back_in_pieces(memory_bytes):
     messages, given = Messages(memory_bytes), [bytes([n]) * (n % 7) for n in range(200)]
-    for each in given:
-        messages.append(each)
+    for message in given:
+        messages.append(message)
         assert memory_bytes is None or len(messages.data) <= memory_bytes
     messages.finish()
     ranges = messages.ranges(50)

@@ -298,7 +298,7 @@ def failing_task(spark, lake, format):
             assert len(os.listdir(marks)) == 4
             left = _everything(table) - before
             if write == table.append:
-                (count,) = [int(n) for each in said for n in re.findall(r"(\d+) files that its tasks", each)]
+                (count,) = [int(n) for line in said for n in re.findall(r"(\d+) files that its tasks", line)]
                 assert count >= 8, said  # Each of the seven other tasks wrote eight.
                 assert left == set()
             else:  # Of a task whose process was stopped, nobody but the sweep knows the file.

@@ -32,7 +32,9 @@ class Workers:
             found.extend(work(store, task) for task in tasks)
         except BaseException:
             made = [
-                file for each in found for file in (each if isinstance(each, list) else [*each.files, *each.beside])
+                file
+                for result in found
+                for file in (result if isinstance(result, list) else [*result.files, *result.beside])
             ]
             with suppress(LakeError):
                 store.delete([file.path for file in made])

@@ -110,8 +110,8 @@ def random_case(rng: random.Random) -> Case:
     on = rng.choice(ONS)
     if rng.random() < 0.7:  # One row a key, so that most cases are no mistake.
         unique = {}
-        for each in source:
-            unique[each["id"]] = each
+        for row in source:
+            unique[row["id"]] = row
         source = list(unique.values())
     clauses = []
     groups = rng.sample(["when_matched", "when_not_matched", "when_not_matched_by_source"], rng.randint(1, 3))
@@ -135,9 +135,9 @@ def keyed_case(rng: random.Random) -> Case:
     case = random_case(rng)
     known: dict[Any, Row] = {}
     for part in case.written:
-        for each in part:
-            if each["id"] is not None:
-                known.setdefault((each["id"], each["dt"]), each)
+        for row in part:
+            if row["id"] is not None:
+                known.setdefault((row["id"], row["dt"]), row)
     rows = list(known.values())
     cut = rng.randint(0, len(rows))
     source = {(s["id"], s["dt"]): s for s in case.source if s["id"] is not None}
@@ -177,7 +177,7 @@ def apply_case(case: Case) -> tuple[list[Row], int] | None:
         elif clause.act == "update_all":
             found.append({name: s[name] for name in COLUMNS})
         elif clause.act == "update":
-            found.append({**t, **{name: each.of(t, s) for name, each in clause.values.items()}})
+            found.append({**t, **{name: value.of(t, s) for name, value in clause.values.items()}})
     for i, s in enumerate(case.source):
         if i in hit:
             continue

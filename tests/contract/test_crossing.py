@@ -117,7 +117,7 @@ def test_a_key_is_live_once_wherever_it_comes(lake, engine, more, seed):
 
 def both(engines, on_spark):
     """Each merge engine in process, and a few on Spark, which finds the rows elsewhere for all engines alike."""
-    pairs = [*(("arrow", engine) for engine in engines), *(("spark", each) for each in on_spark)]
+    pairs = [*(("arrow", engine) for engine in engines), *(("spark", engine) for engine in on_spark)]
     return pytest.mark.parametrize(("frame", "engine"), pairs, indirect=["frame"])
 
 

@@ -114,7 +114,7 @@ def run_case(table, case: Case, frame, fill=True):
     for clause in case.clauses:
         condition = [] if clause.condition is None else [clause.condition.text]
         when = getattr(chain, clause.group)(*condition)
-        given = [] if clause.values is None else [{name: each.text for name, each in clause.values.items()}]
+        given = [] if clause.values is None else [{name: value.text for name, value in clause.values.items()}]
         chain = getattr(when, clause.act)(*given)
     expected = apply_case(case)
     if expected is None:
@@ -259,7 +259,9 @@ def test_keys_that_lie_far_apart_match_whether_they_are_few_or_many(tmp_path, ty
     table.append(columns([None, *keys], range(-1, len(keys))))
     source = columns([*given, *missing, None], [-2] * (of_source + 1))
     table.merge_into(source, on="t.k = s.k").when_matched().update({"v": "s.v"}).merge()
-    left = [i for i, key in enumerate(keys) if not any(key == each or (key != key and each != each) for each in given)]
+    left = [
+        i for i, key in enumerate(keys) if not any(key == other or (key != key and other != other) for other in given)
+    ]
     assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [-2] * (len(keys) - len(left)) + [-1, *left]
 
 

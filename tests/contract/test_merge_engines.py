@@ -278,7 +278,7 @@ def test_first_rows_are_seen_once_they_are_compacted(lake):
     assert rows == [*gone, (1, "new", "+I"), (5, "new", "+I")]
     table.alter().set_properties({"write-only": "false"}).commit()
     write(table, {"id": 1, "a": "late"}, {"id": 6, "a": "new"})
-    assert [(each["id"], each["a"]) for each in read(table)] == [(1, "new"), (5, "new"), (6, "new")]
+    assert [(row["id"], row["a"]) for row in read(table)] == [(1, "new"), (5, "new"), (6, "new")]
 
 
 ORDERED = {"sequence.snapshot-ordering": "true", "write-only": "true"}
@@ -356,7 +356,7 @@ def test_rows_inside_a_row_have_keys_an_order_and_a_limit(lake):
     write(table, {"id": 1, "r": orders((3, 1, "c"))})
     table.compact(full=True)
     [row] = read(table, where="id = 1")
-    assert sorted(each["note"] for each in row["r"]) == ["B", "c"]
+    assert sorted(item["note"] for item in row["r"]) == ["B", "c"]
 
 
 def test_rows_inside_a_row_are_filled_column_by_column(lake):

@@ -22,7 +22,7 @@ def iceberg(granularity, format):
 
 
 def paimon(format="parquet", **more):
-    options = {each.replace("_", "-"): value for each, value in more.items()}
+    options = {name.replace("_", "-"): value for name, value in more.items()}
     return {"deletion-vectors.enabled": "true", "file.format": format, "compaction.min.file-num": "100", **options}
 
 

@@ -101,8 +101,7 @@ def files(table):
     """(sort order id, rows) of each data file, as pyarrow reads it."""
     found = table.inspect.files().to_pylist()
     return [
-        (each["sort_order_id"], pq.ParquetFile(each["path"].removeprefix("file://")).read().to_pylist())
-        for each in found
+        (row["sort_order_id"], pq.ParquetFile(row["path"].removeprefix("file://")).read().to_pylist()) for row in found
     ]
 
 

@@ -53,7 +53,7 @@ def files(table, dt):
     tasks = base.tasks(found, base.schema.fields, alone=True)
     read = [list(ArrowEngine().read(store, [task], base.schema.fields)) for task in tasks]
     tables = [pa.Table.from_batches(batches) for batches in read]
-    return [each for each in tables if each["dt"][0].as_py() == dt]
+    return [part for part in tables if part["dt"][0].as_py() == dt]
 
 
 def assert_sorted(table, columns):
@@ -111,7 +111,7 @@ def test_along_a_curve_conditions_on_each_column_leave_files_out(tmp_path, forma
     store = t._store
     held = [pq.ParquetFile(pa.BufferReader(store.read(path))).read().to_pylist() for path in paths]
     for make in (lambda row: row["x"], lambda row: row["a"]["y"]):
-        spans = [(min(map(make, each)), max(map(make, each))) for each in held]
+        spans = [(min(map(make, column)), max(map(make, column))) for column in held]
         touched = [sum(low <= value <= high for low, high in spans) for value in range(100)]
         assert sum(touched) <= 0.6 * count * 100, (count, touched)
     assert sum(len(task.paths) for task in t.scan(where="x = 3").plan()) < count

@@ -210,8 +210,8 @@ def test_what_is_prepared_later_is_newer(tmp_path):
     session = table.stream("job")
     prepared = [session.prepare(n, rows((1, f"v{n}", "x"))) for n in range(1, 4)]
     assert [p.files[0].keys.first_sequence for p in prepared] == [0, 1, 2]
-    for each in prepared:
-        session.commit(each)
+    for commit in prepared:
+        session.commit(commit)
     assert held(table) == {(1, "v3", "x"): 1}
 
 

@@ -75,7 +75,7 @@ def test_compaction_marks_sixteen_and_two_files_and_adds_two(steps):
         ("20230501", 5),
         ("20230502", 5),
     ]
-    named = [[file for each, _, file, _ in found.entries if each == kind] for kind in ("ADD", "DELETE")]
+    named = [[file for action, _, file, _ in found.entries if action == kind] for kind in ("ADD", "DELETE")]
     assert set(named[0]) < set(named[1]), "the two are lifted as they are"
     assert not [path for path in new_in(steps, "Compact") if path.startswith("dt=")]
     assert set(steps["Delete rows"].tree) <= set(found.tree), "no file goes before expiry"

@@ -442,16 +442,16 @@ def test_history_says_what_each_snapshot_changed_or_that_it_does_not_know(lake, 
         table.truncate(),
     ]
     snapshots = table.snapshots()
-    assert [each.id for each in snapshots] == [each.id for each in made]
+    assert [snapshot.id for snapshot in snapshots] == [snapshot.id for snapshot in made]
     for exact, from_history in zip(made, snapshots, strict=True):
         assert from_history.partitions is None
         assert table.snapshot(exact.id).partitions == exact.partitions
         for name in FIGURES:
             assert getattr(exact, name) is not None
             assert getattr(from_history, name) in (None, getattr(exact, name)), (exact.kind, name)
-    known = [each.rows_added for each in snapshots]
+    known = [snapshot.rows_added for snapshot in snapshots]
     assert known[:2] == [8, 4]
-    assert (known == [each.rows_added for each in made]) is (format == "iceberg")
+    assert (known == [snapshot.rows_added for snapshot in made]) is (format == "iceberg")
     assert (snapshots[0].files_removed, snapshots[0].rows_removed, snapshots[0].bytes_removed) == (0, 0, 0)
 
 

@@ -97,7 +97,7 @@ def auditing() -> dg.JobDefinition:
     defs = dg.Definitions(
         assets=ASSETS,
         asset_checks=[*checks_for([orders_audited]), positive],
-        jobs=[dg.define_asset_job("auditing", [each.key for each in ASSETS])],
+        jobs=[dg.define_asset_job("auditing", [asset.key for asset in ASSETS])],
         resources={"lake": lake, "io_manager": Killed(lake=lake)},
         executor=dg.in_process_executor,
     )

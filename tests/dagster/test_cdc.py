@@ -91,7 +91,7 @@ def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, ins
     second = run()
     assert not second.asset_materializations_for_node(NOTES.to_python_identifier()), "nothing changed in it"
     (made,) = second.asset_materializations_for_node(ORDERS.to_python_identifier())
-    told = {name: each.value for name, each in made.metadata.items() if name.startswith("cdc/")}
+    told = {name: value.value for name, value in made.metadata.items() if name.startswith("cdc/")}
     assert (told["cdc/rows"], told["cdc/rows -D"], told["cdc/rows +U"]) == (2, 1, 1)
     assert told["cdc/schema_changes"] == "AddColumn note"
     table = lake.lake.table("shop.orders")

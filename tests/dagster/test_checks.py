@@ -56,7 +56,7 @@ def row(day, n, **more):
 
 def test_a_sound_table_passes(outcome):
     found = outcome([row(DAYS[0], 1), row(DAYS[0], 2), row(DAYS[1], 1)])
-    assert {name: each.passed for name, each in found.items()} == {
+    assert {name: result.passed for name, result in found.items()} == {
         "row_count": True,
         "unique_key": True,
         "partition_present": True,

@@ -124,7 +124,7 @@ def test_yaml_becomes_assets_with_checks_upkeep_and_reruns(load, instance, monke
 
 
 def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
-    fields = {name: dict(each) for name, each in FIELDS.items()}
+    fields = {name: dict(fields_of) for name, fields_of in FIELDS.items()}
     del fields["lake"]["storage_options"]
     defs, _ = load(**fields)
     days = {
@@ -198,7 +198,7 @@ def test_an_audited_table_in_yaml_is_published_once_its_checks_have_passed(load,
 )
 def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, said):
     with pytest.raises(Exception, match="Error while") as error:
-        load(events={name: each for name, each in {**FIELDS["events"], **change}.items() if each is not None})
+        load(events={name: field for name, field in {**FIELDS["events"], **change}.items() if field is not None})
     assert said in "".join(traceback.format_exception(error.value))
 
 

@@ -53,7 +53,9 @@ def test_definitions_load_in_five_cpu_seconds_and_start_no_jvm():
 
 def test_all_sensors_and_schedules_run_as_soon_as_the_project_is_opened():
     repository = defs.get_repository_def()
-    ticking = {each.name: each.default_status.name for each in [*repository.schedule_defs, *repository.sensor_defs]}
+    ticking = {
+        ticker.name: ticker.default_status.name for ticker in [*repository.schedule_defs, *repository.sensor_defs]
+    }
     names = ["nightly", "late_data", "month_end", "sweep"]
     names += ["compaction", "snapshot_expiry", "foreign_commits", "follow_upstream"]
     assert ticking == dict.fromkeys(names, "RUNNING")

@@ -93,7 +93,7 @@ class Server:
         except (urllib.error.URLError, ConnectionError):
             return False
         loaded = [entry["locationOrLoadError"] for entry in entries]
-        assert not any(each and each["__typename"] == "PythonError" for each in loaded), entries
+        assert not any(entry and entry["__typename"] == "PythonError" for entry in loaded), entries
         return bool(loaded) and all(loaded)
 
     def backfill(self, assets, partitions) -> str:
@@ -208,8 +208,8 @@ def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_ex
     def foreign():
         """The commits of other programs that were observed: whichever had not expired when the sensor looked."""
         observed = server.instance.fetch_observations(dg.AssetKey("flights"), limit=500).records
-        found = [each.asset_observation.metadata for each in observed]
-        return {each["lake/snapshot_id"].value for each in found if "lake/snapshot_kind" in each}
+        found = [event.asset_observation.metadata for event in observed]
+        return {metadata["lake/snapshot_id"].value for metadata in found if "lake/snapshot_kind" in metadata}
 
     wait_for(lambda: appended[-1] in foreign(), "the last commit of another program to be observed", server)
     assert foreign() <= set(appended)

@@ -922,7 +922,7 @@ EXPRESSIONS = {
 @pytest.mark.parametrize("kind", EXPRESSIONS)
 def test_partition_expr_is_what_dagster_means_by_it(kind, run, lake):
     definition, expression, types, key, values = EXPRESSIONS[kind]
-    give = [{**each, "n": n} for n, each in enumerate(values)]
+    give = [{**row, "n": n} for n, row in enumerate(values)]
 
     @single(name="orders", partitions_def=definition, metadata={"partition_expr": expression})
     def orders() -> pa.Table:

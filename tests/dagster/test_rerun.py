@@ -187,10 +187,10 @@ def chain(lake, instance, monkeypatch):
         nonlocal cursor
         found = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=cursor)
         cursor = found.cursor
-        return {key: sorted(found.get_requested_partitions(each.key)) for each in CHAIN if found.get_num_requested(each.key) for key in [each.key.to_user_string()]}  # fmt: skip
+        return {key: sorted(found.get_requested_partitions(asset.key)) for asset in CHAIN if found.get_num_requested(asset.key) for key in [asset.key.to_user_string()]}  # fmt: skip
 
     def run(raises=True, **ops):
-        config = {"ops": {f"rerun_{name}": {"config": each} for name, each in ops.items()}}
+        config = {"ops": {f"rerun_{name}": {"config": op} for name, op in ops.items()}}
         job = defs.resolve_job_def("rerun_partitions")
         return job.execute_in_process(instance=instance, run_config=config, raise_on_error=raises)
 

@@ -91,27 +91,27 @@ def day_again(project):
 def test_bookings_are_the_last_event_of_each_and_a_day_again_changes_nothing(project, day_again):
     events = project.table("booking_events").scan().to_arrow().sort_by("event_at").to_pylist()
     last = {event["booking_id"]: event for event in events}
-    assert {each["op"] for each in last.values()} == {"booked", "changed", "cancelled"}
+    assert {row["op"] for row in last.values()} == {"booked", "changed", "cancelled"}
 
     before, after = (
         ({row["booking_id"]: row for row in rows}, snapshots)
         for rows, snapshots in (state["bookings"] for state in day_again)
     )
     columns = set(next(iter(before[0].values())))
-    assert before[0] == {key: {c: v for c, v in each.items() if c in columns} for key, each in last.items()}
+    assert before[0] == {key: {c: v for c, v in row.items() if c in columns} for key, row in last.items()}
     assert after == before, "nothing was to do, so there is no commit"
     revenue = project.table("route_revenue").scan().to_arrow()
-    flown = [each for each in before[0].values() if str(each["flight_date"]) in DAYS]
+    flown = [row for row in before[0].values() if str(row["flight_date"]) in DAYS]
     assert pc.sum(revenue["sold"]).as_py() == len(flown)
 
 
 def test_planes_are_as_their_last_flight_left_them_and_a_day_again_changes_none(project, day_again):
     flown = read_days("flights", DAYS).sort_by("time_hour").to_pylist()
-    last = {each["tailnum"]: each["time_hour"] for each in flown if each["tailnum"] and each["dep_time"] is not None}
+    last = {row["tailnum"]: row["time_hour"] for row in flown if row["tailnum"] and row["dep_time"] is not None}
     known = {row["tailnum"]: row for row in read("planes").to_pylist()}
 
     before, after = ({plane["tailnum"]: plane for plane in state["planes"][0]} for state in day_again)
-    assert {tail: each["last_seen"] for tail, each in before.items()} == last
+    assert {tail: row["last_seen"] for tail, row in before.items()} == last
     for tail, each in before.items():
         assert each["seats"] == known.get(tail, {}).get("seats")
         assert each["manufacturer"] == known.get(tail, {}).get("manufacturer")

@@ -296,7 +296,7 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
     for n in range(12):
         events.append(pa.table({"event_date": pa.array([0], pa.date32()), "n": [n]}))
     observed = tick(FOREIGN_COMMITS).asset_events
-    assert [each.metadata["lake/snapshot_id"].value for each in observed] == [
+    assert [event.metadata["lake/snapshot_id"].value for event in observed] == [
         snapshot.id for snapshot in events.snapshots()
     ]
     (request,) = tick(COMPACTION).run_requests

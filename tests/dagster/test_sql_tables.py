@@ -40,7 +40,7 @@ def run(lake, instance):
 def lineage(result, asset):
     (event, *_) = result.asset_materializations_for_node(asset)
     return {
-        column: {f"{each.asset_key.to_user_string()}.{each.column_name}" for each in several}
+        column: {f"{dependency.asset_key.to_user_string()}.{dependency.column_name}" for dependency in several}
         for column, several in event.metadata["dagster/column_lineage"].value.deps_by_column.items()
     }
 
@@ -87,7 +87,7 @@ def test_parameters_stand_for_the_partition_and_what_the_caller_says(run, lake):
     run(customers)
     run(stamped, partition_key="2013-01-05")
     (row,) = lake.lake.table("nyc.stamped").scan().to_arrow().to_pylist()
-    assert [str(each) for each in row.values()] == ["2013-01-05", "2013-01-05", "2013-01-06", "it's", "1"]
+    assert [str(value) for value in row.values()] == ["2013-01-05", "2013-01-05", "2013-01-06", "it's", "1"]
 
 
 def test_mistakes_are_refused(run, lake):

@@ -117,7 +117,7 @@ def take_picture_of_plots(server: Server, browser: Browser, pictures: Path) -> N
 def take_picture_of_upkeep(server: Server, browser: Browser, pictures: Path) -> None:
     """What an observation of upkeep shows of the partitions."""
     seen = server.instance.fetch_observations(dg.AssetKey("flights"), limit=50).records
-    shows = next(each for each in seen if "lake/partitions" in each.asset_observation.metadata)
+    shows = next(event for event in seen if "lake/partitions" in event.asset_observation.metadata)
     browser.open(f"{address(server)}/assets/flights?view=events&time={int(shows.timestamp * 1000)}")
     time.sleep(10)
     press(browser, "[Show Markdown]")

@@ -10,6 +10,6 @@ def unzipped(path: str) -> MemoryFiles:
     """The files of a table that is kept as an archive in this folder."""
     store = MemoryFiles("file:/golden/db.db/t")
     with zipfile.ZipFile(Path(__file__).parent / path) as packed:
-        for each in packed.namelist():
-            store.write(each, packed.read(each))
+        for name in packed.namelist():
+            store.write(name, packed.read(name))
     return store

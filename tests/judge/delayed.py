@@ -57,7 +57,7 @@ class Delayed:
         """How many of the requests that began after `since` waited for one another: the most of which none began before the one
         before it had ended."""
         count, end = 0, 0.0
-        for request in sorted(self.requests, key=lambda each: each.ended):
+        for request in sorted(self.requests, key=lambda request: request.ended):
             if request.begun >= max(end, since):
                 count, end = count + 1, request.ended
         return count
@@ -83,8 +83,8 @@ class Delayed:
                 while True:
                     due, data = await waiting.get()
                     await asyncio.sleep(due - time.monotonic())
-                    for each in running:
-                        each.ended = time.monotonic()
+                    for request in running:
+                        request.ended = time.monotonic()
                     back.write(data)
                     if not data:
                         back.close()

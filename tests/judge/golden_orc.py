@@ -35,7 +35,7 @@ def main() -> None:
     rows = moments.selectExpr("*", "array(at) many", "named_struct('at', at, 'by_key', map('k', at)) deep")
     with tempfile.TemporaryDirectory() as folder:
         rows.coalesce(1).write.mode("overwrite").option("compression", "zlib").orc(folder)
-        texts = spark.read.orc(folder).orderBy("id").selectExpr(*(f"cast({each} as string)" for each in COLUMNS))
+        texts = spark.read.orc(folder).orderBy("id").selectExpr(*(f"cast({column} as string)" for column in COLUMNS))
         expected = [list(row) for row in texts.collect()]
         name = zone.lower().replace("/", "_")
         GOLDEN.mkdir(exist_ok=True)

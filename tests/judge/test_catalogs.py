@@ -118,7 +118,7 @@ def test_a_copy_at_another_prefix_is_read_by_all(engines: dict, tmp_path: Path) 
     table.delete("id = 2")
     made = table.rewrite_table_path(table.uri, f"file://{tmp_path}/copy")
     for line in Path(made.file_list.removeprefix("file://")).read_text().splitlines():
-        source, target = (Path(each.removeprefix("file://")) for each in line.split(","))
+        source, target = (Path(part.removeprefix("file://")) for part in line.split(","))
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     shutil.rmtree(table.uri.removeprefix("file://"))

@@ -52,7 +52,7 @@ RECIPES = {
 }
 
 # Told by the rows of each write, where no changelog is written.
-WRITTEN = tuple(each for each in CAME if each != ("+I", [1, "A", "x"]))
+WRITTEN = tuple(change for change in CAME if change != ("+I", [1, "A", "x"]))
 OUTLIVED = {
     f"outlived_{producer.replace('-', '_')}": Recipe(
         f"outlived_{producer.replace('-', '_')}",

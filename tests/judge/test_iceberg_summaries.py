@@ -112,7 +112,7 @@ def test_statistics_files_are_those_of_iceberg(sql: Sql, lake: Lake, version: st
     assert noted == {"id": 48, "v": 2, "dt": 2}
     own = pq.read_table(ours.compute_partition_stats().removeprefix("file://"))
     assert own.schema.names == figures.schema.names
-    by_partition = [sorted(each.to_pylist(), key=lambda row: row["partition"]["dt"]) for each in (own, figures)]
+    by_partition = [sorted(table.to_pylist(), key=lambda row: row["partition"]["dt"]) for table in (own, figures)]
     assert by_partition[0] == by_partition[1]
     own_sketches = ours.compute_table_stats()
     assert ours._store.read(own_sketches)[:4] == b"PFA1"

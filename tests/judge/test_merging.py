@@ -40,16 +40,16 @@ def statement(case: Case, target: str) -> str:
     """The merge in Spark's words."""
     words = [f"merge into {target} t using ({select(case.source, SOURCE)}) s on {case.on.text}"]
     for group in GROUPS:
-        for each in (c for c in case.clauses if c.group == group):
-            when = group.replace("_", " ") + (f" and {each.condition.text}" if each.condition else "")
-            if each.act.endswith("_all"):
-                then = "update set *" if each.act == "update_all" else "insert *"
-            elif each.act == "delete":
+        for clause in (c for c in case.clauses if c.group == group):
+            when = group.replace("_", " ") + (f" and {clause.condition.text}" if clause.condition else "")
+            if clause.act.endswith("_all"):
+                then = "update set *" if clause.act == "update_all" else "insert *"
+            elif clause.act == "delete":
                 then = "delete"
-            elif each.act == "update":
-                then = "update set " + ", ".join(f"{name} = {e.text}" for name, e in each.values.items())
+            elif clause.act == "update":
+                then = "update set " + ", ".join(f"{name} = {e.text}" for name, e in clause.values.items())
             else:
-                names, values = each.values.keys(), (e.text for e in each.values.values())
+                names, values = clause.values.keys(), (e.text for e in clause.values.values())
                 then = f"insert ({', '.join(names)}) values ({', '.join(values)})"
             words.append(f"{when} then {then}")
     return " ".join(words)

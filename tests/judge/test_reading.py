@@ -20,7 +20,7 @@ WRITERS = ("pypaimon", "java")
 def both_ways(view: str, step: str | None = None) -> list:
     """Ours to every reader, theirs to us; of the recipes that have such a step."""
     ours, theirs = (
-        [one for one in recipes if step is None or any(each["do"] == step for each in one.steps)]
+        [one for one in recipes if step is None or any(action["do"] == step for action in one.steps)]
         for recipes in ((*RECIPES, *OUR_RECIPES), RECIPES)
     )
     return cases(["lakeformat"], ours, (*READERS, "lakeformat"), view) + cases(WRITERS, theirs, ["lakeformat"], view)

@@ -162,14 +162,14 @@ def test_statements_do_what_they_do_in_iceberg_s_own_runtime(
                     raise
                 found.append(None)
         assert found.count(None) in (0, 3), (text, found)
-        return [each or [] for each in found]
+        return [rows or [] for rows in found]
 
     def operations(is_merge: bool) -> list[list[str]]:
         found = sql(f"SELECT {OF_1_11.format(is_merge=is_merge)} FROM {theirs_called}.snapshots ORDER BY committed_at")
         texts = [f"SELECT operation FROM {ours_called}.snapshots"] * 2
         here = wire.from_arrow(lake.sql(texts[0]).to_arrow())
         there = on_spark.ask(verb="sql", warehouse=spark_warehouse, text=texts[1])["rows"]
-        return [[row[0] for row in each] for each in (found, here, there)]
+        return [[row[0] for row in rows] for rows in (found, here, there)]
 
     ask(made.create(MODES[mode]))
     before = counted([])
@@ -182,11 +182,11 @@ def test_statements_do_what_they_do_in_iceberg_s_own_runtime(
             if each == "SELECT * FROM {t}":
                 changed, before = theirs != before, theirs
         after = operations(text.startswith("MERGE"))
-        new = [each[len(known) :] for each, known in zip(after, kinds, strict=True)]
+        new = [kinds_after[len(known) :] for kinds_after, known in zip(after, kinds, strict=True)]
         kinds = after
         if not MODES[mode] and not text.startswith("INSERT"):
             # Whether files go without any that come is how rows lie in files: Spark's rewrites put rows of several together.
-            new = [["overwrite" if kind == "delete" else kind for kind in each] for each in new]
+            new = [["overwrite" if kind == "delete" else kind for kind in texts] for texts in new]
         if changed and not text.startswith("ALTER") and not new[0] == new[1] == new[2]:
             differing.append((step, text, new))
     assert differing == []

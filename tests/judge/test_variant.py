@@ -56,18 +56,18 @@ def test_shredded_files_of_duckdb_hold_what_it_reads_from_them(shredded: Path, t
     (path,) = tmp_path.rglob("*.parquet")
     shutil.copy(given, path)
     t.overwrite(t.scan().to_arrow())
-    written = max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns)
+    written = max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     assert written != path
     assert len(pq.ParquetFile(written).schema) == 3  # Plain: id, value, metadata.
     assert differing(written, expected) == []
     # As our writer shreds it, and read back as the same table.
     t.alter().set_properties({"write.parquet.shred-variants": "true"}).commit()
     t.overwrite(t.scan().to_arrow())
-    written = max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns)
+    written = max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     assert len(pq.ParquetFile(written).schema) > 3
     assert differing(written, expected) == []
     t.overwrite(t.scan().to_arrow())
-    assert differing(max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns), expected) == []
+    assert differing(max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns), expected) == []
     assert variant.has_form(t.scan().schema.field("v").type)
 
 
@@ -113,7 +113,7 @@ def decoded(value: Any) -> Any:
     """A variant (its bytes, or hex of them) as PySpark decodes it."""
     if value is None:
         return None
-    blobs = [value["value"], value["metadata"]] if isinstance(value, dict) else [bytes.fromhex(each) for each in value]
+    blobs = [value["value"], value["metadata"]] if isinstance(value, dict) else [bytes.fromhex(text) for text in value]
     return repr(VariantUtils.to_python(*blobs))
 
 

@@ -127,7 +127,7 @@ def test_the_wheel_holds_the_library_alone(built):
 
 @pytest.mark.parametrize(
     ("version", "extra"),
-    [(each, extra) for each in INTERPRETERS for extra in EXTRAS],
+    [(interpreter, extra) for interpreter in INTERPRETERS for extra in EXTRAS],
 )
 def test_a_clean_environment_gets_what_the_extra_says(version, extra, built, tmp_path, request):
     module, absent = EXTRAS[extra]

@@ -184,7 +184,7 @@ class IcebergWorld:
         if wrong:
             return wrong
         sweep.sweep(seen, judge, 1, dry_run=False)
-        wrong += [f"after the sweep: {each}" for each in unlike(seen, final, states)]
+        wrong += [f"after the sweep: {mistake}" for mistake in unlike(seen, final, states)]
         live = {path for state in states.values() for path in state}
         data = {store.location(listed.path) for listed in store.list("data")}
         if data != live:

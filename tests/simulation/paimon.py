@@ -187,7 +187,7 @@ class PaimonWorld:
                 wrong.append(f"an expiry that was cut short is never finished: {store.doomed}")
         # What nothing names goes, all else stays.
         sweep.sweep(store, judge, 1, dry_run=False)
-        wrong += [f"after the sweep: {each}" for each in unlike(store, states)]
+        wrong += [f"after the sweep: {mistake}" for mistake in unlike(store, states)]
         live = {path for state in states.values() for path in state}
         data = {listed.path for listed in store.list("") if "/bucket-" in listed.path}
         if not self.asides and data != live:

@@ -212,24 +212,24 @@ class Writer:
             session.settle()
 
     def commit(self, chance: random.Random, session: WriteSession, prepared: list[Prepared]) -> None:
-        for at, each in enumerate(prepared):
+        for at, commit in enumerate(prepared):
             try:
                 if chance.random() < 0.15:
-                    session.commit(each, empty=True)  # Once, and then the job fails.
+                    session.commit(commit, empty=True)  # Once, and then the job fails.
                 else:
-                    insist(partial(session.commit, each, empty=True))
+                    insist(partial(session.commit, commit, empty=True))
             except (CommitError, NotFound, StoreError):
                 self.abort(session, prepared[at:])
                 return
-            self.checkpoint.pop(each.identifier, None)
+            self.checkpoint.pop(commit.identifier, None)
 
     def abort(self, session: WriteSession, prepared: list[Prepared]) -> None:
         """Give up what is prepared, the last first; what is there all the same stays."""
-        for each in reversed(prepared):
+        for commit in reversed(prepared):
             with suppress(InvalidInput):
-                insist(partial(session.abort, each))
-                self.aborted.append(each)
-            self.checkpoint.pop(each.identifier, None)
+                insist(partial(session.abort, commit))
+                self.aborted.append(commit)
+            self.checkpoint.pop(commit.identifier, None)
 
 
 @dataclass
@@ -342,7 +342,7 @@ def judge(case: Case, store: Journal, writers: list[Writer], single: dict[str, l
                 assert content(table, tag=tag["tag_name"]) == at[tag["snapshot_id"]], tag
 
     hold()
-    aborted = {file.path for writer in writers for each in writer.aborted for file in each.files}
+    aborted = {file.path for writer in writers for commit in writer.aborted for file in commit.files}
     table.remove_orphan_files(older_than=1)
     hold()
     assert not aborted & set(table.inspect.files()["path"].to_pylist())

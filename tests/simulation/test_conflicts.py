@@ -47,8 +47,8 @@ SHOWN = {"metadata.iceberg.storage": "table-location"}
 
 
 def having(schema: Schema, *more: dict[str, str]) -> Schema:
-    for each in more:
-        schema = replace(schema, properties=schema.properties | each)
+    for properties in more:
+        schema = replace(schema, properties=schema.properties | properties)
     return schema
 
 

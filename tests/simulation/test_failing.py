@@ -403,7 +403,7 @@ def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
         except StoreError:
             assert not format.is_table(store), failing.failed
             left = [file.path for file in store.list("") if file.path.endswith(".parquet")]
-            assert all(after and each in failing.failed for each in left), failing.failed  # Nobody heard of this file.
+            assert all(after and path in failing.failed for path in left), failing.failed  # Nobody heard of this file.
             made = create_with_rows(table, schema, rows(1, 2), "op")
         assert content(table) == [(1, "v", "a"), (2, "v", "a")], failing.failed
         assert [snapshot.operation_id for snapshot in table.snapshots()] == ["op"], failing.failed

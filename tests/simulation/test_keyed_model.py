@@ -273,7 +273,7 @@ class Keyed(RuleBasedStateMachine):
             self.past[made.id] = rows
             after = self.table.snapshots(after=made.id)  # The compaction that belongs to a write.
             assert [s.operation_id for s in after] in ([], [f"{made.operation_id}/compact"])
-            self.past |= {each.id: rows for each in after}
+            self.past |= {snapshot.id: rows for snapshot in after}
             if self.marked and after:
                 self.past[made.id] = None
 

@@ -254,7 +254,7 @@ class Verbs(RuleBasedStateMachine):
         to = data.draw(st.sampled_from(sorted(self.elsewhere)))
         ahead = self.elsewhere[to]
         newest = self.past[max(self.past)] if self.past else None
-        shared = [id for id, each in sorted(ahead["past"].items()) if each is newest]
+        shared = [id for id, rows in sorted(ahead["past"].items()) if rows is newest]
         same_schemas = all(own == other for own, other in zip(self.schemas, ahead["schemas"], strict=False))
         if (newest is not None and not shared) or not same_schemas:
             try:
@@ -350,8 +350,8 @@ class Verbs(RuleBasedStateMachine):
             assert same(self.table.scan(snapshot_id=id).to_arrow(), columns, rows), id
         for name, (columns, rows) in self.tags.items():
             assert same(self.table.scan(tag=name).to_arrow(), columns, rows), name
-        for name, each in self.elsewhere.items():
-            assert same(self.table.branch(name).scan().to_arrow(), each["columns"], each["rows"]), name
+        for name, branch_rows in self.elsewhere.items():
+            assert same(self.table.branch(name).scan().to_arrow(), branch_rows["columns"], branch_rows["rows"]), name
 
     @invariant()
     def iceberg_readers_see_the_same(self) -> None:

@@ -44,8 +44,8 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
             text = text.replace("{" + key + "}", str(value))
         return lake.sql(text, **frames)
 
-    for each in group.setup:
-        each(lake) if callable(each) else run(each)
+    for step in group.setup:
+        step(lake) if callable(step) else run(step)
         names = [name for name in ("db.sample", "db.table", "db.tbl", "default.T") if lake.exists(name)]
         snapshots = lake.table(names[0]).snapshots() if names else []
         if len(snapshots) == 1 and "first" not in known:
@@ -61,7 +61,7 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
         if "{older}" in example.sql:
             named = set(lake.sql("SELECT snapshot_id FROM db.sample.refs").to_arrow()["snapshot_id"].to_pylist())
             made = lake.sql("SELECT snapshot_id FROM db.sample.snapshots").to_arrow()["snapshot_id"].to_pylist()
-            known["older"] = next(each for each in made if each not in named)
+            known["older"] = next(name for name in made if name not in named)
             known["location"] = lake.table("db.sample").uri
         if "{metadata}" in example.sql:
             log = lake.sql("SELECT file FROM db.sample.metadata_log_entries").to_arrow()["file"]
@@ -84,5 +84,5 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
             got = rows(found)
             if (example.then or "").startswith("DESCRIBE"):
                 wanted = {give[0] for give in example.gives}
-                got = [each[: len(example.gives[0])] for each in got if each[0] in wanted]
+                got = [row[: len(example.gives[0])] for row in got if row[0] in wanted]
             assert got == example.gives, example.sql

@@ -120,5 +120,5 @@ def test_statements_share_no_rows_and_no_settings(lake, orders):
         asked = [
             pool.submit(lake.sql, "SELECT max(a) + count(*) FROM t", t=pa.table({"a": [n] * n})) for n in range(1, 20)
         ]
-        assert [each.result().to_arrow()[0][0].as_py() for each in asked] == [2 * n for n in range(1, 20)]
+        assert [query.result().to_arrow()[0][0].as_py() for query in asked] == [2 * n for n in range(1, 20)]
     assert lake.sql("SELECT date_format(TIMESTAMP '2020-01-01 12:00:00', 'HH')").to_arrow()[0][0].as_py() == "12"

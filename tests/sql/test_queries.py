@@ -316,7 +316,7 @@ def test_lineage_tells_what_each_column_is_computed_from(lake, orders):
         "m": (("shop.orders", "id"),),
         "one": (),
     }
-    assert {name: tuple(sorted(each)) for name, each in found.lineage.items()} == same | computed
+    assert {name: tuple(sorted(origins)) for name, origins in found.lineage.items()} == same | computed
     assert len(found) == 2
     both = lake.sql("SELECT dt, count(*) AS c FROM shop.orders GROUP BY dt UNION ALL SELECT name, id FROM shop.orders")
     assert [name for _, name in both.lineage["dt"]] == ["dt", "name"]
@@ -494,8 +494,8 @@ def test_databases_that_may_read_files_are_few_and_each_reads_its_own(tmp_path):
         table.append(held)
         (files[number],) = (f"{tmp_path}/db.db/t{number}/{task.paths[0]}" for task in table.scan().plan())
         assert one(lake.sql(f"SELECT max(x) FROM db.t{number}")) == max(held["x"].to_numpy())
-    opened = [each for each in in_process._opened if each.paths & {*files.values()}]
-    assert [sorted(each.paths) for each in opened] == [[files[number]] for number in (5, 4, 3, 2)]
+    opened = [database for database in in_process._opened if database.paths & {*files.values()}]
+    assert [sorted(database.paths) for database in opened] == [[files[number]] for number in (5, 4, 3, 2)]
     assert one(lake.sql("SELECT count(x) FROM db.t2 WHERE x >= 0")) == 700_000
     assert in_process._opened[0].database is opened[3].database
     for other in (files[3], "/etc/passwd"):
@@ -515,8 +515,8 @@ def test_files_that_need_no_scan_give_the_rows_of_one(tmp_path, format):
     table.append(more.rename_columns([*more.column_names[:-1], "left over"]))
     scan = lake.table("shop.many").scan()
     found = TableRows(scan, scan).files()
-    assert {each.names[-1] for each in found or ()} == {"rest", "left over"}
-    assert all({*each.names} - each.without_nan == {"A value", "small"} for each in found)  # As their footers count.
+    assert {file.names[-1] for file in found or ()} == {"rest", "left over"}
+    assert all({*file.names} - file.without_nan == {"A value", "small"} for file in found)  # As their footers count.
     held = scan.to_arrow()
     for text in QUERIES:
         direct = lake.sql(text.replace("FROM t", "FROM shop.many").replace("JOIN t", "JOIN shop.many")).to_arrow()

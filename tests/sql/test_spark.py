@@ -144,9 +144,9 @@ def alike(value):
         case float():
             return "nan" if value != value else float(f"{value:.11g}")
         case list() | tuple():
-            return [alike(each) for each in value]
+            return [alike(item) for item in value]
         case dict():
-            return [alike(each) for each in value.values()]
+            return [alike(item) for item in value.values()]
         case dt.datetime():
             return value.replace(tzinfo=None)
     return value
@@ -172,15 +172,15 @@ def test_functions_mean_in_process_what_they_mean_on_spark(plain, spark):
     frame = spark.createDataFrame(VALUES).coalesce(1)
     wrong = []
     for names, tail in ((told(SCALARS), "ORDER BY k"), (told(AGGREGATES), "")):
-        listed = ", ".join(f"{each} AS c{i}" for i, each in enumerate(names))
+        listed = ", ".join(f"{expression} AS c{i}" for i, expression in enumerate(names))
         there = plain.sql(f"SELECT {listed} FROM t {tail}", spark=spark, t=frame).to_arrow()
         here = plain.sql(f"SELECT {listed} FROM t {tail}", t=VALUES).to_arrow()
-        for i, each in enumerate(names):
+        for i, expression in enumerate(names):
             on_spark, in_process = there[f"c{i}"], here[f"c{i}"]
             if alike(on_spark.to_pylist()) != alike(in_process.to_pylist()):
-                wrong.append(f"{each}: {on_spark.to_pylist()} {in_process.to_pylist()}")
+                wrong.append(f"{expression}: {on_spark.to_pylist()} {in_process.to_pylist()}")
             elif spelt(on_spark.type) != spelt(in_process.type):
-                wrong.append(f"{each}: {on_spark.type} {in_process.type}")
+                wrong.append(f"{expression}: {on_spark.type} {in_process.type}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -208,7 +208,7 @@ def test_braces_reach_spark_with_and_without_a_table(plain, spark):
         "SELECT id FROM range(1, 7, 2)",
         "SELECT r.id FROM range(3) r",
     ):
-        here, there = (plain.sql(text, spark=each, t=pa.table({"w": [3], "x": [1]})) for each in (None, spark))
+        here, there = (plain.sql(text, spark=session, t=pa.table({"w": [3], "x": [1]})) for session in (None, spark))
         assert rows(here) == rows(there), text
 
 

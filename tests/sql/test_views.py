@@ -61,7 +61,7 @@ def test_a_view_is_kept_as_the_specification_has_it(lake):
     assert (last["view-uuid"], last["current-version-id"]) == (first["view-uuid"], 3)
     assert (
         [version["version-id"] for version in last["versions"]]
-        == [each["version-id"] for each in last["version-log"]]
+        == [entry["version-id"] for entry in last["version-log"]]
         == [1, 2, 3]
     )
     lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t")  # As version 2 has it.

@@ -262,9 +262,9 @@ class Function:
         if old is None or new is None:
             return old
         left = list(old)
-        for each in new:
-            if each in left:
-                left.remove(each)
+        for item in new:
+            if item in left:
+                left.remove(item)
         return left
 
     def _merge_map(self, old, new):
@@ -315,16 +315,16 @@ class Function:
         if old is None or new is None:
             return old
         names = self.how.nested_key or tuple(old[0] if old else ())
-        gone = [tuple(each[name] for name in names) for each in new if each is not None]
-        return [each for each in old if tuple(each[name] for name in names) not in gone]
+        gone = [tuple(item[name] for name in names) for item in new if item is not None]
+        return [item for item in old if tuple(item[name] for name in names) not in gone]
 
     def _nested_partial_update(self, old, new):
         if new is None:
             return old
         by_key: dict[tuple, dict] = {}
-        for each in self._rows(old) + self._rows(new):
-            row = by_key.setdefault(self._nested_key(each), dict.fromkeys(each))
-            row.update({name: value for name, value in each.items() if value is not None})
+        for item in self._rows(old) + self._rows(new):
+            row = by_key.setdefault(self._nested_key(item), dict.fromkeys(item))
+            row.update({name: value for name, value in item.items() if value is not None})
         return list(by_key.values())
 
     def _rows(self, rows):

@@ -58,7 +58,12 @@ def test_a_file_is_in_the_partition_that_its_rows_are_in(table, tmp_path):
     assert (told["path"], told["size_bytes"]) == (f"file://{path}", Path(path).stat().st_size)
     assert told["split_offsets"] == [4]
     named = json.loads(table.properties["schema.name-mapping.default"])
-    assert [(each["field-id"], each["names"]) for each in named] == [(1, ["id"]), (2, ["v"]), (3, ["ts"]), (4, ["dt"])]
+    assert [(entry["field-id"], entry["names"]) for entry in named] == [
+        (1, ["id"]),
+        (2, ["v"]),
+        (3, ["ts"]),
+        (4, ["dt"]),
+    ]
 
 
 def test_rows_with_nan_are_found_though_a_footer_counts_none(lake, tmp_path):

@@ -363,9 +363,9 @@ def test_few_records_of_other_engines_are_read_and_written_as_many_are():
     assert len(kinds) > 10
     for data in kinds.values():
         for logical in (False, True):
-            columns, few = (avro.decode(data, logical=logical, few_bytes=each) for each in WAYS)
+            columns, few = (avro.decode(data, logical=logical, few_bytes=way) for way in WAYS)
             assert few.table.equals(columns.table)
-        again = [avro.encode(few.table, few.schema, "null", sync=SYNC, few_bytes=each) for each in WAYS]
+        again = [avro.encode(few.table, few.schema, "null", sync=SYNC, few_bytes=way) for way in WAYS]
         assert again[0] == again[1]
 
 
@@ -377,7 +377,7 @@ def test_few_records_are_read_in_the_columns_asked_for():
     assert avro_few.read(tree, None, plain, 3, True) is not None
     for columns in (["_KIND"], [], ["_FILE._VALUE_STATS._NULL_COUNTS", "_FILE._CREATION_TIME"]):
         for logical in (False, True):
-            tables = [avro.decode(data, columns, logical, few_bytes=each).table for each in WAYS]
+            tables = [avro.decode(data, columns, logical, few_bytes=way).table for way in WAYS]
             assert tables[0].equals(tables[1])
             assert tables[0].num_rows == 3
 
@@ -387,14 +387,14 @@ def test_few_records_are_read_in_the_columns_asked_for():
 )
 def test_a_null_that_the_schema_does_not_allow_is_refused_in_few_records_too(type):
     table = pa.table({"a": pa.array([None], avro.decode(written(record("row", [("a", type)]), [])).table["a"].type)})
-    for each in WAYS:
+    for way in WAYS:
         with pytest.raises(InvalidInput, match="allows no null"):
-            avro.encode(table, record("row", [("a", type)]), few_bytes=each)
+            avro.encode(table, record("row", [("a", type)]), few_bytes=way)
     if isinstance(type, dict):
         table = pa.table({"a": pa.array([[None]], pa.list_(pa.bool_()))})
-        for each in WAYS:
+        for way in WAYS:
             with pytest.raises(InvalidInput, match="allows no null"):
-                avro.encode(table, record("row", [("a", type)]), few_bytes=each)
+                avro.encode(table, record("row", [("a", type)]), few_bytes=way)
 
 
 @pytest.mark.parametrize(
@@ -411,9 +411,9 @@ def test_a_null_that_the_schema_does_not_allow_is_refused_in_few_records_too(typ
     ],
 )
 def test_damage_of_few_records_is_refused(type, body):
-    for each in WAYS:
+    for way in WAYS:
         with pytest.raises(CorruptFile):
-            avro.decode(container(record("row", [("a", type)]), 1, body), few_bytes=each)
+            avro.decode(container(record("row", [("a", type)]), 1, body), few_bytes=way)
 
 
 # --- Choosing columns. ---

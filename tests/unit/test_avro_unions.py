@@ -166,7 +166,7 @@ def test_a_known_field_that_is_a_union_without_one_type_is_damage(tmp_path):
     def change(schema):
         for field in schema["fields"]:
             if field["name"] == "data_file":
-                (count,) = [each for each in field["type"]["fields"] if each["name"] == "record_count"]
+                (count,) = [part for part in field["type"]["fields"] if part["name"] == "record_count"]
                 count["type"] = ["string", "long"]
         return schema
 

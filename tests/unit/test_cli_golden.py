@@ -84,7 +84,7 @@ def _iceberg(name, to):
     schema = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
     spec = next(s for s in document["partition-specs"] if s["spec-id"] == document["default-spec-id"])
     names = {field["id"]: field["name"] for field in schema["fields"]}
-    order = [each["snapshot-id"] for each in document["snapshot-log"]]
+    order = [entry["snapshot-id"] for entry in document["snapshot-log"]]
     summary = {s["snapshot-id"]: s["summary"] for s in document["snapshots"]}[order[-1]]
     totals = {name[6:]: int(value) for name, value in summary.items() if name.startswith("total-")}
     latest = expected["latest"]
@@ -132,7 +132,7 @@ def test_ls_lists_them_with_the_rows_that_their_engines_read(world, cli):
         assert (line["format"], line["rows"]) == (facts.format, facts.rows[facts.newest]), name
         assert facts.files in (None, line["files"]), name
         shown = [name.partition(".")[2], facts.format, str(line["rows"]), "rows", str(line["files"]), "files"]
-        assert shown in [each[:6] for each in drawn]
+        assert shown in [row[:6] for row in drawn]
     assert {line["table"] for line in cli.json("ls", "ice")} == {name for name in TABLES if name.startswith("ice.")}
 
 
@@ -155,10 +155,10 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
     assert [line["id"] for line in logged] == snapshots[::-1]
     assert "current" in logged[0]["names"]
     tagged = {
-        each[4:]
+        label[4:]
         for line in cli.json("log", name, "-n", "100", "--graph")
-        for each in line["names"]
-        if each[:4] == "tag "
+        for label in line["names"]
+        if label[:4] == "tag "
     }
     assert tagged <= facts.tags.keys()
     lines = cli("log", name, "-n", "100").splitlines()
@@ -181,7 +181,7 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
     assert facts.files in (None, len(data))
     table = Path(answer["location"].removeprefix("file://"))
     assert all((table / entry["path"].removeprefix(f"{answer['location']}/")).is_file() for entry in listed)
-    assert sum(each["row_count"] for each in data) >= count
+    assert sum(entry["row_count"] for entry in data) >= count
     assert len(cli("files", name).splitlines()) == len(listed) + 1
     assert "a block is a share of a file" in cli("files", name, "--heat")
 
@@ -214,7 +214,7 @@ def test_a_dry_run_of_a_command_that_writes_names_what_is_there_and_changes_noth
     root, facts = world[0], world[1][name]
     count, oldest, newest = facts.rows[facts.newest], next(iter(facts.rows)), facts.newest
     location = cli.json("show", name)["location"]
-    live = [each["path"].removeprefix(f"{location}/") for each in cli.json("files", name)]
+    live = [entry["path"].removeprefix(f"{location}/") for entry in cli.json("files", name)]
     lost = _UUID.sub(str(uuid.UUID(int=0)), live[0])
     orphan = Path(location.removeprefix("file://"), lost)
     orphan.write_bytes(b"PAR1")
@@ -231,7 +231,7 @@ def test_a_dry_run_of_a_command_that_writes_names_what_is_there_and_changes_noth
     assert gone["snapshots"] == [*facts.rows][:-1]
     named = {file["path"] for file in gone["files"]}
     assert not named & set(live)
-    assert [each for each in named if not Path(location.removeprefix("file://"), each).is_file()] == []
+    assert [path for path in named if not Path(location.removeprefix("file://"), path).is_file()] == []
 
     (swept,) = cli.json("sweep", name, "--dry-run")["files"]
     assert swept == {"path": lost, "size_bytes": 4}

@@ -23,7 +23,7 @@ OFF = {"metadata.iceberg.storage": "disabled"}
 
 def opened(store):
     """The table that is there, of the format that it is."""
-    format = next(each for each in (Paimon(), Iceberg()) if each.is_table(store))
+    format = next(known for known in (Paimon(), Iceberg()) if known.is_table(store))
     return Table("t", store, format)
 
 

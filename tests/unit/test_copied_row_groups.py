@@ -95,7 +95,7 @@ def the_file(table):
 
 
 def without_sizes(file):
-    stats = {id: replace(each, size_bytes=None) for id, each in file.stats.items()}
+    stats = {id: replace(stat, size_bytes=None) for id, stat in file.stats.items()}
     return file.partition, file.bucket, file.row_count, stats
 
 

@@ -287,10 +287,10 @@ def test_a_job_goes_on_with_new_credentials(endpoint):
         table.append(pa.table({"id": [2, 3]}))
         table.delete("id = 1")
         assert ids(table) == [2, 3]
-        asked = [each for each in server.asked if each.endswith("/credentials")]
+        asked = [path for path in server.asked if path.endswith("/credentials")]
         assert bool(asked) == (endpoint is not None and endpoint.startswith("/"))
         shown = f"{table!r} {table._store!r} {lake!r}"
-        assert not any(each in shown for each in ("vended-", "hidden", "secret"))
+        assert not any(text in shown for text in ("vended-", "hidden", "secret"))
 
 
 def test_a_server_may_compress_the_metadata():
@@ -311,7 +311,7 @@ def test_another_process_asks_for_its_own():
         table = lake.table("a.t")
         with pytest.raises(StoreError) as raised:  # All of them are over.
             ids(table)
-        assert not any(each in f"{raised.value}" for each in ("hidden", "secret", "session"))
+        assert not any(text in f"{raised.value}" for text in ("hidden", "secret", "session"))
         server.short = len(server.vended)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:

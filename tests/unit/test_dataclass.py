@@ -121,7 +121,7 @@ def answers(classes):
 
 def test_it_answers_as_the_standard_one_does():
     ours, standard = answers(declared(dataclass)), answers(declared(dataclasses.dataclass))
-    assert [str(our) for our in ours] == [str(each) for each in standard]
+    assert [str(our) for our in ours] == [str(field) for field in standard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +156,4 @@ def test_threads_may_make_the_first_values_together():
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(each.a for each in made) == list(range(8))
+    assert sorted(instance.a for instance in made) == list(range(8))

@@ -189,9 +189,9 @@ def test_keys_of_one_hash_are_told_apart_and_keys_are_of_any_type():
     low = [factor * a % 2**64 for a in range(3)]
     collide = [pa.array(range(3), pa.int64()), pa.array([a ^ a >> 29 for a in low], pa.uint64()).view(pa.int64())]
     found = KeyMap()
-    assert found.add([each.slice(0, 2) for each in collide]).tolist() == [0, 1]
+    assert found.add([batch.slice(0, 2) for batch in collide]).tolist() == [0, 1]
     assert found.find(collide).tolist() == [0, 1, -1]
-    assert found.add([each.slice(2) for each in collide]).tolist() == [2]
+    assert found.add([batch.slice(2) for batch in collide]).tolist() == [2]
     assert found.find(collide).tolist() == [0, 1, 2]
     for values, type in (
         ([True, False, None], pa.bool_()),

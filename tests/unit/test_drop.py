@@ -141,8 +141,8 @@ def test_a_table_at_the_warehouses_root_takes_no_other_with_it(tmp_path):
     lake = Lake(root, catalog="sql")
     catalogued = lake.create_table("a.t", SCHEMA, format="iceberg")
     folder = lake.create_table("a.p", SCHEMA)
-    for each in (catalogued, folder):
-        each.append(rows(5))
+    for table in (catalogued, folder):
+        table.append(rows(5))
     inside = write(root / "notes.txt")
     at = at_root(lake, tmp_path, "a.root", root)
     at.add_files([str(p) for p in (root / "a.db/t/data").glob("*.parquet")])  # Reached, and another's all the same.
@@ -201,8 +201,8 @@ def test_a_folders_table_and_its_alias_do_not_take_each_other(tmp_path):
     alias = lake.register_table("b.alias", f"{table.uri}/metadata/v2.metadata.json")
     table.append(rows(2))
     alias.append(rows(3))
-    for each, seen in ((table, [1, 2]), (alias, [1, 3])):
-        assert each.remove_orphan_files(older_than=AT_ONCE) == []
+    for opened, seen in ((table, [1, 2]), (alias, [1, 3])):
+        assert opened.remove_orphan_files(older_than=AT_ONCE) == []
         assert (content(table), content(alias)) == ([1, 2], [1, 3]), seen
     with pytest.raises(InvalidInput, match="a table without a catalog too"):
         lake.drop_table("b.alias", purge=True)
@@ -225,11 +225,11 @@ def test_tables_inside_the_folder_of_another_are_nobodys_orphans(tmp_path):
             inner.append(Lake(place.format(local(outer))).create_table(f"b.{other}", SCHEMA, format=other))
             inner[-1].append(rows(2))
             write(local(inner[-1]) / f"bucket-0/data-{LOST}.parquet")
-        before = [files(local(each)) for each in inner]
+        before = [files(local(table)) for table in inner]
         assert outer.remove_orphan_files(older_than=AT_ONCE) == []
         lake.drop_table("a.outer")
-        assert [files(local(each)) for each in inner] == before
-        assert [content(each) for each in inner] == [[2], [2]]
+        assert [files(local(table)) for table in inner] == before
+        assert [content(table) for table in inner] == [[2], [2]]
         assert lake.tables() == []
 
 

@@ -164,7 +164,7 @@ def sealed(key, plain, signed=None):
 def stream(key, plain, block=1 << 20):
     """An AES GCM stream."""
     pieces = [plain[at : at + block] for at in range(0, max(len(plain), 1), block)]
-    blocks = (sealed(key.key, each, key.signed + struct.pack("<i", n)) for n, each in enumerate(pieces))
+    blocks = (sealed(key.key, piece, key.signed + struct.pack("<i", n)) for n, piece in enumerate(pieces))
     return b"AGS1" + struct.pack("<i", block) + b"".join(blocks)
 
 

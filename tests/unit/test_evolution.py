@@ -238,7 +238,7 @@ COLUMNS = st.lists(
         st.sampled_from([None, "text"]),
     ),
     min_size=1,
-    unique_by=lambda each: each[0].casefold(),
+    unique_by=lambda pair: pair[0].casefold(),
 )
 
 
@@ -251,7 +251,7 @@ def test_a_schema_goes_towards_any_columns_and_ids_stay_where_values_fit(old, ne
     numbered, last = ev.number(fields(old), -1, collections_have_ids=True)
     before = Schema(fields=numbered, last_field_id=last)
     after = ev.apply(before, ev.towards(before, fields(new)), collections_have_ids=True)
-    assert [(field.name, str(field.type), field.comment) for field in after.fields] == [tuple(each) for each in new]
+    assert [(field.name, str(field.type), field.comment) for field in after.fields] == [tuple(row) for row in new]
     ids = {field.name.casefold(): field for field in before.fields}
     for field in after.fields:
         was = ids.get(field.name.casefold())

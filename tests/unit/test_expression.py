@@ -64,7 +64,7 @@ VALUES = {
     "s": ["", "a", "ab", "abc", "b", "ä", "a%b", "a\nb", "\U0010ffff"],
     "d": DAYS,
     "t": TIMES,
-    "z": [each.replace(tzinfo=dt.UTC) for each in TIMES],
+    "z": [moment.replace(tzinfo=dt.UTC) for moment in TIMES],
     "p": [Decimal("-99.99"), Decimal("-0.05"), Decimal("0.00"), Decimal("1.23"), Decimal("99.99")],
     "o": [True, False],
     "y": [b"", b"a", b"ab", b"\xff"],
@@ -161,8 +161,8 @@ def comparisons(draw):
         return Call(draw(st.sampled_from(COMPARING)), (column(left), column(right)))
     if kind == "tuples":
         names = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3, unique=True))
-        each = st.tuples(*(st.one_of(st.none(), st.sampled_from(VALUES[n])) for n in names))
-        return predicate.in_tuples(names, draw(st.lists(each, max_size=20)))
+        literals = st.tuples(*(st.one_of(st.none(), st.sampled_from(VALUES[n])) for n in names))
+        return predicate.in_tuples(names, draw(st.lists(literals, max_size=20)))
     if kind == "bare":
         return column("o")
     if kind == "nan":
@@ -224,7 +224,7 @@ def test_a_table_is_evaluated_as_its_rows_are(condition, found):
     bound = bind(condition, FIELDS)
     expected = [value_of(bound, row) for row in found]
     assert evaluate(bound, table_of(found)).to_pylist() == expected, to_sql(bound)
-    assert mask(bound, table_of(found)).to_pylist() == [each is True for each in expected]
+    assert mask(bound, table_of(found)).to_pylist() == [value is True for value in expected]
 
 
 @often(2)
@@ -433,12 +433,12 @@ def test_pruning_is_sharp_where_it_can_be():
 )
 def test_a_float_column_with_bounds_may_still_hold_nan_where_none_were_counted(text, may, must, without):
     """NaN is above all numbers: of a file with one, without any, with an unknown number, as the count says."""
-    found = {"f": Bounds(*(pa.array([each] * 3) for each in (1.0, 2.0, 0, 3)), pa.array([1, 0, None]))}
+    found = {"f": Bounds(*(pa.array([number] * 3) for number in (1.0, 2.0, 0, 3)), pa.array([1, 0, None]))}
     fields = (Field(0, "f", scalar(Kind.DOUBLE)),)
     bound = bind(parse(text), fields)
     assert may_match(bound, found).to_pylist() == [may, without[0], may], text
     assert must_match(bound, found).to_pylist() == [must, without[1], must], text
-    uncounted = {"f": Bounds(*(pa.array([each] * 3) for each in (1.0, 2.0, 0, 3)))}
+    uncounted = {"f": Bounds(*(pa.array([number] * 3) for number in (1.0, 2.0, 0, 3)))}
     assert may_match(bound, uncounted).to_pylist() == [may] * 3, text
     assert must_match(bound, uncounted).to_pylist() == [must] * 3, text
 

@@ -110,8 +110,8 @@ def test_indexes_are_those_of_java(name):
     for snapshot in theirs.snapshots():
         ours.append(theirs.scan(snapshot_id=snapshot.id).to_arrow().slice(ours.scan().count()))
     made, expected = indexes_of(ours), indexes_of(theirs)
-    for _, each in expected:
-        each.pop("m[k]", None)  # Of keys of maps they are not written.
+    for _, blobs in expected:
+        blobs.pop("m[k]", None)  # Of keys of maps they are not written.
     assert made == expected
     assert len(made) == 3
 
@@ -127,7 +127,7 @@ def indexes_of(table: Table) -> list[tuple[bool, dict[str, dict[str, bytes]]]]:
         assert extra == ([f"{name}.index"] if embedded is None else [])
         data = view.reader.read(f"bucket-0/{extra[0]}") if embedded is None else embedded
         found.append((embedded is not None, file_index.parse(data, name)))
-    return sorted(found, key=lambda each: str(sorted(each[1].items())))
+    return sorted(found, key=lambda pair: str(sorted(pair[1].items())))
 
 
 def test_each_type_with_a_hash_gets_a_filter_and_others_are_refused(tmp_path):
@@ -150,8 +150,8 @@ def test_each_type_with_a_hash_gets_a_filter_and_others_are_refused(tmp_path):
     ((is_embedded, found),) = indexes_of(table)
     assert not is_embedded
     assert list(found) == ["t", "f", "at", "s"]
-    for each in given["s"].to_pylist():
-        assert files(table, f"s = '{each}'") == 1
+    for text in given["s"].to_pylist():
+        assert files(table, f"s = '{text}'") == 1
     assert files(table, "s = 'b'") == files(table, "t = 2") == 0
     for kind, columns, more, message in (
         ("bloom-filter", "no", {}, "a boolean"),
@@ -194,7 +194,7 @@ def test_bitmaps_of_many_values_are_those_of_java():
     """Values of several rows come in the order of a HashMap, which depends on their hashes and on when it grew."""
     turn, place = (np.arange(2000) * 7919 % 997) % 97, np.arange(100_000)
     last = {n: np.arange(2 * n - 1) for n in (12, 13, 14, 25)}
-    text = pa.array(["é" * (each % 7) + str(each) for each in turn.tolist()])
+    text = pa.array(["é" * (number % 7) + str(number) for number in turn.tolist()])
     made = {
         "text": (Bitmaps(2, 16 << 10), text, Kind.STRING),
         "text1": (Bitmaps(1, 16 << 10), text, Kind.STRING),
@@ -283,8 +283,8 @@ def test_bitmaps_and_bit_slices_leave_out_files_and_no_rows():
     assert len(rows) == 24
     for column in rows.column_names:
         given = [row for row in rows[column].to_pylist() if row is not None and row == row][::15]
-        listed = ", ".join(literal(each) for each in given)
-        same = [pc.equal(rows[column], pa.scalar(each, rows[column].type)) for each in given]
+        listed = ", ".join(literal(value) for value in given)
+        same = [pc.equal(rows[column], pa.scalar(value, rows[column].type)) for value in given]
         among = pc.or_kleene(*same)
         assert matches(table, rows, f"{column} = {literal(given[0])}", same[0])
         assert matches(table, rows, f"{column} != {literal(given[0])}", pc.invert(same[0]))

@@ -252,7 +252,7 @@ def test_files_of_others_without_ids_are_read_by_the_tables_mapping_of_names(lak
     def bare(node):
         if isinstance(node, dict):
             return {k: bare(v) for k, v in node.items() if not k.endswith("-id")}
-        return [bare(each) for each in node] if isinstance(node, list) else node
+        return [bare(item) for item in node] if isinstance(node, list) else node
 
     t = lake.create_table("d.t", MINE, format="iceberg")
     add(t, bare(FOREIGN), foreign_rows())

@@ -132,11 +132,11 @@ def test_delete_adds_one_file_of_positions_for_each_data_file_and_touches_no_dat
     assert sorted((d["p1000"], d["record_count"], d["content"], d["sequence_number"]) for d in found) == [
         ("a", 2, 1, 5), ("b", 1, 1, 5),
     ]  # fmt: skip
-    for each in found:
-        assert each["referenced_data_file"] in before
-        bounds = {pair["key"]: pair["value"] for pair in each["lower_bounds"]}
-        assert bounds[2147483546].decode() == each["referenced_data_file"]
-        assert each["sort_order_id"] is None
+    for entry in found:
+        assert entry["referenced_data_file"] in before
+        bounds = {pair["key"]: pair["value"] for pair in entry["lower_bounds"]}
+        assert bounds[2147483546].decode() == entry["referenced_data_file"]
+        assert entry["sort_order_id"] is None
 
 
 def test_summaries_of_changes_by_row_are_complete(table):

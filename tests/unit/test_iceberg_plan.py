@@ -155,7 +155,7 @@ def test_sort_orders_keep_their_ids():
     def sort(*columns: str) -> tuple[int, list[int]]:
         table.alter().set_sort_order(list(columns)).commit()
         found = document(table)
-        return found["default-sort-order-id"], [each["order-id"] for each in found["sort-orders"]]
+        return found["default-sort-order-id"], [order["order-id"] for order in found["sort-orders"]]
 
     assert sort("id") == (1, [0, 1])
     assert sort("id DESC", "dt") == (2, [0, 1, 2])
@@ -171,7 +171,7 @@ def test_sort_orders_keep_their_ids():
     sorted_first = made(replace(SCHEMA, sort_order=table_order()))
     sorted_first.alter().set_sort_order([]).commit()
     found = document(sorted_first)
-    assert (found["default-sort-order-id"], [each["order-id"] for each in found["sort-orders"]]) == (0, [1, 0])
+    assert (found["default-sort-order-id"], [order["order-id"] for order in found["sort-orders"]]) == (0, [1, 0])
 
 
 def table_order() -> SortOrder:
@@ -215,7 +215,7 @@ def test_partition_specs_keep_the_ids_of_their_fields():
         assert (found["default-spec-id"], found["last-partition-id"]) == (spec_id, 1001)
         (spec,) = (s for s in found["partition-specs"] if s["spec-id"] == spec_id)
         assert [field["field-id"] for field in spec["fields"]] == fields
-    assert [each["spec-id"] for each in found["partition-specs"]] == [0, 1, 2, 3]
+    assert [spec["spec-id"] for spec in found["partition-specs"]] == [0, 1, 2, 3]
     assert len(found["schemas"]) == 1
 
 
@@ -277,7 +277,7 @@ def test_references_say_how_long_they_last():
     assert (
         document(table)["current-snapshot-id"] == ahead["snapshot-id"] == document(table)["refs"]["main"]["snapshot-id"]
     )
-    assert [each["snapshot-id"] for each in document(table)["snapshot-log"]] == [first, ahead["snapshot-id"]]
+    assert [entry["snapshot-id"] for entry in document(table)["snapshot-log"]] == [first, ahead["snapshot-id"]]
 
 
 def test_references_go_by_name():
@@ -322,9 +322,9 @@ def test_what_expires_leaves_log_and_statistics_too():
     assert len(found.state.document["snapshots"]) == 3
     parsed = __import__("json").loads(plan.root)
     assert [snapshot["snapshot-id"] for snapshot in parsed["snapshots"]] == names[1:]
-    assert [each["snapshot-id"] for each in parsed["snapshot-log"]] == names[1:]
+    assert [entry["snapshot-id"] for entry in parsed["snapshot-log"]] == names[1:]
     for key in ("statistics", "partition-statistics"):
-        assert [each["snapshot-id"] for each in parsed[key]] == names[1:]
+        assert [entry["snapshot-id"] for entry in parsed[key]] == names[1:]
     assert plan.snapshot.kind == "refer"
 
 
@@ -335,7 +335,7 @@ def test_a_log_with_a_gap_begins_after_it():
         table.append(rows(id))
     names = [snapshot["snapshot-id"] for snapshot in document(table)["snapshots"]]
     _, parsed = planned(table, DropSnapshots(request=Request(id="op"), snapshots=(names[1],)))
-    assert [each["snapshot-id"] for each in parsed["snapshot-log"]] == names[2:]
+    assert [entry["snapshot-id"] for entry in parsed["snapshot-log"]] == names[2:]
     assert [snapshot["snapshot-id"] for snapshot in parsed["snapshots"]] == [names[0], *names[2:]]
 
 
@@ -554,9 +554,9 @@ def test_a_manifest_is_written_again_without_what_went():
     first = last(table)
     table.drop_partitions([{"dt": "a"}])
     found = entries(table).sort_by("status").to_pylist()
-    assert [each["status"] for each in found] == [0, 0, 2]
-    assert [each["snapshot_id"] for each in found] == [first, first, last(table)]
-    assert [each["sequence_number"] for each in found] == [1, 1, 1]
+    assert [entry["status"] for entry in found] == [0, 0, 2]
+    assert [entry["snapshot_id"] for entry in found] == [first, first, last(table)]
+    assert [entry["sequence_number"] for entry in found] == [1, 1, 1]
     table.drop_partitions([{"dt": "b"}])  # What went earlier is not told of again.
     assert sorted(entries(table)["status"].to_pylist()) == [0, 2]
     assert document(table)["snapshots"][-1]["summary"]["deleted-data-files"] == "1"
@@ -593,7 +593,7 @@ def test_each_spec_and_content_of_a_commit_has_a_manifest_of_its_own():
     delta = RowDelta(request=Request(id="op"), added=(data, marks, old), kind=OperationKind.UPDATE)
     plan, _ = planned(table, delta)
     manifests = [manifest.parse(plan.files[path], path) for path in plan.files if "/snap-" not in path]
-    assert sorted(path for each in manifests for path in each["file_path"].to_pylist()) == [
+    assert sorted(path for part in manifests for path in part["file_path"].to_pylist()) == [
         f"memory://files/data/{name}" for name in ("d0", "d1", "x")
     ]
     assert len(manifests) == 3
@@ -672,7 +672,7 @@ def test_bounds_are_cut_as_the_modes_of_the_columns_say():
 
     def of(row: int, name: str) -> dict[int, Any] | None:
         held = found[row][name]
-        return None if held is None else {each["key"]: each["value"] for each in held}
+        return None if held is None else {pair["key"]: pair["value"] for pair in held}
 
     one, two, three, four, five, six = ids_
     assert of(0, "lower_bounds") == {one: b"ab", two: b"ab", three: b"abc", six: b"\0\0\0\0\0\0\xf0\x3f"}

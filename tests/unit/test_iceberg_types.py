@@ -168,7 +168,7 @@ def test_bounds_of_uuids_are_read_as_bytes_and_as_signed_numbers():
         values = [(chance.choice(few) << 64 | chance.getrandbits(64)).to_bytes(16) for _ in range(3)]
         is_one = len({value[0] >> 7 for value in values}) == 1
         for low, high in ((min(values), max(values)), (min(values, key=signed), max(values, key=signed))):
-            low, high = (pa.array([None, each, None]).slice(1) for each in (low, high))
+            low, high = (pa.array([None, value, None]).slice(1) for value in (low, high))
             low, high = (
                 decode_bound.to_pylist() for decode_bound in single_value.decode_bounds(low, high, scalar(Kind.UUID))
             )
@@ -187,8 +187,8 @@ def test_a_manifest_of_uuids_of_both_signs_is_not_left_out(tmp_path):
     t = Lake(tmp_path).create_table("d.t", Schema(fields), format="iceberg", partition_by=["u"])
     uuids = [bytes([first]) + bytes(15) for first in (0x00, 0x20, 0x7F, 0x80, 0xFF)] + [None]
     t.append(pa.table({"id": pa.array(range(6), pa.int32()), "u": pa.array(uuids, pa.binary(16))}))
-    for i, each in enumerate(uuids):
-        where = "u is null" if each is None else f"u = X'{each.hex()}'"
+    for i, value in enumerate(uuids):
+        where = "u is null" if value is None else f"u = X'{value.hex()}'"
         assert t.scan(where=where).to_arrow()["id"].to_pylist() == [i]
         assert len(t.scan(where=where).plan()) == 1
     # What Java makes of the same partitions: the least is one with a sign.
@@ -196,8 +196,8 @@ def test_a_manifest_of_uuids_of_both_signs_is_not_left_out(tmp_path):
     (meta,) = manifest.metas_of(t._store, base.snapshot_document).to_pylist()
     meta["partitions"][0] |= {"lower_bound": uuids[3], "upper_bound": uuids[2]}
     metas = pa.Table.from_pylist([meta], manifest.META)
-    for each in uuids:
-        where = expression.parse("u is null" if each is None else f"u = X'{each.hex()}'")
+    for value in uuids:
+        where = expression.parse("u is null" if value is None else f"u = X'{value.hex()}'")
         assert len(manifest.prune_metas(metas, base, expression.parse("true"), bind(where, base.schema.fields))) == 1
 
 
@@ -461,7 +461,7 @@ def several(kind, *parts):
 
 
 def ring(*points):
-    return struct.pack("<I", len(points)) + b"".join(struct.pack("<2d", *each) for each in points)
+    return struct.pack("<I", len(points)) + b"".join(struct.pack("<2d", *pair) for pair in points)
 
 
 def geo_bounds(table):
@@ -493,7 +493,7 @@ def test_geometries_are_written_as_wkb_with_their_box(tmp_path, text):
     assert geo_bounds(t) == [box]
     shown = t.inspect.files()["readable_metrics"].to_pylist()
     low, high = (
-        None if box[0] is None else dict(zip("xyzm", (*each, None, None), strict=True)) for each in ((-3, 1), (1, 9))
+        None if box[0] is None else dict(zip("xyzm", (*span, None, None), strict=True)) for span in ((-3, 1), (1, 9))
     )
     assert (shown[0]["g"]["lower_bound"], shown[0]["g"]["upper_bound"], shown[0]["g"]["null_value_count"]) == (
         low,
@@ -549,7 +549,7 @@ NAN = float("nan")
 def test_boxes_of_geometries(values, low, high):
     found = wkb.box(pa.chunked_array([pa.array([None, *values], pa.binary())[1:]]), "g")
     ends = [None, None] if found is None else list(found)
-    want = [None if each is None else struct.pack(f"<{len(each)}d", *each) for each in (low, high)]
+    want = [None if corner is None else struct.pack(f"<{len(corner)}d", *corner) for corner in (low, high)]
     assert single_value.corners(ends).to_pylist() == want
 
 

@@ -136,7 +136,7 @@ def test_equality_deletes_compare_the_value_of_the_partition(lake, format):
                           properties={"write.format.default": format})  # fmt: skip
     given = [(1, "a", "x"), (2, "a", "x"), (1, "b", "x"), (2, "b", "x")]
     hive_files.append(
-        t, pa.Table.from_pylist([dict(zip(("id", "dt", "v"), each, strict=True)) for each in given], schema)
+        t, pa.Table.from_pylist([dict(zip(("id", "dt", "v"), values, strict=True)) for values in given], schema)
     )
     with t.delta_writer("cdc") as writer:
         writer.write(pa.table({"id": [1, 2], "dt": ["a", "b"], "v": ["x", "x"], "rowkind": ["-D", "-D"]}))

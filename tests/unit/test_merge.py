@@ -167,13 +167,13 @@ def _shown(value, read):
     if isinstance(value, float):
         return str(value + 0.0)
     if isinstance(value, list):
-        return sorted(map(_text, value)) if any(isinstance(each, dict | tuple) for each in value) else value
+        return sorted(map(_text, value)) if any(isinstance(part, dict | tuple) for part in value) else value
     return value
 
 
 def _text(value):
     if isinstance(value, tuple):
-        return str([_text(each) for each in value])
+        return str([_text(part) for part in value])
     return str(sorted(value.items())) if isinstance(value, dict) else str(value)
 
 
@@ -263,13 +263,13 @@ def nested_rows(function, *events, **how):
     schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, *fields])
     rows = [
         {"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 0, "g": g}
-        | {"v": None if inside is None else [dict(zip("abc", each, strict=True)) for each in inside]}
+        | {"v": None if inside is None else [dict(zip("abc", values, strict=True)) for values in inside]}
         for n, (g, inside) in enumerate(events)
     ]
     how = Aggregation("v", function, **how)
     spec = MergeSpec(("k",), MergeEngine.PARTIAL_UPDATE, aggregations=(how,), groups=(SequenceGroup(("g",), ("v",)),))
     [row] = merge(table_of(rows, schema, 2), spec).to_pylist()
-    return [tuple(each.values()) for each in row["v"]]
+    return [tuple(item.values()) for item in row["v"]]
 
 
 def test_an_older_row_counts_as_older_inside_too():
@@ -444,7 +444,7 @@ def test_batches_of_a_merge_are_the_merge(engine, data):
         )
     found = list(merge_in_batches(table_of(rows, schema, 3), spec, size, with_retracts))
     assert pa.Table.from_batches(found, schema).equals(expected.combine_chunks())
-    assert all(0 < len(each) <= size for each in found)
+    assert all(0 < len(part) <= size for part in found)
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
@@ -476,4 +476,4 @@ def test_batches_of_sorted_runs_are_the_merge_of_all_rows(engine, numbered, is_s
 
     asked = ["b", "_VALUE_KIND", "v"]
     assert repr(pa.Table.from_batches(found).to_pylist()) == repr(expected.select(asked).to_pylist())
-    assert all(0 < len(each) <= 64 for each in found)
+    assert all(0 < len(part) <= 64 for part in found)

@@ -85,16 +85,16 @@ def require_same(table, history=True):
     said = document(table)
     assert said["current-snapshot-id"] == table.current_snapshot().id
     own = f"/v{said['current-snapshot-id']}.metadata.json"
-    earlier = [each["metadata-file"] for each in said.get("metadata-log", ())]
+    earlier = [entry["metadata-file"] for entry in said.get("metadata-log", ())]
     assert all(path.endswith(".metadata.json") and not path.endswith(own) for path in earlier), earlier
     for snapshot in said["snapshots"] if history else ():
         version = {"snapshot_id": snapshot["snapshot-id"]}
         tags = [name for name, ref in said["refs"].items() if ref["snapshot-id"] == snapshot["snapshot-id"]]
         names = [*({"tag": name} for name in tags if name != "main")] or [version]
         rows = [{**json.loads(row)} for row in seen(shown(table), **version)]
-        for each in names:
-            theirs = [json.loads(row) for row in seen(table, **each)]
-            assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in theirs), (snapshot, each)
+        for how in names:
+            theirs = [json.loads(row) for row in seen(table, **how)]
+            assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in theirs), (snapshot, how)
 
 
 # --- each verb --------------------------------------------------------------------------------------------------------
@@ -341,8 +341,8 @@ def test_paimons_java_engine_is_read_and_gone_on_from(name, place, ids):
     """Tables of paimon-bundle 1.3.1, with its Iceberg metadata."""
     store = MemoryFiles(f"file:/golden/db.db/{place}")
     with zipfile.ZipFile(GOLDEN / f"{name}.zip") as packed:
-        for each in packed.namelist():
-            store.write(each, packed.read(each))
+        for path in packed.namelist():
+            store.write(path, packed.read(path))
     table = Table("t", store, Paimon())
     before = document(table)
     assert sorted(json.loads(row)["id"] for row in seen(shown(table))) == ids

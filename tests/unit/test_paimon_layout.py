@@ -83,7 +83,7 @@ def test_partition_folders_are_named_as_the_java_engine_names_them():
 def test_folders_without_legacy_names_show_values_as_sql_casts_them(kind, value, legacy, sql):
     fields = [{"name": "k", "type": kind}]
     values = partition_of(fields, [value])
-    shown = [Directory(("k",), (kind_of(kind),), NULL, each, "").partition(values) for each in (True, False)]
+    shown = [Directory(("k",), (kind_of(kind),), NULL, legacy, "").partition(values) for legacy in (True, False)]
     assert shown == [[f"k={legacy}"], [f"k={sql}"]]
 
 

@@ -44,8 +44,8 @@ def merged(engine, old, new):
         case "partial-update":
             return old[0] if n is None else n, old[1] if v is None else v
         case "aggregation":
-            numbers = [each for each in (old[0], n) if each is not None]
-            texts = [each for each in (old[1], v) if each is not None]
+            numbers = [number for number in (old[0], n) if number is not None]
+            texts = [text for text in (old[1], v) if text is not None]
             return sum(numbers) if numbers else None, ",".join(texts) if texts else None
         case "group":
             if n is None or old[0] is None:  # A row without a number says nothing, but where it is alone.
@@ -81,7 +81,7 @@ def replayed(table):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "option"),
-    [*((each, option) for each in ENGINES for option in ("lookup", "force")), ("first-row", "none")],
+    [*((engine, option) for engine in ENGINES for option in ("lookup", "force")), ("first-row", "none")],
 )
 def test_rows_merge_with_what_higher_levels_have_of_them_once(tmp_path, engine, option):
     deepest, has_levels = 0, engine not in ("aggregation", "group")

@@ -184,8 +184,8 @@ def test_a_full_merge_is_not_done_again_by_the_next_commit():
         manifest.emit(entries(many[i : i + 30], schema), schema, f"manifest-start-{i}") for i in range(0, 3000, 30)
     ]
     metas = pa.concat_tables([s.metas for s in start])
-    for each in start:
-        for path, data in each.files.items():
+    for version in start:
+        for path, data in version.files.items():
             store.write(path, data)
     merges = 0
     for step in range(30):
@@ -216,7 +216,7 @@ def test_a_full_merge_reads_large_manifests_for_what_is_deleted_only():
     kept = store.read(f"manifest/{first}")
     store.delete([f"manifest/{first}"])
     merged = manifest.merge(store, pa.concat_tables([*large, *small]), schema, "manifest-a")
-    assert merged.metas["_FILE_NAME"].to_pylist()[:2] == [each["_FILE_NAME"][0].as_py() for each in large]
+    assert merged.metas["_FILE_NAME"].to_pylist()[:2] == [entry["_FILE_NAME"][0].as_py() for entry in large]
     assert pc.sum(merged.metas["_NUM_ADDED_FILES"]).as_py() == 600
     gone = made("manifest-gone", [(DELETE, adds[5][1])])
     with pytest.raises(NoSuchFile, match=first):
@@ -539,7 +539,9 @@ def test_tasks_take_as_many_files_as_their_size_allows_and_are_made_when_asked_f
     assert [size for task in tasks for size in task.sizes_bytes] == sizes.tolist()
     weights = [[max(size, 8) for size in task.sizes_bytes] for task in tasks]
     assert all(sum(weight) <= 64 or len(weight) == 1 for weight in weights)
-    assert all(sum(each) + after[0] > 64 for each, after in pairwise(weights))  # No task leaves room for the next file.
+    assert all(
+        sum(sizes) + after[0] > 64 for sizes, after in pairwise(weights)
+    )  # No task leaves room for the next file.
     assert tasks == list(tasks) != tasks[1:] == [*tasks][1:]
     assert tasks[-1] == list(tasks)[-1] is not tasks[-1]
     assert pickle.loads(pickle.dumps(tasks)) == tasks

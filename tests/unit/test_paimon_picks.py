@@ -96,5 +96,5 @@ def test_picks_one_after_the_other_come_to_an_end() -> None:
             made = (level, sum(size for _, size in runs[:taken]))
             assert len(runs) - taken + 1 < len(runs) or level > runs[0][0], (seed, runs)
             runs = [made, *runs[taken:]]
-            assert [each for each, _ in runs] == sorted({each for each, _ in runs}), seed
+            assert [level for level, _ in runs] == sorted({level for level, _ in runs}), seed
         assert len(runs) <= rules.trigger, seed

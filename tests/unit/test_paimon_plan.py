@@ -374,7 +374,7 @@ def test_a_file_of_vectors_ends_after_the_vector_that_passes_the_target():
             plan._Vector(f"data-{number}", path, offset, vector_file.length(frame), 1, file_bytes=len(content))
         )
     made, unused = plan._placed(store, moving, [], 2 * len(frames[0]))
-    assert [[each.of[-1] for each in held] for held, _ in made] == [["0", "1", "2"], ["3", "4", "5"]]
+    assert [[task.of[-1] for task in held] for held, _ in made] == [["0", "1", "2"], ["3", "4", "5"]]
     assert unused == []
     for target, stays in ((moving[0].file_bytes, True), (moving[0].file_bytes + 1, False)):
         made, unused = plan._placed(store, moving[1:2], moving[:1], target)
@@ -425,10 +425,10 @@ def test_what_entries_say_of_long_keys_is_cut():
     entries = table._view().files().entries
     ends = [entries[name].to_pylist()[0] for name in ("_KEY_STATS", "_VALUE_STATS")]
     assert [end["_NULL_COUNTS"] for end in ends] == [[0], [0, 0]]
-    for each, length in zip(ends, (128, 3), strict=True):
-        assert b"k" * length in each["_MIN_VALUES"]
-        assert b"k" * (length + 1) not in each["_MIN_VALUES"]
-        assert b"k" * (length - 1) + b"l" in each["_MAX_VALUES"]
+    for entry, length in zip(ends, (128, 3), strict=True):
+        assert b"k" * length in entry["_MIN_VALUES"]
+        assert b"k" * (length + 1) not in entry["_MIN_VALUES"]
+        assert b"k" * (length - 1) + b"l" in entry["_MAX_VALUES"]
 
 
 def test_options_follow_the_columns_they_speak_of(table):

@@ -22,7 +22,7 @@ def lake(tmp_path):
 
 
 def made(lake, columns, key, name="d.t", **properties):
-    given = {each.replace("_", "."): value for each, value in properties.items()}
+    given = {name.replace("_", "."): value for name, value in properties.items()}
     return lake.create_table(
         name, pa.schema(columns), format="paimon", primary_key=key, properties={"bucket": "8"} | given
     )
@@ -174,7 +174,7 @@ KEYS = {  # The type of a key, and the i-th key as Python has it and as SQL does
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda each: ",".join(each.values()) or "deduplicate")
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda options: ",".join(options.values()) or "deduplicate")
 def test_conditions_on_keys_give_what_all_rows_would(lake, engine):
     """Random tables: what a condition gives is what is left of the whole table by a plain Python test of the same."""
     for seed in range(100 * ENGINES.index(engine), 100 * ENGINES.index(engine) + 4):

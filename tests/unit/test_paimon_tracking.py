@@ -72,7 +72,7 @@ def test_tasks_leave_the_files_they_are_made_of_as_they_were():
 def test_changes_of_columns_are_the_rows_before_and_after():
     table = golden("pypaimon")
     found = table.changes(2, 3, columns=["id", "b"], where="id < 2 OR id = 6").to_arrow().to_pylist()
-    assert [(each["_row_kind"], each["id"], each["b"]) for each in found] == [
+    assert [(row["_row_kind"], row["id"], row["b"]) for row in found] == [
         ("-D", 0, 0), ("-D", 1, 1), ("-D", 6, 6), ("+I", 0, 0), ("+I", 1, 100), ("+I", 6, 600),
     ]  # fmt: skip
     assert table.changes(0, 2).to_arrow()["_row_kind"].to_pylist() == ["+I"] * 9
@@ -134,10 +134,10 @@ def test_rows_keep_their_ids_whatever_changes_them(properties):
                 case "overwrite":
                     gone = {i for (i,) in rows(table, ("id",), where="dt = 'y'")}
                     table.overwrite_partitions(data(low, low + 2, "y"))
-                    model = {i: each for i, each in model.items() if i not in gone} | {
+                    model = {i: values for i, values in model.items() if i not in gone} | {
                         i: (f"a{i}", i) for i in (low, low + 1)
                     }
-                    known = {i: each for i, each in known.items() if i not in gone}
+                    known = {i: values for i, values in known.items() if i not in gone}
                 case "rollback":
                     version = table.current_snapshot()
                     table.append(data(10_000, 10_003))
@@ -145,18 +145,18 @@ def test_rows_keep_their_ids_whatever_changes_them(properties):
                         table.rollback_to(snapshot_id=version.id)
                     else:
                         table.truncate()
-            assert rows(table) == sorted((i, *each) for i, each in model.items()), (seed, step)
+            assert rows(table) == sorted((i, *values) for i, values in model.items()), (seed, step)
             now = ids(table)
             assert len(set(now.values())) == len(now), (seed, step)
-            assert {i: each for i, each in now.items() if i in known} == {
-                i: each for i, each in known.items() if i in now
+            assert {i: values for i, values in now.items() if i in known} == {
+                i: values for i, values in known.items() if i in now
             }, (seed, step)
             assert table.scan().count() == len(model), (seed, step)
             known |= now
         assert not sweep.missing(table._store, table._view())
         table.expire_snapshots(retain_last=1, older_than="2100-01-01")
         table.remove_orphan_files(older_than="2100-01-01")
-        assert rows(table) == sorted((i, *each) for i, each in model.items()), seed
+        assert rows(table) == sorted((i, *values) for i, values in model.items()), seed
 
 
 def test_a_file_of_one_column_is_all_that_an_update_writes():

@@ -145,7 +145,7 @@ def test_many_files_and_positions_against_a_set(tmp_path):
     for path in paths(table):
         start = min(pq.read_table(tmp_path / "d.db/t" / path)["id"].to_pylist())
         gone[path] = sorted(chance.choice(5_000, chance.integers(0, 4_000), replace=False).tolist())
-        live |= set(range(start, start + 5_000)) - {start + each for each in gone[path]}
+        live |= set(range(start, start + 5_000)) - {start + position for position in gone[path]}
     mark(table, [(path, positions, ()) for path, positions in gone.items() if positions])
     assert ids(table) == sorted(live)
     assert table.scan(where="id >= 12345").count() == sum(file >= 12345 for file in live)
@@ -440,7 +440,7 @@ def test_parts_of_a_compaction_that_mark_rows_of_one_file_mark_all_of_them(tmp_p
 def test_vectors_of_one_data_file_become_one_wherever_they_lie(target):
     store, staged = MemoryFiles(), []
     for number, marked in enumerate([{"data-a": [1, 5]}, {"data-a": [5, 7], "data-b": [2]}, {"data-c": [3]}]):
-        vectors = [bitmap.encode(np.array(each), wide=number == 1) for each in marked.values()]
+        vectors = [bitmap.encode(np.array(positions), wide=number == 1) for positions in marked.values()]
         content, offsets = vector_file.emit(vectors)
         store.write(path := f"index/index-{number}", content)
         for of, vector, offset in zip(marked, vectors, offsets, strict=True):

@@ -212,9 +212,9 @@ def test_iceberg_metadata(iceberg, seed):
         path.write_bytes(
             json.dumps(changed(json.loads(valid), chance)).encode() if chance.random() < 0.8 else flipped(valid, chance)
         )
-        for each in look(iceberg):
+        for look_up in look(iceberg):
             with contextlib.suppress(LakeError):
-                each()
+                look_up()
     finally:
         path.write_bytes(valid)
 
@@ -370,9 +370,9 @@ def test_paimon_documents(paimon, folder, seed):
         path.write_bytes(
             json.dumps(changed(json.loads(valid), chance)).encode() if chance.random() < 0.8 else flipped(valid, chance)
         )
-        for each in look(paimon):
+        for look_up in look(paimon):
             with contextlib.suppress(LakeError):
-                each()
+                look_up()
     finally:
         path.write_bytes(valid)
 
@@ -671,7 +671,7 @@ def statements(tmp_path_factory):
     examples = {example.sql for group in GROUPS for example in group.examples}
     kept = [example for example in sorted(examples) if not re.search("(?i)orphan|drop|purge|location|folder", example)]
     return lake, [
-        re.findall(r"\s+|\w+|'[^']*'|`[^`]*`|.", re.sub(r"\b(prod|spark_catalog)\.", "", each)) for each in kept
+        re.findall(r"\s+|\w+|'[^']*'|`[^`]*`|.", re.sub(r"\b(prod|spark_catalog)\.", "", text)) for text in kept
     ]
 
 

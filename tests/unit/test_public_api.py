@@ -50,7 +50,7 @@ def public() -> dict[str, str]:
         short = name if called else attribute  # Where such a class stands is no promise either.
         lines[short] = parameters(value) if called else ""
         if attribute == "MergeInto":  # With what its clauses are.
-            whens = [each for name, each in vars(sys.modules[value.__module__]).items() if name.startswith("When")]
+            whens = [member for name, member in vars(sys.modules[value.__module__]).items() if name.startswith("When")]
             lines |= {f"{when.__name__}.{m}": text for when in whens for m, text in members(when, fields=False)}
         if inspect.isclass(value):
             lines |= {f"{short}.{member}": text for member, text in members(value, fields=called)}
@@ -101,11 +101,11 @@ def still_callable(recorded: str, now: str) -> bool:
     """Whether each call that the recorded parameters allow is allowed and means the same."""
     before, after = (text[1:-1].split(", ") if text != "()" else [] for text in (recorded, now))
     by_place = before[: before.index("*")] if "*" in before else before
-    grown = [each for each in after if each not in before and each != "*"]
+    grown = [parameter for parameter in after if parameter not in before and parameter != "*"]
     return (
         after[: len(by_place)] == by_place
         and set(before) <= {*after, "*"}
-        and all("=" in each or each.startswith("*") for each in grown)
+        and all("=" in parameter or parameter.startswith("*") for parameter in grown)
     )
 
 

@@ -286,7 +286,7 @@ def test_requests_are_signed_for_aws():
         assert catalog.namespaces() == ["a b"]
         catalog.create_namespace("new/one")
         catalog.alter_namespace("new\x1fone", {"owner": "me"}, ())
-        assert [each.endswith(" True") for each in server.asked] == [True] * len(server.asked), server.asked
+        assert [request.endswith(" True") for request in server.asked] == [True] * len(server.asked), server.asked
         wrong = RestCatalog(server.address, tuple({**options, "client.secret-access-key": "another"}.items()))
         with pytest.raises(StoreError, match="403") as caught:
             wrong.namespaces()

@@ -289,8 +289,8 @@ def test_many_objects_are_listed_part_by_part():
             answer: list[Any] = []
             body = b"".join(inner(environ, lambda *given: answer.append(given)))
             objects = re.findall(rb"<Contents>.*?</Contents>", body, re.DOTALL)
-            for each, other in zip(objects, reversed(objects), strict=True):
-                body = body.replace(each, other.replace(b"Contents", b"contents"), 1)
+            for key, other in zip(objects, reversed(objects), strict=True):
+                body = body.replace(key, other.replace(b"Contents", b"contents"), 1)
             start_response(*answer[0])
             return [body.replace(b"contents>", b"Contents>")]
 
@@ -310,8 +310,8 @@ def test_many_objects_are_listed_part_by_part():
         ):
             asked.clear()
             found = listing.listed(store._client(), "t", store.several, cuts, page=4)
-            assert sorted(each["path"] for each in found) == sorted(f"t/{name}" for name in names)
-            parts = [each for each in asked if "start-after" in each]
+            assert sorted(entry["path"] for entry in found) == sorted(f"t/{name}" for name in names)
+            parts = [request for request in asked if "start-after" in request]
             assert len(parts) == (2 + 8 + 21 if cuts else 0), "from each folder on"
-            whole = [each for each in asked if each not in parts and "delimiter" not in each]
+            whole = [request for request in asked if request not in parts and "delimiter" not in request]
             assert len(whole) == 3 if is_random else 2, "the first, and up to the first folder, or all"

@@ -106,7 +106,7 @@ def test_nested_columns_have_their_null_count_alone(format):
     )
     table = pa.table({"l": [[], None, [None]], "r": [{"a": None, "b": 1}, None, None], "n": [3, None, 1]})
     stats = written(table, fields, format).stats
-    assert {id: (each.minimum, each.null_count) for id, each in stats.items()} == {
+    assert {id: (stat.minimum, stat.null_count) for id, stat in stats.items()} == {
         1: (None, 1),
         2: (None, 2),
         5: (1, 1),

@@ -229,11 +229,11 @@ def test_of_racing_processes_one_creates(request: pytest.FixtureRequest, tmp_pat
     context = multiprocessing.get_context("spawn")
     stores = [open_store(str(tmp_path)), open_store(f"{s3.new_bucket()}/t", s3.options)]
     with ProcessPoolExecutor(8, mp_context=context) as pool:
-        for each in stores:
-            answers = list(pool.map(create_all, [(each, i, 25) for i in range(8)]))
+        for opened in stores:
+            answers = list(pool.map(create_all, [(opened, i, 25) for i in range(8)]))
             for turn, won in enumerate(zip(*answers, strict=True)):
-                assert sum(won) == 1, (each.root, turn, won)
-                assert each.read(f"race/{turn}") == bytes([won.index(True)]) * 5000
+                assert sum(won) == 1, (opened.root, turn, won)
+                assert opened.read(f"race/{turn}") == bytes([won.index(True)]) * 5000
 
 
 def test_readers_see_a_file_whole_or_not_at_all(store: Store):
@@ -412,13 +412,13 @@ def test_absolute_names_elsewhere_can_be_read(tmp_path: Path, s3: S3Server):
         open_store(f"{bucket}/one", s3.options),
         open_store(f"{s3.new_bucket()}/two", s3.options),
     ]
-    for i, each in enumerate(stores):
-        each.write("dir x/f", b"%d" % i)
+    for i, opened in enumerate(stores):
+        opened.write("dir x/f", b"%d" % i)
     for reader in stores:
-        for i, each in enumerate(stores):
-            if reader.root.startswith("file:") and each.root.startswith("s3:"):
+        for i, opened in enumerate(stores):
+            if reader.root.startswith("file:") and opened.root.startswith("s3:"):
                 continue  # Credentials would come from the environment.
-            uri = each.location("dir x/f")
+            uri = opened.location("dir x/f")
             assert reader.read(uri) == b"%d" % i
             assert list(reader.read_many([uri, uri + "x"])) == [b"%d" % i, None]
             assert reader.exists(uri)
@@ -429,10 +429,10 @@ def test_absolute_names_elsewhere_can_be_read(tmp_path: Path, s3: S3Server):
 
 
 def test_stores_travel_to_other_processes(tmp_path: Path, s3: S3Server):
-    for each in (open_store(str(tmp_path)), open_store(f"{s3.new_bucket()}/t", s3.options)):
-        each.write("f", b"x")
-        again = pickle.loads(pickle.dumps(each))
-        assert again == each
+    for opened in (open_store(str(tmp_path)), open_store(f"{s3.new_bucket()}/t", s3.options)):
+        opened.write("f", b"x")
+        again = pickle.loads(pickle.dumps(opened))
+        assert again == opened
         assert again.read("f") == b"x"
 
 
@@ -648,9 +648,9 @@ def test_files_written_together_share_the_sync_of_their_folder_and_hints_are_not
     with Synced() as synced:
         store.write_many({f"m/{i}": b"x" for i in range(3)})
     folder = os.stat(tmp_path / "m").st_ino
-    assert [each for each in synced.order if each != "replace"][-1] == folder
+    assert [call for call in synced.order if call != "replace"][-1] == folder
     assert synced.order.count(folder) == 1
-    assert len([each for each in synced.order if each != "replace"]) == 4
+    assert len([call for call in synced.order if call != "replace"]) == 4
     with Synced() as synced:
         store.write_hints({"m/LATEST": b"1"})
     assert synced.order == ["replace"]
@@ -662,7 +662,7 @@ def test_an_append_takes_eight_syncs(tmp_path: Path):
     table.append(pa.table({"id": [1]}))
     with Synced() as synced:
         table.append(pa.table({"id": [2]}))
-    assert len([each for each in synced.order if isinstance(each, int)]) == 8, synced.order
+    assert len([call for call in synced.order if isinstance(call, int)]) == 8, synced.order
 
 
 class Repeated(Calls):

@@ -109,17 +109,17 @@ def test_figures_of_partitions_are_those_of_the_specification(tmp_path, version)
     found = file.to_pylist()
     last = table.current_snapshot().id
     shown = [
-        (*each["partition"].values(), each["spec_id"], each["data_record_count"], each["data_file_count"])
-        for each in found
+        (*entry["partition"].values(), entry["spec_id"], entry["data_record_count"], entry["data_file_count"])
+        for entry in found
     ]
     assert shown[0][0] == "a"
-    assert [each[2:] for each in shown] == [(1, 1, 1), (0, 100, 1), (0, 100, 1)]
+    assert [row[2:] for row in shown] == [(1, 1, 1), (0, 100, 1), (0, 100, 1)]
     of_a = found[1]
     assert (of_a["position_delete_record_count"], of_a["last_updated_snapshot_id"]) == (2, deleted.id)
     assert of_a["position_delete_file_count"] == (1 if version == "2" else 0)
     assert version == "2" or of_a["dv_count"] == 1
     assert found[0]["last_updated_snapshot_id"] == last
-    assert sum(each["total_data_file_size_in_bytes"] for each in found) == sum(
+    assert sum(entry["total_data_file_size_in_bytes"] for entry in found) == sum(
         table.inspect.files()["size_bytes"].to_pylist()
     )
     (row,) = table.inspect.statistics().to_pylist()

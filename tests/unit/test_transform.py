@@ -164,7 +164,7 @@ def test_decimals_of_any_size_are_truncated_as_whole_numbers():
                 pa.array([*values, None], kind),
                 scalar(Kind.DECIMAL, precision, scale),
             )
-            in_range = [i for i, each in enumerate(expected) if abs(each.scaleb(scale)) < 10**precision]
+            in_range = [i for i, value in enumerate(expected) if abs(value.scaleb(scale)) < 10**precision]
             found = cut.to_pylist()
             assert [found[i] for i in in_range] == [expected[i] for i in in_range], (width, precision)
             assert found[-1] is None
@@ -210,14 +210,14 @@ def test_a_value_lies_between_what_its_partition_says(type, exact):
         kinds = [Transform(TransformKind(kind)) for kind in ("year", "month", "day", "hour")][
             : 3 if type == DATE else 4
         ]
-    for each in kinds:
-        made = transform.apply(each, numbers(type, values), type)
-        low, high = (end.cast(whole).to_pylist() for end in transform.between(each, made, made, type, exact))
+    for bucketing in kinds:
+        made = transform.apply(bucketing, numbers(type, values), type)
+        low, high = (end.cast(whole).to_pylist() for end in transform.between(bucketing, made, made, type, exact))
         order = pa.compute.array_sort_indices(made)
-        wide = transform.between(each, made.take(order[:1]), made.take(order[-1:]), type, exact)
+        wide = transform.between(bucketing, made.take(order[:1]), made.take(order[-1:]), type, exact)
         least, greatest = (end.cast(whole)[0].as_py() for end in wide)
         for value, a, b in zip(values, low, high, strict=True):
-            said = f"seed {seed}: {each} of {value}: {a} to {b}, all together {least} to {greatest}"
+            said = f"seed {seed}: {bucketing} of {value}: {a} to {b}, all together {least} to {greatest}"
             assert all(end is None or end <= value for end in (a, least)), said
             assert all(end is None or end >= value for end in (b, greatest)), said
 

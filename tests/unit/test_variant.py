@@ -174,7 +174,7 @@ def test_variants_are_shredded_where_the_table_asks(make, tmp_path, how):
         assert t.scan(["id"], where="x >= 38").to_arrow()["id"].to_pylist().count(39) == 2
         assert t.scan(["id"], where="variant_get(v, '$.c[1]', 'int') = 28").count() == 2
         t.compact(full=True)
-    file = pq.ParquetFile(max((tmp_path / "d.db").rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns))
+    file = pq.ParquetFile(max((tmp_path / "d.db").rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns))
     held = file.schema_arrow.field("v").type
     assert held.names == ["metadata", "value", "typed_value"]
     parts = {field.name: field.type for field in held.field("typed_value").type}
@@ -433,7 +433,7 @@ def decoded(metadata, value):
 def test_shredded_metadata_says_sorted_only_where_it_is():
     """DuckDB says so always, and Java's Iceberg then finds no field `w` in a shredded column."""
     said = [b"\x11\x02\x00\x01\x02xw", b"\x11\x02\x00\x01\x02wx", b"\x01\x02\x00\x01\x02xw", b"\x11\x02\x00\x01\x02ww"]
-    rows = [{"metadata": each, "value": b"\x00"} for each in said]
+    rows = [{"metadata": metadata, "value": b"\x00"} for metadata in said]
     found = variant_shredding.shred(pa.array([*rows, None, rows[0]], variant.ARROW), pa.struct([("w", pa.int64())]))
     assert [row and row["metadata"][0] for row in found.to_pylist()] == [0x01, 0x11, 0x01, 0x01, None, 0x01]
-    assert [row and row["metadata"][1:] for row in found.to_pylist()][:4] == [each[1:] for each in said]
+    assert [row and row["metadata"][1:] for row in found.to_pylist()][:4] == [metadata[1:] for metadata in said]

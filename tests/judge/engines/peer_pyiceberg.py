@@ -80,7 +80,7 @@ def view(request: dict) -> dict:
         "queries": {representation.root.dialect: representation.root.sql for representation in current.representations},
         "namespace": list(current.default_namespace),
         "versions": [version.version_id for version in found.versions],
-        "log": [each.version_id for each in found.version_log],
+        "log": [entry.version_id for entry in found.version_log],
         "properties": found.properties,
     }
 
