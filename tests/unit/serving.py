@@ -10,7 +10,8 @@ class Serving:
 
     def __init__(self, server: Any) -> None:
         self._server = server
-        self._thread = threading.Thread(target=server.serve_forever, daemon=True)
+        # By default a server looks twice a second whether it is to stop, and each of hundreds of tests would wait for that.
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
