@@ -85,13 +85,18 @@ def imports(tree: ast.AST) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_imports_only_downward(path: Path):
-    here, tree = module_of(path), ast.parse(path.read_text())
-    mine = part_of(here)
-    for name, line in imports(tree):
-        top = name.split(".")[0]
-        if top in PROJECT:
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in SOURCES}
+
+
+def test_modules_import_only_downward(trees: dict[Path, ast.Module]):
+    for path, tree in trees.items():
+        here = module_of(path)
+        mine = part_of(here)
+        for name, line in imports(tree):
+            if name.split(".")[0] not in PROJECT:
+                continue
             other = part_of(name)
             assert level_of(other) < level_of(mine) or other == mine, f"{path}:{line}: {here} imports {name}"
             if mine == "lakeformat.dialects" and other == mine and here.count(".") >= 3:
@@ -100,10 +105,9 @@ def test_module_imports_only_downward(path: Path):
                 assert allowed, f"{path}:{line}: dialects do not know each other: {name}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_foreign_libraries_stay_in_their_rooms(path: Path):
-    where = path.relative_to(ROOT).as_posix()
-    for name, line in imports(ast.parse(path.read_text())):
+def test_foreign_libraries_stay_in_their_rooms(trees: dict[Path, ast.Module]):
+    imported = [(path.relative_to(ROOT).as_posix(), *each) for path, tree in trees.items() for each in imports(tree)]
+    for where, name, line in imported:
         top = name.split(".")[0]
         if top == "pyspark":
             assert where.startswith(SPARK_ALLOWED), f"{where}:{line}: pyspark"
@@ -119,14 +123,13 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path):
             assert top in {"lakeformat", "__future__"} or top in stdlib(), f"{where}:{line}: {name} in model/"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(path: Path):
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            for name, line in imports(node):
-                assert name.split(".")[0] not in PROJECT, f"{path}:{line}: {name} imported inside a function"
-    assert path.stem not in BANNED_NAMES, path
+def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(trees: dict[Path, ast.Module]):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for name, line in imports(node):
+                    assert name.split(".")[0] not in PROJECT, f"{path}:{line}: {name} imported inside a function"
+        assert path.stem not in BANNED_NAMES, path
 
 
 def test_dataclasses_are_those_that_compile_nothing_before_their_use():
@@ -161,13 +164,10 @@ def test_the_project_and_the_examples_are_built_on_public_names(package: str):
                 assert said in public.get(module, ()), f"{path}:{line}: {name} is not public"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in SOURCES if p.relative_to(ROOT).as_posix().startswith(DAGSTER)],
-    ids=lambda p: str(p.relative_to(ROOT)),
-)
-def test_decorated_functions_keep_their_annotations(path: Path):
-    assert "from __future__ import annotations" not in path.read_text(), f"{path}: breaks Dagster's decorators"
+def test_decorated_functions_keep_their_annotations():
+    for path in SOURCES:
+        if path.relative_to(ROOT).as_posix().startswith(DAGSTER):
+            assert "from __future__ import annotations" not in path.read_text(), f"{path}: breaks Dagster's decorators"
 
 
 def test_paimon_and_iceberg_have_the_same_rooms():
@@ -181,17 +181,17 @@ def test_paimon_and_iceberg_have_the_same_rooms():
         assert names[0] | {"statistics.py", "relocate.py", "encryption.py", "parents.py"} == names[1] | paimon
 
 
-def test_no_file_outgrows_the_longest():
+def test_no_file_outgrows_the_longest(trees: dict[Path, ast.Module]):
     """Split a file that comes near; where the longest got shorter, lower the number. Docstrings do not count: they are the
     API reference."""
-    lines = {str(path.relative_to(ROOT)): _lines_of_code(path) for path in SOURCES}
+    lines = {str(path.relative_to(ROOT)): _lines_of_code(path.read_text(), tree) for path, tree in trees.items()}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
-def test_what_a_process_keeps_is_named_or_a_small_memo():
+def test_what_a_process_keeps_is_named_or_a_small_memo(trees: dict[Path, ast.Module]):
     kept = set()
-    for path in SOURCES:
-        where, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+    for path, tree in trees.items():
+        where = path.relative_to(ROOT).as_posix()
         for node in ast.walk(tree):
             for decorator in getattr(node, "decorator_list", ()):
                 name, _, limit = ast.unparse(decorator).removeprefix("functools.").partition("(")
@@ -213,23 +213,22 @@ def test_each_exception_to_a_rule_says_why():
     assert [str(path) for path in SOURCES if bare.search(path.read_text())] == []
 
 
-def test_variables_are_named_for_what_they_hold():
+def test_variables_are_named_for_what_they_hold(trees: dict[Path, ast.Module]):
     """Where a loop or a function is longer than a line, say `field`, `index`, `arrow_type`; where the uses got fewer, lower
     the number."""
     uses = dict.fromkeys(MOST_USES, 0)
-    for path in SOURCES:
+    for path, tree in trees.items():
         if path.relative_to(ROOT).parts[0] == "lakeformat":
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(tree):
                 name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
                 if name in uses:
                     uses[name] += 1
     assert {name: count for name, count in uses.items() if count > MOST_USES[name]} == {}, uses
 
 
-def _lines_of_code(path: Path) -> int:
-    text = path.read_text()
+def _lines_of_code(text: str, tree: ast.Module) -> int:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and ast.get_docstring(node)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)]
     return text.count("\n") - sum(node.body[0].end_lineno - node.body[0].lineno + 1 for node in nodes)
 
 
@@ -259,11 +258,11 @@ def calls(tree: ast.AST) -> list[tuple[ast.Call, str]]:
 
 
 @pytest.mark.parametrize("format", ["iceberg", "paimon"])
-def test_the_default_of_an_option_is_said_once(format: str):
+def test_the_default_of_an_option_is_said_once(trees: dict[Path, ast.Module], format: str):
     """Among the options' defaults; or, where it depends on other options, by the one call that gives it."""
     typed, said = {"integer", "size", "positive", "share", "duration", "boolean", "number"}, []
     for path in sorted((ROOT / "lakeformat" / "dialects" / format).glob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = trees[path]
         for node in ast.walk(tree):
             if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_DEFAULTS":
                 said += [(ast.unparse(key), f"{path.name}:{key.lineno}") for key in node.value.keys]
