@@ -36,6 +36,8 @@ settings.load_profile("usual")
 if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Tests make garbage by the million objects, nearly all of which goes without a collection.
+gc.set_threshold(50_000, 10, 10)
 os.environ["PYSPARK_PYTHON"] = sys.executable
 # Of each JVM, those of other processes too. One that finds no archive of classes, or that of another Java, starts without it.
 archive = Path(sys.prefix) / "spark.jsa"
