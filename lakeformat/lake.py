@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeformat import sql as statements
 from lakeformat import table as tables
 from lakeformat.by_name import ByName, Reading
-from lakeformat.catalogs.catalog import Catalog, Found
+from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
@@ -260,7 +260,7 @@ class Lake:
         if catalog is not None and not catalog.names_are_folders:
             root = self._new_root(name) if location is None else self._free(name, location)
             catalog.create_namespace(name.rpartition(".")[0])
-            return Table(name, self._catalogued(catalog, name, Found(root)), self._formats[format]), declared
+            return Table(name, self._catalogued(catalog, name, TableAccess(root)), self._formats[format]), declared
         store = self._table_store(name)
         if self.views.is_there(name):
             raise AlreadyExists(f"{name}: there is a view of that name")
@@ -273,7 +273,7 @@ class Lake:
             )
         if catalog is not None:
             catalog.create_namespace(name.rpartition(".")[0])
-            store = Catalogued(store, catalog.place(name))
+            store = Catalogued(store, catalog.entry(name))
         return Table(name, store, self._formats[format]), declared
 
     def table(self, name: str) -> Table:
@@ -470,7 +470,7 @@ class Lake:
         )
         if (catalog := self._keeper("iceberg")) is not None:
             catalog.create_namespace(name.rpartition(".")[0])
-            store = self._catalogued(catalog, name, Found(store.root))
+            store = self._catalogued(catalog, name, TableAccess(store.root))
         tables.create(Table(name, store, self._formats["iceberg"]), declared)
         table = self.table(name)
         table.add_files(folder.paths, spark=spark)
@@ -622,7 +622,7 @@ class Lake:
                 f"{old}: its metadata names data files by absolute paths, as those of a converted table, and cannot move; write its "
                 "rows to a new table"
             )
-        beside = mirror.place(table._store, table._format)
+        beside = mirror.find(table._store, table._format)
         if catalog is None:
             self._store.move_folder(_folder(old), _folder(new))
         else:
@@ -661,7 +661,7 @@ class Lake:
         table = self.table(name)
         store = table._store
         if (catalog := self._keeper("iceberg")) is not None:
-            _require_alone(name, catalog.place(name).sharers(store))
+            _require_alone(name, catalog.entry(name).sharers(store))
         if not purge and (there := iceberg.documents_of_catalogs(store)) and not mirror.is_shown(store, table._format):
             raise InvalidInput(
                 f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there first, and then "
@@ -697,7 +697,7 @@ class Lake:
         table = Table(name, store, self._formats[catalog.format])
         if table.properties.get("gc.enabled", "true").strip().lower() == "false":
             raise UnsupportedFeature(f"{name}: gc.enabled=false: others use this table's files; drop it without purge")
-        _require_alone(name, catalog.place(name).sharers(store))
+        _require_alone(name, catalog.entry(name).sharers(store))
         if iceberg.is_table(files_of(store)):
             raise InvalidInput(
                 f"{name}: the folder {store.root} is a table without a catalog too (v<N>.metadata.json); drop {name} without purge, "
@@ -707,17 +707,17 @@ class Lake:
 
     def _find(self, name: str) -> Table | None:
         _require_name(name)
-        if self._catalog is not None and (entry := self._catalog.find(name, self._options)):
-            return Table(name, self._catalogued(self._catalog, name, entry), self._formats[self._catalog.format])
+        if self._catalog is not None and (access := self._catalog.find(name, self._options)):
+            return Table(name, self._catalogued(self._catalog, name, access), self._formats[self._catalog.format])
         if self._catalog is not None and name.count(".") > 1:
             return None  # Of namespaces inside others there are no folders.
         store = self._table_store(name)
         format = self._format_of_folder(store)
         return None if format is None else Table(name, store, self._formats[format])
 
-    def _catalogued(self, catalog: Catalog, name: str, entry: Found) -> Store:
-        store = open_store(entry.root, {**self._options, **entry.options}, entry.lease)
-        return Catalogued(entry.guard(store) if entry.guard else store, entry.place or catalog.place(name))
+    def _catalogued(self, catalog: Catalog, name: str, access: TableAccess) -> Store:
+        store = open_store(access.root, {**self._options, **access.options}, access.lease)
+        return Catalogued(access.guard(store) if access.guard else store, access.entry or catalog.entry(name))
 
     def _new_root(self, name: str) -> str:
         """The location for a new table of the catalog: a folder that no other table uses, not even one that was

@@ -60,7 +60,7 @@ from lakeformat.scan import Scan
 from lakeformat.storage.cache import with_cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
-from lakeformat.storage.rehearsal import Rehearsal, RehearsedPlace
+from lakeformat.storage.rehearsal import Rehearsal, RehearsedEntry
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
 from lakeformat.verbs import adopt, analyze, append, branch, delete, merge, overwrite, specs, update
@@ -863,7 +863,7 @@ class Table:
         record = Rehearsal(files_of(self._whole))
         store: Store = record
         if isinstance(self._whole, Catalogued):
-            store = Catalogued(record, RehearsedPlace(self._whole.place))
+            store = Catalogued(record, RehearsedEntry(self._whole.entry))
         return Table(self.name, store, self._format, self._branch), record
 
     def rollback_to(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
-from lakeformat.catalogs.catalog import Catalog, FoundView, ViewCatalog
+from lakeformat.catalogs.catalog import Catalog, ViewCatalog, ViewMetadata
 from lakeformat.dialects.iceberg import metadata, types
 from lakeformat.errors import (
     AlreadyExists,
@@ -120,23 +120,23 @@ class Views:
     def _keeper(self) -> ViewCatalog | None:
         return self.catalog if isinstance(self.catalog, ViewCatalog) and self.catalog.keeps_views else None
 
-    def _entry(self, name: str) -> FoundView | None:
+    def _entry(self, name: str) -> ViewMetadata | None:
         return None if self._keeper is None else self._keeper.find_view(name, self.options)
 
-    def _there(self, name: str) -> FoundView:
+    def _there(self, name: str) -> ViewMetadata:
         view = self._entry(name)
         if view is None:
             raise NotFound(f"no view {name!r}")
         return view
 
     def _change(
-        self, name: str, base: FoundView, change: Callable[[Mapping[str, Any]], dict[str, Any]], stamp: Stamp
+        self, name: str, base: ViewMetadata, change: Callable[[Mapping[str, Any]], dict[str, Any]], stamp: Stamp
     ) -> None:
         with _specified(base.location):
             document = change(base.document)
         self._publish(name, base, document, stamp)
 
-    def _publish(self, name: str, base: FoundView | None, document: Mapping[str, Any], stamp: Stamp) -> None:
+    def _publish(self, name: str, base: ViewMetadata | None, document: Mapping[str, Any], stamp: Stamp) -> None:
         if not self._required(name).publish_view(name, base, document, stamp.nonce, self.options):
             if base is None:
                 raise AlreadyExists(f"{name}: there is a table or a view of that name already")

@@ -7,21 +7,20 @@ from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
 
 from lakeformat.model.dataclass import dataclass
-from lakeformat.storage.catalogued import Place
+from lakeformat.storage.catalogued import CatalogEntry
 from lakeformat.storage.credentials import Lease
 from lakeformat.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableAccess:
     """The location of a table's files, and the storage options and credentials that the catalog has for it."""
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     lease: Lease | None = None
-    place: Place | None = (
-        None  # The table's entry, if the catalog identified it; otherwise the entry is looked up by name.
-    )
+    # The table's entry, if the catalog identified it; otherwise the entry is looked up by name.
+    entry: CatalogEntry | None = None
     # Wraps the store if some of the files are the server's to write.
     guard: Callable[[Store], Store] | None = None
 
@@ -54,11 +53,11 @@ class Catalog(Protocol):
         """The full names of a namespace's tables."""
         ...
 
-    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+    def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
         """Find a table; `options` are those of the warehouse's storage. None if it does not exist."""
         ...
 
-    def place(self, name: str) -> Place:
+    def entry(self, name: str) -> CatalogEntry:
         """The table's entry, whether or not the table exists."""
         ...
 
@@ -97,7 +96,7 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundView:
+class ViewMetadata:
     """A view's newest metadata file and its content, a document of Iceberg's view specification."""
 
     location: str
@@ -124,10 +123,10 @@ class ViewCatalog(Protocol):
 
     def has_view(self, name: str) -> bool: ...
 
-    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None: ...
+    def find_view(self, name: str, options: Mapping[str, str]) -> ViewMetadata | None: ...
 
     def publish_view(
-        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+        self, name: str, base: ViewMetadata | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
     ) -> bool:
         """Make `document` the view, if it is still `base` (None: does not exist); returns whether it did. Raises
         `UnsupportedFeature`."""

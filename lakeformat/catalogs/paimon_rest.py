@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from lakeformat import redact
 from lakeformat.catalogs import paimon_schema, vended
-from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs.catalog import TableAccess
 from lakeformat.catalogs.rest import Response, RestCatalog, specified
 from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -58,7 +58,7 @@ class PaimonRestCatalog:
         names = self._listed(f"databases/{_quoted(namespace)}/tables", "tables")
         return sorted(f"{namespace}.{name}" for name in names)
 
-    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+    def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
         response = self._get(_path(name), name, (_DATABASE, _TABLE))
         if response is None:
             return None
@@ -77,9 +77,9 @@ class PaimonRestCatalog:
         if (self._server.setting("data-token.enabled") or "").lower() == "true":
             access = self.token(name, location)
         lease = Lease(TokenIssuer(self, name, location), access.issued) if access.issued else None
-        return Found(location, access.options, lease, place=ServedEntry(self, name, id), guard=ServedFiles)
+        return TableAccess(location, access.options, lease, entry=ServedEntry(self, name, id), guard=ServedFiles)
 
-    def place(self, name: str) -> ServedEntry:
+    def entry(self, name: str) -> ServedEntry:
         return ServedEntry(self, name)
 
     def namespace_properties(self, name: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs.catalog import TableAccess
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -98,12 +98,12 @@ class PaimonSqlCatalog:
                 f"{namespace}.{name}" for name in connection.scalars(sa.select(_LINES.c.table_name).where(*own))
             )
 
-    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+    def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
         with connected(self.uri, _TABLES) as connection:
             is_there = connection.scalar(sa.select(_LINES.c.table_name).where(*self._line(name)))
-        return None if is_there is None else Found(self._root(name))
+        return None if is_there is None else TableAccess(self._root(name))
 
-    def place(self, name: str) -> PaimonEntry:
+    def entry(self, name: str) -> PaimonEntry:
         return PaimonEntry(self, name)
 
     def create_namespace(self, name: str) -> None:

@@ -14,7 +14,7 @@ import requests
 
 from lakeformat import redact
 from lakeformat.catalogs import documents, signing, vended
-from lakeformat.catalogs.catalog import Found, FoundView
+from lakeformat.catalogs.catalog import TableAccess, ViewMetadata
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
 from lakeformat.model.dataclass import dataclass
@@ -91,17 +91,17 @@ class RestCatalog:
     def tables(self, namespace: str) -> list[str]:
         return sorted(self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {}, _table))
 
-    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
-        loaded = self.place(name).load()
+    def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
+        loaded = self.entry(name).load()
         if loaded is None:
             return None
         with specified(f"{self.uri}: {name}"):
             location = _text(loaded["metadata"]["location"]).rstrip("/")
             access = vended.read(loaded, location)
-        issuer = RestIssuer(self.place(name), location, access.endpoint)
-        return Found(location, access.options, Lease(issuer, access.issued) if access.issued else None)
+        issuer = RestIssuer(self.entry(name), location, access.endpoint)
+        return TableAccess(location, access.options, Lease(issuer, access.issued) if access.issued else None)
 
-    def place(self, name: str) -> RestEntry:
+    def entry(self, name: str) -> RestEntry:
         namespace, _, table = name.rpartition(".")
         return RestEntry(self, namespace, table)
 
@@ -149,12 +149,12 @@ class RestCatalog:
         self._rename(old, new, "table")
 
     def drop(self, name: str) -> None:
-        self._drop(self.place(name).path, name, "table", {"purgeRequested": "false"})
+        self._drop(self.entry(name).path, name, "table", {"purgeRequested": "false"})
 
     def show(self, name: str, newest: Callable[[], tuple[str, Mapping[str, Any]]]) -> None:
         lost: StoreError | None = None  # A change without an answer: the next round sees whether it was made.
         for _ in range(_ROUNDS):
-            entry = self.place(name)
+            entry = self.entry(name)
             loaded = entry.load()
             location, new = newest()  # Read after the server's, which is never ahead of it but after a rollback.
             if loaded is None:
@@ -211,17 +211,17 @@ class RestCatalog:
     def has_view(self, name: str) -> bool:
         return self.find_view(name, {}) is not None
 
-    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None:
+    def find_view(self, name: str, options: Mapping[str, str]) -> ViewMetadata | None:
         response = self.ask("GET", _view(name))
         if response.status == 404:
             return None
         if not response.is_good:
             raise self.refused(response, name)
         with specified(f"{self.uri}: {name}"):
-            return FoundView(_text(response.body["metadata-location"]), dict(response.body["metadata"].items()))
+            return ViewMetadata(_text(response.body["metadata-location"]), dict(response.body["metadata"].items()))
 
     def publish_view(
-        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+        self, name: str, base: ViewMetadata | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
     ) -> bool:
         namespace, _, view = name.rpartition(".")
         if base is None:
@@ -316,7 +316,7 @@ class RestCatalog:
 
 @dataclass(frozen=True, slots=True)
 class RestEntry:
-    """A table of a REST catalog: its place."""
+    """A table's entry in a REST catalog."""
 
     catalog: RestCatalog
     namespace: str
@@ -333,7 +333,7 @@ class RestEntry:
         """Loads each of the server's tables: no other request lists locations."""
         catalog, names = self.catalog, []
         for name in (name for namespace in catalog.namespaces() for name in catalog.tables(namespace)):
-            entry = catalog.place(name)
+            entry = catalog.entry(name)
             loaded = None if entry == self else entry.load({"snapshots": "refs"})
             if loaded is None:
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lakeformat.catalogs import view_files
-from lakeformat.catalogs.catalog import Found, FoundView
+from lakeformat.catalogs.catalog import TableAccess, ViewMetadata
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, NotFound, StoreError, UnsupportedFeature
@@ -74,14 +74,14 @@ class SqlCatalog:
     def tables(self, namespace: str) -> list[str]:
         return self._names(namespace, _TABLE)
 
-    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
-        location = self.place(name).location()
+    def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
+        location = self.entry(name).location()
         if location is None:
             return None
         data = open_store(location.rpartition("/")[0], options).read(location)
-        return Found(table_root(data, location))
+        return TableAccess(table_root(data, location))
 
-    def place(self, name: str) -> SqlEntry:
+    def entry(self, name: str) -> SqlEntry:
         namespace, _, table = name.rpartition(".")
         return SqlEntry(self, namespace, table)
 
@@ -123,7 +123,7 @@ class SqlCatalog:
         return _NAMESPACES.c.catalog_name == self.name, _NAMESPACES.c.namespace == namespace
 
     def register(self, name: str, metadata_location: str) -> None:
-        if not self.place(name).swap(None, metadata_location):
+        if not self.entry(name).swap(None, metadata_location):
             raise AlreadyExists(f"{name}: there is a table already in {self!r}; drop it first")
 
     def rename(self, old: str, new: str) -> None:
@@ -146,12 +146,12 @@ class SqlCatalog:
     def has_view(self, name: str) -> bool:
         return self._view(name).location() is not None
 
-    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None:
+    def find_view(self, name: str, options: Mapping[str, str]) -> ViewMetadata | None:
         location = self._view(name).location()
         return None if location is None else view_files.read(location, options)
 
     def publish_view(
-        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+        self, name: str, base: ViewMetadata | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
     ) -> bool:
         def swap(new: str) -> bool:
             try:
@@ -171,7 +171,7 @@ class SqlCatalog:
             view_files.remove(view, root, options)
 
     def _view(self, name: str) -> SqlEntry:
-        return replace(self.place(name), kind=_VIEW)
+        return replace(self.entry(name), kind=_VIEW)
 
     def _names(self, namespace: str, kind: str) -> list[str]:
         with _connected(self.uri) as (connection, typed):
@@ -183,14 +183,14 @@ class SqlCatalog:
     def _rename(self, old: str, new: str, kind: str) -> None:
         namespace, _, name = new.rpartition(".")
         with _connected(self.uri) as (connection, typed):
-            change = sa.update(_LINES).where(*self.place(old).line, *_is(kind, typed))
+            change = sa.update(_LINES).where(*self.entry(old).line, *_is(kind, typed))
             changed = connection.execute(change.values(table_namespace=namespace, table_name=name)).rowcount
         if not changed:
             raise NotFound(f"no {kind.lower()} {old!r} in {self!r}")
 
     def _drop(self, name: str, kind: str) -> None:
         with _connected(self.uri) as (connection, typed):
-            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is(kind, typed))).rowcount
+            gone = connection.execute(sa.delete(_LINES).where(*self.entry(name).line, *_is(kind, typed))).rowcount
         if not gone:
             raise NotFound(f"no {kind.lower()} {name!r} in {self!r}")
 

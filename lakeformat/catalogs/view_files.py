@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakeformat.catalogs.catalog import FoundView
+from lakeformat.catalogs.catalog import ViewMetadata
 from lakeformat.codec import document as documents
 from lakeformat.errors import CorruptFile
 from lakeformat.storage.files import open_store
@@ -15,15 +15,15 @@ from lakeformat.storage.paths import relative
 Document = Mapping[str, Any]
 
 
-def read(location: str, options: Mapping[str, str]) -> FoundView:
+def read(location: str, options: Mapping[str, str]) -> ViewMetadata:
     """The view whose newest metadata file is there."""
-    return FoundView(
+    return ViewMetadata(
         location, documents.parse(open_store(location.rpartition("/")[0], options).read(location), location)
     )
 
 
 def write(
-    document: Document, base: FoundView | None, nonce: str, options: Mapping[str, str], swap: Callable[[str], bool]
+    document: Document, base: ViewMetadata | None, nonce: str, options: Mapping[str, str], swap: Callable[[str], bool]
 ) -> bool:
     """Write the view's next metadata file and `swap` to it; the file is deleted if the swap fails."""
     store = open_store(f"{document['location']}/metadata", options)
@@ -36,7 +36,7 @@ def write(
     return False
 
 
-def remove(view: FoundView, root: str, options: Mapping[str, str]) -> None:
+def remove(view: ViewMetadata, root: str, options: Mapping[str, str]) -> None:
     """Delete the metadata files of a view, and folders below `root` that are empty then."""
     folder = view.location.rpartition("/")[0]
     store = open_store(folder, options)

@@ -53,11 +53,11 @@ def after(store: Store, format: Format) -> bool:
 
 def forget(store: Store, format: Format) -> None:
     """Delete the table's mirror. Its data files stay."""
-    if (mirror := place(store, format)) is not None:
+    if (mirror := find(store, format)) is not None:
         remove(store, mirror)
 
 
-def place(store: Store, format: Format) -> Mirror | None:
+def find(store: Store, format: Format) -> Mirror | None:
     """The location of the table's mirror; None if it has none. Unknown if the table cannot be read."""
     try:
         view = newest(store, format)
@@ -69,7 +69,7 @@ def place(store: Store, format: Format) -> Mirror | None:
 
 def is_shown(store: Store, format: Format) -> bool:
     """Whether a catalog shows the mirror; the catalog's documents are then among the mirror's files."""
-    mirror = place(store, format)
+    mirror = find(store, format)
     return mirror is not None and mirror.shown_in is not None
 
 

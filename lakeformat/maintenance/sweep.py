@@ -81,7 +81,7 @@ def sweep(
         for orphan in newest(store, format, known).maintenance.orphans(older_than_ms)
         if orphan.path.startswith(inside)
     ]
-    if orphans and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
+    if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "
             "Give each table a place of its own, or drop the other names (without purge)"

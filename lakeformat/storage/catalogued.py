@@ -25,7 +25,7 @@ def is_within(root: str, path: str) -> bool:
     return inside is not None and (not inside or inside.startswith(("metadata/", "data/")))
 
 
-class Place(Protocol):
+class CatalogEntry(Protocol):
     """A table's entry in a catalog. Picklable."""
 
     def head(self, store: Store) -> Head:
@@ -40,7 +40,7 @@ class Place(Protocol):
 
 @runtime_checkable
 class BranchKeeper(Protocol):
-    """A place whose catalog creates and drops the table's branches."""
+    """An entry whose catalog creates and drops the table's branches."""
 
     def create_branch(self, name: str, tag: str | None) -> None:
         """Create a branch at a tag, or without snapshots. Raises `AlreadyExists`, `StoreError`."""
@@ -53,10 +53,10 @@ class BranchKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Catalogued(ForwardingStore):
-    """A Store whose newest root is found through `place`, not by listing."""
+    """A Store whose newest root is found through its catalog entry, not by listing."""
 
     store: Store
-    place: Place
+    entry: CatalogEntry
 
     def head(self) -> Head:
-        return self.place.head(self.store)
+        return self.entry.head(self.store)

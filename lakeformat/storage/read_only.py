@@ -52,7 +52,7 @@ class ReadOnly(ForwardingReader):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The place and head of a table opened by one of its metadata files, which stays its newest root."""
+    """The catalog entry and head of a table opened by one of its metadata files, which stays its newest root."""
 
     root: str
     store: Store | None = None

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.storage.catalogued import Place
+from lakeformat.storage.catalogued import CatalogEntry
 from lakeformat.storage.files import NewFile
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import ForwardingReader, Listed, Reader, Store
@@ -111,15 +111,15 @@ class Rehearsal(ForwardingReader):
 
 
 @dataclass(frozen=True, slots=True)
-class RehearsedPlace:
-    """The place of a catalog's table in a dry run: the head of each branch moves in memory, for all users of the
+class RehearsedEntry:
+    """The catalog entry of a table in a dry run: the head of each branch moves in memory, for all users of the
     copy."""
 
-    place: Place
+    entry: CatalogEntry
     heads: dict[str, Head] = field(default_factory=dict)
 
     def head(self, store: Store) -> Head:
-        return self.heads.setdefault(store.location("snapshot"), self.place.head(store).rehearsed())
+        return self.heads.setdefault(store.location("snapshot"), self.entry.head(store).rehearsed())
 
     def sharers(self, reader: Reader) -> list[str]:
-        return self.place.sharers(reader)
+        return self.entry.sharers(reader)

@@ -105,7 +105,7 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
 
 
 def _keeper(store: Store) -> BranchKeeper | None:
-    keeper = store.place if isinstance(store, Catalogued) else None
+    keeper = store.entry if isinstance(store, Catalogued) else None
     return keeper if isinstance(keeper, BranchKeeper) else None
 
 

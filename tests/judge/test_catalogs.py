@@ -17,7 +17,7 @@ FIELDS = [{"name": "id", "type": "BIGINT"}, {"name": "v", "type": "STRING"}]
 
 
 def newest(lake: Lake, name: str) -> str:
-    return lake._catalog.place(name).location().removeprefix("file://")  # type: ignore[union-attr]
+    return lake._catalog.entry(name).location().removeprefix("file://")  # type: ignore[union-attr]
 
 
 def seen_by_all(engines: dict, lake: Lake, table: Table, expected: list) -> None:

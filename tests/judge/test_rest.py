@@ -67,7 +67,7 @@ def opened(address: str, folder: Path) -> Lake:
 
 
 def seen_by_all(engines: dict, lake: Lake, table: Table) -> None:
-    location = lake._catalog.place(table.name).location().removeprefix("file:").replace("//", "/")  # type: ignore[union-attr]
+    location = lake._catalog.entry(table.name).location().removeprefix("file:").replace("//", "/")  # type: ignore[union-attr]
     for reader in ("pyiceberg", "duckdb"):
         assert counted(engines[reader].ask(verb="read", metadata=location)["rows"]) == ours(table), reader
 
@@ -149,7 +149,7 @@ def test_names_are_the_servers(server: str, tmp_path: Path) -> None:
         lake.rename_table("many.t0", "many.t1")
     moved = lake.rename_table("many.inside.t", "other.t")
     assert content(moved) == [1]
-    location = lake._catalog.place("other.t").location()  # type: ignore[union-attr]
+    location = lake._catalog.entry("other.t").location()  # type: ignore[union-attr]
     lake._catalog.drop("other.t")  # type: ignore[union-attr]
     with pytest.raises(NotFound, match=r"other\.t"):
         moved.append(rows(2))
@@ -244,7 +244,7 @@ def test_a_paimon_table_is_shown_in_the_catalog_after_each_verb(
 
     def require_shown() -> None:
         t.sync_iceberg()
-        loaded = catalog.place(name).load()
+        loaded = catalog.entry(name).load()
         assert loaded is not None
         found = open_table(loaded["metadata-location"].removeprefix("file:").replace("//", "/"))
         assert sorted(map(str, found.scan().to_arrow().to_pylist())) == sorted(
@@ -273,4 +273,4 @@ def test_a_paimon_table_is_shown_in_the_catalog_after_each_verb(
         change()
         require_shown()
     lake.drop_table(t.name)
-    assert catalog.place(name).load() is None
+    assert catalog.entry(name).load() is None

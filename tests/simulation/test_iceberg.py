@@ -68,7 +68,7 @@ def test_a_pointer_is_swapped_only_where_it_is_the_one_that_was_read():
     mutant = without("compare", "self.entry.swap(old, ", "self.entry.swap(self.entry.location(), ", head_module)
 
     def careless(seen):
-        return mutant.SwapHead(seen.store, seen.place)
+        return mutant.SwapHead(seen.store, seen.entry)
 
     world, seeds = IcebergWorld(True), 100
     assert any(race(world, seed, 2, head=careless, turns_each=4, seen=world.seen) for seed in range(seeds))

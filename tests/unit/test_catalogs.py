@@ -188,7 +188,7 @@ def test_a_table_that_is_there_is_registered_and_goes_on(lake, tmp_path):
     registered.append(rows(3), id="third")
     assert content(lake.table("shop.y")) == [1, 2, 3]
     assert registered.append(rows(3), id="third").total_rows == 3
-    location = lake._catalog.place("shop.y").location()
+    location = lake._catalog.entry("shop.y").location()
     assert location.startswith(f"{table.uri}/metadata/00004-")
     assert [e["metadata-file"] for e in json.loads(Path(location[7:]).read_text())["metadata-log"]][-1] == metadata
     with pytest.raises(AlreadyExists, match=r"shop\.y"):
@@ -228,7 +228,7 @@ def test_metadata_is_compressed_where_the_table_asks_for_it(lake):
     assert [name[:6] + name[42:] for name in names] == [f"0000{i}-{ending}" for i, ending in enumerate(endings)]
     assert content(lake.table("a.t")) == [1, 2]
     moved = lake.rename_table("a.t", "b.t")
-    again = lake.register_table("a.other", lake._catalog.place("b.t").location())
+    again = lake.register_table("a.other", lake._catalog.entry("b.t").location())
     assert content(again) == content(moved) == [1, 2]
     assert moved.append(rows(1), id="one").id == moved.snapshots()[0].id
     assert moved.remove_orphan_files(older_than=AT_ONCE) == []

@@ -11,7 +11,7 @@ import pytest
 
 from lakeformat import Lake, StoreError, UnsupportedFeature
 from lakeformat.catalogs import vended
-from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs.catalog import TableAccess
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.credentials import Issued, Lease, Renewing
@@ -336,7 +336,7 @@ def test_a_token_that_runs_out_is_asked_for_again():
 def test_workers_are_handed_the_files_without_what_opens_the_catalog(tmp_path):
     options = {"credential": "me:secret", "token": "secret"}
     lake = Lake(tmp_path, catalog="http://127.0.0.1:1", catalog_options=options)
-    store = lake._catalogued(lake._catalog, "a.t", Found(str(tmp_path / "t")))
+    store = lake._catalogued(lake._catalog, "a.t", TableAccess(str(tmp_path / "t")))
     assert b"secret" in pickle.dumps(store)
     assert b"secret" not in pickle.dumps(files_of(store))
     assert files_of(files_of(store)) is files_of(store)

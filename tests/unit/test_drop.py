@@ -67,7 +67,7 @@ def busy(table):
 
 
 def newest(lake, name):
-    return lake._catalog.place(name).location()
+    return lake._catalog.entry(name).location()
 
 
 def at_root(lake, tmp_path, name, root):

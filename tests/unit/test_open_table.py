@@ -41,7 +41,7 @@ def made(request, tmp_path):
     table.append(rows(1))
     table.create_tag("one")
     table.append(rows(2, 3))
-    return table, lake._catalog.place("a.t").location() if in_catalog else table.uri
+    return table, lake._catalog.entry("a.t").location() if in_catalog else table.uri
 
 
 def test_a_table_is_read_and_no_verb_changes_it(made):

@@ -506,7 +506,7 @@ def test_rest_answers(rest, seed):
     catalog = RestCatalog(server.address, (("credential", "client:secret"), ("header.x", str(seed))))
     server.views = {"v": created(VIEW, "memory://views", Stamp(1, "n"))}
     views = Views(catalog, files.root, {})
-    entry = catalog.place("a.t")
+    entry = catalog.entry("a.t")
     if chance.random() < 0.7:  # Else it asks for the configuration and a token first.
         catalog.namespaces()
 
@@ -599,7 +599,7 @@ def test_lines_of_sql_catalogs(database, seed):
         connection.execute("update iceberg_tables set metadata_location = cast(x'ff2f' as text) where table_name = 't'")
     connection.commit()
     name = chance.choice(["a.t", "a.t", "a.t", "a.b", "x", "", ".", "a.\0", "\ud800.t", "a." + "t" * 10000])
-    entry = catalog.place(name)
+    entry = catalog.entry(name)
     for ask in (
         catalog.namespaces,
         lambda: [catalog.tables(namespace) for namespace in catalog.namespaces()],

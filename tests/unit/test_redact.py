@@ -20,7 +20,7 @@ def shown(error):
 
 def asked(folder, **how):
     lake = Lake(folder / "w", **how)
-    assert "Secret" not in f"{lake!r} {lake._catalog!r} {lake._catalog.place('a.t')!r}"
+    assert "Secret" not in f"{lake!r} {lake._catalog!r} {lake._catalog.entry('a.t')!r}"
     lake.tables()
 
 

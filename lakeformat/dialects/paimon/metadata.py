@@ -108,9 +108,10 @@ NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
 def head(store: Store, newest: Newest | None = None) -> Head:
-    entry = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's catalog entry.
-    if entry:
-        return entry.place.head(store)
+    # A branch has its table's catalog entry.
+    catalogued = in_catalog(store.store if isinstance(store, Swapped) else store)
+    if catalogued:
+        return catalogued.entry.head(store)
     key = f"{store.root}/{store.inner}" if isinstance(store, Swapped) else store.root
     return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-", newest=newest, key=key)
 

@@ -158,7 +158,7 @@ def _probing(modules: tuple[str, ...]) -> Callable[[int], str]:
     """The function that the task runs. It is nested, so that it is pickled as code, not as a name in a module that may
     not exist there."""
 
-    def probe(place: int) -> str:
+    def probe(index: int) -> str:
         import importlib
         import importlib.util
         import json
