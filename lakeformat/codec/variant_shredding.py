@@ -337,7 +337,7 @@ def _fits(values: Any, type: Any) -> Any:
 
 
 def _placed(count: int, parts: list[tuple[np.ndarray, pa.Array]], type: pa.DataType) -> pa.Array:
-    """A column of `count` values: those in `found` at their positions, null elsewhere."""
+    """A column of `count` values: those in `parts` at their positions, null elsewhere."""
     parts = [part for part in parts if len(part[1])]
     if not parts:
         return pa.nulls(count, type)

@@ -580,8 +580,8 @@ class DeltaLayout:
     (without targets)."""
 
     data: WriteTask
-    by_key: WriteTask
-    by_place: DeleteTask
+    equality_deletes: WriteTask
+    position_deletes: DeleteTask
 
 
 @dataclass(frozen=True, slots=True)

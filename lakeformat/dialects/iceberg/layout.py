@@ -188,15 +188,17 @@ def beside(reader: Reader, base: State, data_files: Files) -> DeleteTask:
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(data_files)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if _is_per_file(base) and len(data_files.deletes):
-        by_place = data_files.deletes.filter(pc.equal(data_files.deletes["content"], int(FileContent.POSITION_DELETES)))
-        own = by_place.filter(scan.referenced(by_place).is_valid())
+        positions = data_files.deletes.filter(
+            pc.equal(data_files.deletes["content"], int(FileContent.POSITION_DELETES))
+        )
+        own = positions.filter(scan.referenced(positions).is_valid())
         alone = scan.delete_files(reader, base, Files(data_files.entries, own))
-        earlier = scan.delete_files(reader, base, Files(data_files.entries, by_place)) if _has_vectors(base) else alone
+        earlier = scan.delete_files(reader, base, Files(data_files.entries, positions)) if _has_vectors(base) else alone
     return _delete_task(base, data_files, earlier, alone)
 
 
 def rewritten_deletes(reader: Reader, base: State, data_files: Files) -> DeleteTask:
-    """How the position deletes `found.deletes` of the data files `data_files` are rewritten."""
+    """How the position deletes `data_files.deletes` are rewritten."""
     earlier = scan.delete_files(reader, base, data_files)
     return _delete_task(base, data_files, earlier, earlier)
 
@@ -226,7 +228,7 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         )
     delete_format = options.delete_format(schema.properties)
     compression, level = options.compression(schema.properties, delete_format, deletes=True)
-    by_key = replace(
+    equality_deletes = replace(
         data,
         fields=fields,
         file_format=delete_format,
@@ -237,7 +239,7 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
-    return DeltaLayout(data, by_key, _delete_task(base, nothing, (), ()))
+    return DeltaLayout(data, equality_deletes, _delete_task(base, nothing, (), ()))
 
 
 def _has_vectors(base: State) -> bool:

@@ -514,8 +514,8 @@ def _idle(
         position = own.schema.get_field_index("sequence_number")
         own = own.set_column(position, own.schema.field(position), numbers)
         which, used = scan.attached(base, pa.concat_tables([data, own]), deletes)
-        by_key = np.asarray(deletes["content"])[used] == FileContent.EQUALITY_DELETES
-        used = used[by_key | (which < len(data))]  # Positions never refer to a later file.
+        is_equality = np.asarray(deletes["content"])[used] == FileContent.EQUALITY_DELETES
+        used = used[is_equality | (which < len(data))]  # Positions never refer to a later file.
         idle |= ~np.isin(np.arange(len(deletes)), used)
     return deletes.filter(pa.array(idle))
 
@@ -853,17 +853,17 @@ def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int
     rows = np.asarray(entries["record_count"])
     sizes = np.asarray(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"]))
     vectors = scan.is_vector(entries)
-    is_data, by_place, by_key = (content == kind for kind in FileContent)
+    is_data, is_position, is_equality = (content == kind for kind in FileContent)
     return {
         f"{verb}-data-files": int(is_data.sum()),
-        f"{verb_of_deletes}-equality-delete-files": int(by_key.sum()),
-        f"{verb_of_deletes}-position-delete-files": int((by_place & ~vectors).sum()),
+        f"{verb_of_deletes}-equality-delete-files": int(is_equality.sum()),
+        f"{verb_of_deletes}-position-delete-files": int((is_position & ~vectors).sum()),
         f"{verb_of_deletes}-delete-files": int((~is_data).sum()),
         f"{verb_of_deletes}-dvs": int(vectors.sum()),
         f"{verb}-records": int(rows[is_data].sum()),
         f"{verb_of_deletes}-files-size": int(sizes.sum()),
-        f"{verb_of_deletes}-position-deletes": int(rows[by_place].sum()),
-        f"{verb_of_deletes}-equality-deletes": int(rows[by_key].sum()),
+        f"{verb_of_deletes}-position-deletes": int(rows[is_position].sum()),
+        f"{verb_of_deletes}-equality-deletes": int(rows[is_equality].sum()),
     }
 
 

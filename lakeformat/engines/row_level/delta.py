@@ -44,13 +44,13 @@ class DeltaFiles:
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
-        self._key = tuple(field.name for field in layout.by_key.fields)
+        self._key = tuple(field.name for field in layout.equality_deletes.fields)
         self._fields = given(layout)
         self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
         self.keys = KeyMap()
         self._data: list[WrittenFile] = []
-        self._by_key: list[WrittenFile] = []
+        self._equality_deletes: list[WrittenFile] = []
         self._gone: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
 
     def write(self, data: Any) -> None:
@@ -72,12 +72,12 @@ class DeltaFiles:
     def finish(self) -> list[WrittenFile]:
         """All files; no more rows are accepted."""
         self._flush()
-        return [*self._data, *self._by_key, *self._by_place()]
+        return [*self._data, *self._equality_deletes, *self._position_deletes()]
 
     def abandon(self) -> None:
         """Delete the files written so far, as far as possible."""
         with suppress(LakeError):
-            self._store.delete([file.path for file in (*self._data, *self._by_key)])
+            self._store.delete([file.path for file in (*self._data, *self._equality_deletes)])
 
     def write_all(self, changes: Iterable[Any]) -> list[WrittenFile]:
         """The files of all these rows; none is left after an error."""
@@ -135,16 +135,16 @@ class DeltaFiles:
         new = older.copy()
         new[older] = ~self.keys.deleted[slots[older]]
         self.keys.deleted[slots[older]] = True
-        self._delete_by_key([key.take(pa.array(np.flatnonzero(new))) for key in keys])
+        self._delete_keys([key.take(pa.array(np.flatnonzero(new))) for key in keys])
         self._write(unit, order[ends[stays]], slots[stays])
 
-    def _delete_by_key(self, keys: list[pa.Array]) -> None:
+    def _delete_keys(self, keys: list[pa.Array]) -> None:
         if not len(keys[0]):
             return
         batch = pa.RecordBatch.from_arrays(keys, names=list(self._key))
-        made = worker.write(self._store, [batch], self._layout.by_key)
-        ids = tuple(field.id for field in self._layout.by_key.fields)
-        self._by_key += [replace(file, compared=ids) for file in made]
+        made = worker.write(self._store, [batch], self._layout.equality_deletes)
+        ids = tuple(field.id for field in self._layout.equality_deletes.fields)
+        self._equality_deletes += [replace(file, compared=ids) for file in made]
 
     def _write(self, unit: pa.RecordBatch, chosen: np.ndarray, slots: np.ndarray) -> None:
         """Write the rows `chosen` to files, in order; `slots` then have their positions."""
@@ -164,7 +164,7 @@ class DeltaFiles:
             self.keys.positions[own] = nth - np.concatenate([[0], ends])[file]
             self._data += made
 
-    def _by_place(self) -> list[WrittenFile]:
+    def _position_deletes(self) -> list[WrittenFile]:
         files = np.concatenate([np.zeros(0, np.int32), *(numbers for numbers, _ in self._gone)])
         positions = np.concatenate([np.zeros(0, np.int64), *(places for _, places in self._gone)])
         if not len(files):
@@ -175,17 +175,17 @@ class DeltaFiles:
             folder = file.path.rpartition("/")[0]
             targets[number] = Target(self._store.location(file.path), file.partition, None, folder)
 
-        def places() -> Iterator[pa.RecordBatch]:
+        def rows() -> Iterator[pa.RecordBatch]:
             for number, target in targets.items():
                 own = pa.array(positions[files == number])
                 yield pa.record_batch([pa.repeat(target.path, len(own)), own], names=[FILE.name, POSITION.name])
 
-        return marks.write(self._store, places(), replace(self._layout.by_place, targets=tuple(targets.values())))
+        return marks.write(self._store, rows(), replace(self._layout.position_deletes, targets=tuple(targets.values())))
 
 
 def given(layout: DeltaLayout) -> tuple[Field, ...]:
     """The columns that rows may have: a row that deletes a key may lack all other values."""
-    key = {field.name for field in layout.by_key.fields}
+    key = {field.name for field in layout.equality_deletes.fields}
     return tuple(field if field.name in key else replace(field, nullable=True) for field in layout.data.fields)
 
 

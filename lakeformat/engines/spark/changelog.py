@@ -44,7 +44,7 @@ def write(
     if all(table is not None for table in local):
         log.info("%s: a changelog of few rows, %d frames: written by the driver", store.root, len(frames))
         return make(store, layout).write_all(local)
-    keys = [field.name for field in layout.by_key.fields]
+    keys = [field.name for field in layout.equality_deletes.fields]
     # A column that one frame lacks would be null, not its default.
     if len({_columns(frame) for frame in frames}) > 1 or not set(keys) <= set(frames[0].columns):
         log.info("%s: a changelog of %d frames with different columns: written by the driver", store.root, len(frames))
