@@ -154,7 +154,7 @@ def test_others_read_our_equality_deletes(engines: dict, sql: Sql, lake: Lake, r
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_others_read_deletes_by_key_that_became_deletes_by_place(
+def test_others_read_equality_deletes_that_became_position_deletes(
     engines: dict, sql: Sql, lake: Lake, kind: str
 ) -> None:
     """Also pyiceberg, which knows no others; and Spark goes on from there."""

@@ -1,4 +1,4 @@
-"""Deletes by value become deletes by place: the same rows are gone, for readers that know no equality deletes too."""
+"""Equality deletes become position deletes: the same rows are gone, for readers that know no equality deletes too."""
 
 import random
 

@@ -85,7 +85,7 @@ def changes(rng, state, upsert):
     return found
 
 
-def test_a_key_that_comes_again_is_deleted_by_place_and_an_older_one_by_value(table):
+def test_a_key_that_comes_again_gets_a_position_delete_and_an_older_one_an_equality_delete(table):
     with table.delta_writer("cdc", upsert=True, buffer_bytes=FEW) as writer:
         writer.write(log(row(1, 1), row(2, 1)))
         writer.checkpoint(1)
@@ -209,7 +209,7 @@ def test_keys_of_one_hash_are_told_apart_and_keys_are_of_any_type():
         assert found.find([keys]).tolist() == [0, 1, 2], type
 
 
-def test_deletes_by_key_wait_for_nobody_who_changes_the_partitions(tmp_path):
+def test_equality_deletes_wait_for_nobody_who_changes_the_partitions(tmp_path):
     lake = Lake(str(tmp_path / "warehouse"))
     t = lake.create_table("d.spec", SCHEMA, format="iceberg", partition_by=["dt"])
     t.append(log(row(1), row(2)).drop_columns(["rowkind"]))

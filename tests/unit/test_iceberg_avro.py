@@ -188,7 +188,7 @@ def test_deletes_are_in_the_format_of_the_data_unless_said_otherwise(lake, forma
     assert sorted(t.scan().to_arrow()["id"].to_pylist()) == sorted(103 if i == 3 else i for i in expected)
 
 
-def test_deletes_by_key_in_avro(lake):
+def test_equality_deletes_in_avro(lake):
     schema = pa.schema([("id", pa.int64()), ("k", pa.decimal128(9, 2)), ("v", pa.string())])
     t = lake.create_table("d.t", schema, format="iceberg", primary_key=["id", "k"], properties=AVRO)
     with t.delta_writer("cdc", upsert=True) as writer:

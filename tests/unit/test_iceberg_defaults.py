@@ -119,7 +119,7 @@ def test_in_files_of_every_format(lake, format):
         t.append(pa.table({"id": [3], "n": pa.array([None], pa.int32())}))
 
 
-def test_deletes_by_key_see_the_default_of_a_column_that_old_files_lack(lake):
+def test_equality_deletes_see_the_default_of_a_column_that_old_files_lack(lake):
     t = lake.create_table("d.k", pa.schema([("id", pa.int64())]), format="iceberg", properties={"format-version": "3"})
     t.append(pa.table({"id": [1, 2]}))
     t.alter().add_column("k", "int", default="5").commit()

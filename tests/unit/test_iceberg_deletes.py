@@ -751,7 +751,7 @@ def plain_table(lake, **schema):
     return lake.create_table("d.plain", pa.schema([("id", pa.int64()), *schema.items()]), format="iceberg")
 
 
-def test_deletes_by_value_are_read_only_beside_files_that_may_hold_one(lake):
+def test_equality_deletes_are_read_only_beside_files_that_may_hold_one(lake):
     t = plain_table(lake, k=pa.string())
     for start in (0, 10, 20):
         t.append(pa.table({"id": range(start, start + 10), "k": [f"{i:02}" for i in range(start, start + 10)]}))
