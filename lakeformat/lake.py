@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from lakeformat import sql as statements
 from lakeformat import table as tables
-from lakeformat.by_name import ByName, Reading
 from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
 from lakeformat.creation import create_with_rows
+from lakeformat.data_source import Reading, TablesByOptions
 from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -533,7 +533,7 @@ class Lake:
         `frame.writeStream.format("lakeformat").option("table", "db.t").option("user", "job")`, with a checkpoint
         location, commits each batch exactly once under `user`, which must be unique to the stream (see `Table.stream`).
         """
-        register(spark, name, ByName(self))
+        register(spark, name, TablesByOptions(self))
 
     def attach(self, spark: Any, tables: Sequence[str] | None = None, pack: str | None = None) -> list[str]:
         """Make a Spark session able to run lakeformat, and make tables readable by name in it: `spark.sql("SELECT *

@@ -23,7 +23,7 @@ LAYERS = [
     {"lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
-    {"lakeformat.sql", "lakeformat.by_name", "lakeformat.creation"},
+    {"lakeformat.sql", "lakeformat.data_source", "lakeformat.creation"},
     {"lakeformat.lake"},
     {"lakeformat.opened"},
     {"lakeformat"},

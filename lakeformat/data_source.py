@@ -54,7 +54,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class ByName:
+class TablesByOptions:
     """The tables of `lake`, named by options. It can be pickled."""
 
     lake: Any
@@ -208,7 +208,7 @@ class Following:
             return end
         files, rows, came = 0, 0, dict(start)
         for step in self._steps((), start, end):
-            for index in range(step.place(start, 0), len(step.pieces)):
+            for index in range(step.tasks_before(start, 0), len(step.pieces)):
                 files, rows = files + step.pieces[index].file_count, rows + step.pieces[index].row_count
                 if came != start and (files > (max_files or files) or rows > (max_rows or rows)):
                     return came
@@ -221,7 +221,9 @@ class Following:
         expired."""
         steps = self._steps(names, start, end)
         return [
-            piece for step in steps for piece in step.pieces[step.place(start, 0) : step.place(end, len(step.pieces))]
+            piece
+            for step in steps
+            for piece in step.pieces[step.tasks_before(start, 0) : step.tasks_before(end, len(step.pieces))]
         ]
 
     def _steps(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[_Step]:
@@ -250,7 +252,7 @@ class _Step(NamedTuple):
     begin: dict[str, Any]
     pieces: list[Piece]
 
-    def place(self, offset: Mapping[str, Any], otherwise: int) -> int:
+    def tasks_before(self, offset: Mapping[str, Any], otherwise: int) -> int:
         """How many of the tasks come before an offset, if it is inside this step."""
         is_inside = offset["tasks"] != _WHOLE and {**offset, "tasks": 0} == self.begin
         return offset["tasks"] if is_inside else otherwise

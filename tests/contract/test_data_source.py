@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import datasource
 
 from lakeformat import Lake
-from lakeformat.by_name import ByName
+from lakeformat.data_source import TablesByOptions
 from lakeformat.engines.spark import data_source, executors
 from lakeformat.errors import Conflict, InvalidInput
 
@@ -39,7 +39,7 @@ def held(frame):
 @pytest.mark.parametrize("kind", ["iceberg", "paimon"])
 def test_options_choose_the_version_the_branch_or_the_changes(tmp_path, kind):
     table = create(tmp_path, kind)
-    tables = ByName(Lake(str(tmp_path / "lake")))
+    tables = TablesByOptions(Lake(str(tmp_path / "lake")))
     first = table.append(rows((1, "a", "x"), (2, None, "y")))
     table.create_tag("one")
     table.create_branch("side").append(rows((9, "side", "x")))
@@ -99,7 +99,7 @@ def read(following, start, end):
 @pytest.mark.parametrize("limits", [(None, None), (1, None), (2, None), (None, 1), (None, 3)])
 def test_a_stream_gives_each_change_once_and_in_order_whatever_the_limits(tmp_path, kind, limits):
     table = create(tmp_path, kind)
-    tables = ByName(Lake(str(tmp_path / "lake")))
+    tables = TablesByOptions(Lake(str(tmp_path / "lake")))
     options = {"path": "d.t", "maxFilesPerTrigger": limits[0], "maxRowsPerTrigger": limits[1]}
     following = tables.following({name: str(value) for name, value in options.items() if value})
     assert following.latest(following.initial(), None, *limits) == following.initial()
@@ -134,7 +134,7 @@ def test_a_stream_gives_each_change_once_and_in_order_whatever_the_limits(tmp_pa
 def test_a_stream_stops_at_rows_that_go_where_it_shows_no_kinds(tmp_path):
     table = create(tmp_path, "iceberg")
     table.append(rows((1, "a", "x")))
-    following = ByName(Lake(str(tmp_path / "lake"))).following({"path": "d.t"})
+    following = TablesByOptions(Lake(str(tmp_path / "lake"))).following({"path": "d.t"})
     start = following.newest()
     table.drop_partitions([{"dt": "x"}])
     tasks = [(piece.task, piece.kind) for piece in following.pieces(SCHEMA.names, start, following.newest())]
@@ -168,7 +168,7 @@ def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
 def test_overwrites_are_static_or_dynamic_as_asked(tmp_path, kind):
     """Two tasks write, and one process commits."""
     table = create(tmp_path, kind)
-    tables = ByName(Lake(str(tmp_path / "lake")))
+    tables = TablesByOptions(Lake(str(tmp_path / "lake")))
 
     def overwrite(*parts, **options):
         sink = tables.sink({"path": "d.t", **options}, "user", overwrite=True)
