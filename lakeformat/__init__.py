@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakeformat.lake import Lake
     from lakeformat.model.schema import Field, Schema
     from lakeformat.model.snapshot import Snapshot
-    from lakeformat.opened import open_table
+    from lakeformat.read_only_table import open_table
     from lakeformat.scan import Scan
     from lakeformat.table import Table
 
@@ -72,7 +72,7 @@ __getattr__ = lazy.names(
         "Schema": "model.schema",
         "Snapshot": "model.snapshot",
         "Table": "table",
-        "open_table": "opened",
+        "open_table": "read_only_table",
     },
 )
 

@@ -25,7 +25,7 @@ LAYERS = [
     {"lakeformat.table"},
     {"lakeformat.sql", "lakeformat.data_source", "lakeformat.creation"},
     {"lakeformat.lake"},
-    {"lakeformat.opened"},
+    {"lakeformat.read_only_table"},
     {"lakeformat"},
     {"lakeformat.cdc"},
     {"lakeformat.cli", "lakeformat.dagster"},

@@ -1,4 +1,4 @@
-"""Tables opened read-only, by their folder or metadata file instead of through a warehouse."""
+"""Read-only tables: opened by their folder or metadata file instead of through a warehouse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READS = frozenset(
 )  # fmt: skip
 
 
-class OpenedTable(Table):
+class ReadOnlyTable(Table):
     """A read-only table: verbs that would change it raise `InvalidInput`."""
 
 
@@ -51,13 +51,13 @@ def open_table(
     if name.endswith((".json", ".json.gz")):
         where, root = read_root(name, storage_options)
         store = open_store(root, storage_options) if _same_service(where, root) else open_store(root)
-        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg(keys=keys))
+        return ReadOnlyTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg(keys=keys))
     store = open_store(name, storage_options)
     formats: dict[str, Format] = {name: make(Cache()) for name, make in FORMATS.items()}
     formats["iceberg"] = Iceberg(keys=keys)
     for format in formats.values():
         if format.is_table(store):
-            return OpenedTable(name, ReadOnly(store), format)
+            return ReadOnlyTable(name, ReadOnly(store), format)
     if said := refers_to_catalog(store):
         raise NotFound(f"{name} {said}")
     raise NotFound(f"{name}: there is no Paimon or Iceberg table; give the table's folder, or its metadata file")
@@ -78,4 +78,4 @@ def _refusal(verb: str) -> Any:
 
 
 for _verb in [name for name in vars(Table) if not name.startswith("_") and name not in _READS]:
-    setattr(OpenedTable, _verb, _refusal(_verb))
+    setattr(ReadOnlyTable, _verb, _refusal(_verb))
