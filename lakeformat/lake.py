@@ -21,7 +21,7 @@ from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
-from lakeformat.creation import create_with_rows
+from lakeformat.create_with_rows import create_with_rows
 from lakeformat.data_source import Reading, TablesByOptions
 from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg import metadata as iceberg

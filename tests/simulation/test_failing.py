@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
-from lakeformat.creation import create_with_rows
+from lakeformat.create_with_rows import create_with_rows
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import PIN
