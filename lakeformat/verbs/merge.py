@@ -55,7 +55,17 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, MergeEngine, WriteTask, paths_of
+from lakeformat.model.work import (
+    LAST_UPDATED,
+    POSITION,
+    RETRACTS,
+    ROW_KIND,
+    DeleteTask,
+    MergeEngine,
+    WriteTask,
+    WrittenFile,
+    paths_of,
+)
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import looking
 
@@ -186,34 +196,14 @@ def plan(
     """The operation that a merge becomes on this base; None if nothing changes. `grow` adds columns to the table."""
     source = change.engine.stage(change.files, asked.source, change.view.layout(), change.view.schema.fields)
     try:
-        if asked.key:
-            asked = upserting(asked, change.view.schema.fields, source.fields)
-            source.keep_last(asked.key)
-        if asked.evolve_schema and (new := new_columns(asked, change.view.schema.fields, source.fields)):
-            schema = (view := grow(new)).schema
-            request = replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
-            change = replace(change, view=view, request=request)
-        layout, fields = change.view.layout(from_files=True), change.view.schema.fields
-        merge = bound(asked, fields, source.fields)
+        change, merge = _bound_to_source(change, asked, source, grow)
+        layout = change.view.layout(from_files=True)
         for _, clause in merge.of(Group.NOT_MATCHED):
             given = {name for name, _ in clause.assignments}
-            assign.require_placed(given, fields, layout.partition_by, "the insert")
+            assign.require_placed(given, change.view.schema.fields, layout.partition_by, "the insert")
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
-            _require_replacing(change.store.root, merge, change.view.schema, layout)
-            key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
-            needed = [column.name for column in merge.reading(key)]
-            tasks = change.keyed.complete().scan_by_bucket(needed, condition)
-            layout = looking(change.view, layout)
-            added = tuple(source.write_by_key(merge, tasks, layout))
-            made = RowDelta(
-                request=change.request,
-                added=added,
-                read_at=change.view.snapshot_id,
-                condition=condition,
-                kind=OperationKind.MERGE,
-            )
-            return made if added else None
+            return _by_key(change, source, merge, layout, condition)
         data_files = change.view.files(condition)
         tasks = change.view.tasks(data_files, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
@@ -227,27 +217,71 @@ def plan(
             layouts = change.view.column_layouts(touched, names)
             if len(touched):
                 return _by_column(change, source, merge, decided, touched, layout, layouts, condition)
-        beside = change.view.delete_layout(touched, OperationKind.MERGE)
-        if len(touched) and (beside is None or any(clause.act is Act.UPDATE for clause in merge.clauses)):
-            fields, layout = change.view.rewriting()
-            merge = keeping(merge, fields[len(change.view.schema.fields) :])
-        tasks = change.view.tasks(touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True)
-        added = tuple(source.write(merge, decided, tasks, layout, whole=beside is None))
-        if beside is not None and len(touched):
-            try:
-                added = (*added, *source.mark(merge, decided, beside))
-            except BaseException:
-                discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
-                raise
+        return _by_file(change, source, merge, decided, touched, layout, condition)
     finally:
         source.close()
+
+
+def _bound_to_source(
+    change: Change, asked: MergeInto, source: Source, grow: Callable[[list[evolution.AddColumn]], AnyView]
+) -> tuple[Change, Merge]:
+    """The merge with the names of both sides resolved, and the change on the table that has the source's new columns if
+    the merge adds them."""
+    if asked.key:
+        asked = upserting(asked, change.view.schema.fields, source.fields)
+        source.keep_last(asked.key)
+    if asked.evolve_schema and (new := new_columns(asked, change.view.schema.fields, source.fields)):
+        schema = (view := grow(new)).schema
+        request = replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
+        change = replace(change, view=view, request=request)
+    return change, bound(asked, change.view.schema.fields, source.fields)
+
+
+def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, condition: Expression) -> RowDelta | None:
+    """New rows of the keys that the merge changes; the merge engine lets them replace the older ones."""
+    assert layout.keyed is not None, layout
+    _require_replacing(change.store.root, merge, change.view.schema, layout)
+    key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
+    needed = [column.name for column in merge.reading(key)]
+    tasks = change.keyed.complete().scan_by_bucket(needed, condition)
+    added = tuple(source.write_by_key(merge, tasks, looking(change.view, layout)))
+    if not added:
+        return None
+    return RowDelta(
+        request=change.request,
+        added=added,
+        read_at=change.view.snapshot_id,
+        condition=condition,
+        kind=OperationKind.MERGE,
+    )
+
+
+def _by_file(
+    change: Change,
+    source: Source,
+    merge: Merge,
+    decided: Decided,
+    touched: Any,
+    layout: WriteTask,
+    condition: Expression,
+) -> Rewrite | RowDelta | Append | None:
+    """Files of new rows; and for the files `touched`, whose rows change, delete files or files that replace them."""
+    marking = change.view.delete_layout(touched, OperationKind.MERGE)
+    fields = change.view.schema.fields
+    if len(touched) and (marking is None or any(clause.act is Act.UPDATE for clause in merge.clauses)):
+        fields, layout = change.view.rewriting()
+        merge = keeping(merge, fields[len(change.view.schema.fields) :])
+    tasks = change.view.tasks(touched, (*(fields if marking is None else merge.surviving), POSITION), alone=True)
+    added = tuple(source.write(merge, decided, tasks, layout, whole=marking is None))
+    if marking is not None and len(touched):
+        added = (*added, *_marked(change, source, merge, decided, marking, added))
     if not added and not len(touched):
         return None
     isolation = change.isolation(OperationKind.MERGE)
     if isolation != "serializable" and not len(touched):
         return Append(request=change.request, added=added)
     paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
-    if beside is not None:
+    if marking is not None:
         return RowDelta(
             request=change.request,
             added=added,
@@ -268,6 +302,24 @@ def plan(
         condition=condition,
         isolation=isolation,
     )
+
+
+def _marked(
+    change: Change,
+    source: Source,
+    merge: Merge,
+    decided: Decided,
+    marking: DeleteTask,
+    added: tuple[WrittenFile, ...],
+    deleted_only: bool = False,
+) -> list[WrittenFile]:
+    """Delete files of the rows that the merge removes from their files; if they fail, the files `added` before are
+    deleted."""
+    try:
+        return source.mark(merge, decided, marking, deleted_only=deleted_only)
+    except BaseException:
+        discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
+        raise
 
 
 def _by_column(
@@ -297,11 +349,7 @@ def _by_column(
     tasks = [replace(task, deletes=()) for task in tasks]
     added = tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts))
     if marking is not None:
-        try:
-            added = (*added, *source.mark(merge, decided, marking, deleted_only=True))
-        except BaseException:
-            discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
-            raise
+        added = (*added, *_marked(change, source, merge, decided, marking, added, deleted_only=True))
     return RowDelta(
         request=change.request,
         added=added,
