@@ -254,71 +254,105 @@ def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: in
     return bool(newest + rules.full_after_ms < metadata.local_ms(now_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class _BucketFiles:
+    """What decides whether the files of buckets are merged: one value per file."""
+
+    levels: np.ndarray
+    sizes: np.ndarray
+    newest: np.ndarray  # The highest sequence number.
+    created_ms: np.ndarray
+    worn: np.ndarray  # So many rows are deleted, or have expired, that the file is rewritten on any level.
+
+    @classmethod
+    def of(cls, reader: Reader, base: State, data_files: Files, full: bool, expired: Expression | None) -> _BucketFiles:
+        entries = data_files.entries
+        lost = scan.deleted_rows(reader, base, data_files)
+        enough = 0.0 if full else options.of(base.schema).compaction_delete_ratio_threshold
+        worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
+        if full and expired is not None:
+            worn |= _holds(reader, base, data_files, expired)
+        return cls(
+            levels=np.asarray(entries["_LEVEL"]),
+            sizes=np.asarray(entries["_FILE_SIZE"]),
+            newest=np.asarray(entries["_MAX_SEQUENCE_NUMBER"]),
+            created_ms=np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64),
+            worn=worn,
+        )
+
+    def picked(
+        self, rows: np.ndarray, rules: Rules, full: bool, at_once: bool, now_ms: int | None
+    ) -> tuple[np.ndarray, np.ndarray, int] | None:
+        """Of the files `rows` of a bucket: (those to merge, those on higher levels, the level of the result); None if it is
+        not worth it. All are merged with `at_once`, and with `full`, which also rewrites worn files."""
+        order = rows[np.lexsort((-self.newest[rows], self.levels[rows]))]
+        levels = self.levels[order]
+        begins = np.concatenate(([0], 1 + np.flatnonzero((levels[1:] == 0) | np.diff(levels).astype(bool))))
+        is_due = len(begins) > 1 and _is_due(self.created_ms[rows], self.levels[rows], rules, now_ms)
+        sizes = np.add.reduceat(self.sizes[order], begins)
+        picked = pick(levels[begins], sizes, rules, full or is_due or at_once)
+        if picked is None and full and self.worn[rows].any():
+            picked = len(begins), rules.levels - 1
+        if picked is None:
+            return None
+        taken, level = picked
+        end = int(np.append(begins, len(order))[taken])
+        return np.sort(order[:end]), np.sort(order[end:]), level
+
+
 def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
     """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
-    schema, general = base.schema, Rules.of(base.schema, now_ms)
+    schema, general, given = base.schema, Rules.of(base.schema, now_ms), options.of(base.schema)
     write = replace(in_buckets(base), bucket=None)  # Raises for a table that must not be written.
     sections = Sections.of(scan.files(reader, base, scope), schema)
     if len(sections) == 0:
         return []
-    given = write.keyed
-    assert given is not None, write
-    producer = options.of(schema).changelog_producer
+    assert write.keyed is not None, write
     entries = sections.files.entries
-    places = scan.bucket_codes(entries)
-    levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
-    newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
-    created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
-    lost = scan.deleted_rows(reader, base, sections.files)
-    enough = 0.0 if full else options.of(schema).compaction_delete_ratio_threshold
-    worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
+    buckets = scan.bucket_codes(entries)
     expired = _expired(schema, now_ms, reader.root)
-    if full and expired is not None:
-        worn |= _holds(reader, base, sections.files, expired)
-    worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
-    marked, first = options.of(schema).has_vectors, options.of(schema).keeps_first_row
-    looks_up = first or options.of(schema).looks_up
-    # pypaimon and pypaimon-rust return the rows of several levels without merging, so there must be one level only.
-    sums_up = bool(given.merge.aggregations)
+    files = _BucketFiles.of(reader, base, sections.files, full, expired)
+    worn_names = entries["_FILE_NAME"].filter(pa.array(files.worn)).combine_chunks()
     result: list[RewriteTask] = []
-    for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
-        order = rows[np.lexsort((-newest[rows], levels[rows]))]
-        begins = np.concatenate(
-            ([0], 1 + np.flatnonzero((levels[order][1:] == 0) | np.diff(levels[order]).astype(bool)))
-        )
+    for rows in np.split(np.arange(len(buckets)), np.flatnonzero(np.diff(buckets)) + 1):
+        highest = int(files.levels[rows].max())
         # Files keep their level if the number of levels has been reduced.
-        rules = replace(general, levels=max(general.levels, int(levels[rows].max()) + 1))
+        rules = replace(general, levels=max(general.levels, highest + 1))
         # All rows of level 0 at once: their changes, and the existing rows.
-        settles = looks_up and bool((levels[rows] == 0).any())
-        is_full = full or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
-        is_full |= settles and (marked or producer == "full-compaction" or sums_up)
-        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, is_full)
-        if picked is None and full and worn[rows].any():
-            picked = len(begins), rules.levels - 1
+        settles = (given.keeps_first_row or given.looks_up) and bool((files.levels[rows] == 0).any())
+        picked = files.picked(rows, rules, full, settles and _settles_at_once(given, write), now_ms)
         if picked is None:
             continue
-        taken, level = picked
-        end = int(np.append(begins, len(order))[taken])
-        chosen, higher = np.sort(order[:end]), np.sort(order[end:])
+        chosen, higher, level = picked
         # A delete row hides no older row: there is none, or a deletion vector deletes it.
-        drops = marked or level >= int(levels[rows].max())
-        keyed = replace(given, is_numbered=True, level=level)
-        into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
-        part = Sections.of(sections.files.take(chosen), schema)
-        known: int | None = None  # From this level on, rows are in the changelog.
-        if settles and producer != "full-compaction":
-            known = 1
-        elif producer == "full-compaction" and level == rules.levels - 1:
-            known = level
-        above = sections.files.take(higher)
+        drops = given.has_vectors or level >= highest
         gone = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
+        keyed = replace(write.keyed, is_numbered=True, level=level)
+        into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
+        part, above = Sections.of(sections.files.take(chosen), schema), sections.files.take(higher)
+        known = _known_level(given.changelog_producer, settles, level, rules)
         for task in _unit(reader, base, part, into, gone, rules, known, worn_names):
-            if task.read and marked:
+            if task.read and given.has_vectors:
                 task = _looking(reader, base, task, part, above)
             elif task.read and settles:
                 task = _settling(reader, base, task, part, above)
             result.append(task)
     return result
+
+
+def _settles_at_once(given: options.TableOptions, write: WriteTask) -> bool:
+    """Whether a compaction of level 0 merges the existing rows too."""
+    assert write.keyed is not None, write
+    # pypaimon and pypaimon-rust return the rows of several levels without merging, so there must be one level only.
+    sums_up = bool(write.keyed.merge.aggregations)
+    return given.has_vectors or given.changelog_producer == "full-compaction" or sums_up
+
+
+def _known_level(producer: str, settles: bool, level: int, rules: Rules) -> int | None:
+    """From which level on rows are in the changelog, if a compaction into `level` writes changes; None if it does not."""
+    if producer == "full-compaction":
+        return level if level == rules.levels - 1 else None
+    return 1 if settles else None
 
 
 def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | None:
