@@ -391,45 +391,24 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
     options.check_values(schema.properties, where)
     require_writable(schema, where)
-    buckets = options.of(schema).bucket
-    keys = bucket_key(schema)
-    if options.of(schema).data_evolution_enabled and not options.of(schema).row_tracking_enabled:
+    given, keys = options.of(schema), bucket_key(schema)
+    if given.data_evolution_enabled and not given.row_tracking_enabled:
         raise InvalidInput(f"{where}: data-evolution.enabled needs row-tracking.enabled=true")
-    if options.of(schema).row_tracking_enabled and (schema.primary_key or buckets != -1):
+    if given.row_tracking_enabled and (schema.primary_key or given.bucket != -1):
         raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
-    if buckets == 0 or buckets < -2:
-        raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
-    if options.of(schema).sequence_snapshot_ordering:
+    if given.bucket == 0 or given.bucket < -2:
+        raise InvalidInput(f"{where}: bucket={given.bucket}; it must be -1 or at least 1")
+    if given.sequence_snapshot_ordering:
         _check_ordering(schema, where)
     if schema.primary_key:
-        _check_key(schema, keys, buckets, where)
+        _check_key(schema, keys, given.bucket, where)
         row_expiry(schema, where)
-    if buckets == -1 and options.of(schema).bucket_key:
-        raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
-    if buckets > 0 and not keys:
-        raise InvalidInput(f"{where}: bucket={buckets} needs bucket-key, the columns whose hash chooses the bucket")
-    for key in keys:
-        if key not in schema.names:
-            raise InvalidInput(
-                f"{where}: bucket-key names {key!r}, which is no column; there are {', '.join(schema.names)}"
-            )
-        if key in schema.partitioning.names:
-            raise InvalidInput(
-                f"{where}: bucket-key names the partition column {key!r}; all its rows would share a bucket"
-            )
-        if not isinstance(schema.field(key).type, Scalar):
-            raise InvalidInput(
-                f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
-            )
-    if keys and buckets != -1:  # The function checks their types without any rows.
-        kinds = [schema.field(key).type for key in keys]
-        nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
-        murmur.buckets(nothing, kinds, max(buckets, 1), options.of(schema).bucket_function_type)
-    if options.of(schema).file_format == "avro":
+    _check_bucket_key(schema, keys, where)
+    if given.file_format == "avro":
         for part in walk(schema.fields):
             if not AVRO_NAME.fullmatch(part.name):
                 raise InvalidInput(f"{where}: column {part.name!r}: Avro's names are letters, digits and underscores")
-    options.of(schema).compression()
+    given.compression()
 
 
 def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
@@ -474,6 +453,34 @@ def crosses_partitions(schema: Schema) -> bool:
 
 def _beside_key(schema: Schema) -> list[str]:
     return [name for name in schema.partitioning.names if name not in schema.primary_key]
+
+
+def _check_bucket_key(schema: Schema, keys: tuple[str, ...], where: str) -> None:
+    """Raise for a bucket key that does not fit the number of buckets, and for one of columns that cannot be hashed."""
+    given = options.of(schema)
+    if given.bucket == -1 and given.bucket_key:
+        raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
+    if given.bucket > 0 and not keys:
+        raise InvalidInput(
+            f"{where}: bucket={given.bucket} needs bucket-key, the columns whose hash chooses the bucket"
+        )
+    for key in keys:
+        if key not in schema.names:
+            raise InvalidInput(
+                f"{where}: bucket-key names {key!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+        if key in schema.partitioning.names:
+            raise InvalidInput(
+                f"{where}: bucket-key names the partition column {key!r}; all its rows would share a bucket"
+            )
+        if not isinstance(schema.field(key).type, Scalar):
+            raise InvalidInput(
+                f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
+            )
+    if keys and given.bucket != -1:  # The function checks their types without any rows.
+        kinds = [schema.field(key).type for key in keys]
+        nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
+        murmur.buckets(nothing, kinds, max(given.bucket, 1), given.bucket_function_type)
 
 
 def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where: str) -> None:
