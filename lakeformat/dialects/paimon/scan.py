@@ -826,15 +826,7 @@ def _entries(
 def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     """The entries without those of files whose indexes (`file-index.*.columns`) have none of the values that
     `predicate` lists for a column."""
-    given = options.of(base.schema)
-    asked: dict[int, file_index.Wanted] = {}
-    for name in given.indexed_columns if given.file_index_read_enabled else ():
-        listed = conditions.listed(predicate, [name], _LISTED) if name in base.schema.names else None
-        if listed is not None:
-            field = base.schema.field(name)
-            values = _wanted([value for (value,) in listed], field.type)
-            if values is not None:
-                asked[field.id] = values
+    asked = _asked_of_indexes(base.schema, predicate)
     if not asked:
         return entries
     extra = pc.list_value_length(entries["_EXTRA_FILES"].combine_chunks())
@@ -842,32 +834,49 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     at = np.flatnonzero(np.asarray(has_one))
     keep = np.ones(len(entries), bool)
     indexed = entries.take(pa.array(at))
-    wanted: list[tuple[int, Sequence[Field], str]] = []
-    index_files: dict[int, bytes] = {}
-    for row, path, names, embedded, schema_id in zip(
-        at.tolist(),
-        paths(indexed, base.schema).to_pylist(),
-        *(indexed[n].to_pylist() for n in ("_EXTRA_FILES", "_EMBEDDED_FILE_INDEX", "_SCHEMA_ID")),
-        strict=True,
+    schema_ids = indexed["_SCHEMA_ID"].to_pylist()
+    for row, schema_id, (path, data) in zip(
+        at.tolist(), schema_ids, _index_files(reader, indexed, base.schema), strict=True
     ):
-        own = [name for name in names or () if name.endswith(".index")]
-        if embedded is not None:
-            index_files[row] = embedded
-        elif not own:
+        if data is None:  # A missing index proves nothing.
             continue
-        index_path = f"{path.rsplit('/', 1)[0]}/{own[0]}" if embedded is None else path
-        wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, index_path))
-    beside = [(row, path) for row, _, path in wanted if row not in index_files]
-    for (row, _), data in zip(beside, reader.read_many([path for _, path in beside]), strict=True):
-        if data is not None:  # A missing index proves nothing.
-            index_files[row] = data
-    for row, fields, index_path in wanted:
-        indexes = file_index.parse(index_files[row], f"{reader.root}/{index_path}") if row in index_files else {}
-        for field in fields:
+        indexes = file_index.parse(data, f"{reader.root}/{path}")
+        for field in metadata.schema_at(reader, base, schema_id).fields:
             values = asked.get(field.id)
             if values is not None and values.type == field.type and field.name in indexes:
-                keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{index_path}")
+                keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{path}")
     return entries.filter(pa.array(keep))
+
+
+def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_index.Wanted]:
+    """The values that `predicate` lists for indexed columns, by column id."""
+    given = options.of(schema)
+    asked: dict[int, file_index.Wanted] = {}
+    for name in given.indexed_columns if given.file_index_read_enabled else ():
+        listed = conditions.listed(predicate, [name], _LISTED) if name in schema.names else None
+        if listed is not None:
+            field = schema.field(name)
+            values = _wanted([value for (value,) in listed], field.type)
+            if values is not None:
+                asked[field.id] = values
+    return asked
+
+
+def _index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple[str, bytes | None]]:
+    """For each entry: (the path of its file index, its bytes). An embedded index has the path of the data file; the bytes
+    are None without an index, and if its file is missing."""
+    index_paths: list[str] = []
+    contents: list[bytes | None] = entries["_EMBEDDED_FILE_INDEX"].to_pylist()
+    for path, names, embedded in zip(
+        paths(entries, schema).to_pylist(), entries["_EXTRA_FILES"].to_pylist(), contents, strict=True
+    ):
+        own = [name for name in names or () if name.endswith(".index")]
+        beside = f"{path.rsplit('/', 1)[0]}/{own[0]}" if own else ""
+        index_paths.append(beside if embedded is None else path)
+    missing = [row for row, data in enumerate(contents) if data is None and index_paths[row]]
+    for row, data in zip(missing, reader.read_many([index_paths[row] for row in missing]), strict=True):
+        contents[row] = data
+    return list(zip(index_paths, contents, strict=True))
 
 
 def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
