@@ -231,11 +231,10 @@ def _commit(
     if any(file.columns for file in added) and kind != OperationKind.COMPACT:
         # The global index would still have the column's old values, and Java would look up rows by it.
         _require_known_indexes(reader, _entries_of(reader, base, index))
-    log = tuple(file for file in added if file.content is Content.CHANGELOG)
-    added = tuple(file for file in added if file.content is not Content.CHANGELOG)
-    hashes = tuple(f for f in added if f.content is Content.HASH_INDEX)
-    vectors = tuple(f for f in added if f.content is Content.DELETION_VECTORS)
-    added = tuple(f for f in added if f.content is Content.DATA)
+    log, hashes, vectors, added = (
+        tuple(file for file in added if file.content is content)
+        for content in (Content.CHANGELOG, Content.HASH_INDEX, Content.DELETION_VECTORS, Content.DATA)
+    )
     if hashes:
         index = _index_with(reader, base, index, hashes, stamp)
     replaced = gone
@@ -244,12 +243,7 @@ def _commit(
     homes = _homes(gone, added) if options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT else {}
     index, unused = _with_vectors(reader, base, index, replaced, vectors, stamp, homes)
     document = base.document or {}
-    next_row_id = document.get("nextRowId") or 0
-    new = _added(reader, request, kind, base, gone, added)
-    if options.of(schema).row_tracking_enabled and added:
-        new, next_row_id = tracking.assigned(new, added, gone, base.version + 1, next_row_id, kind)
-    if options.of(schema).sequence_snapshot_ordering and kind != OperationKind.COMPACT:
-        new = _stamped(new, base.version + 1)
+    new, next_row_id = _numbered(reader, request, kind, base, gone, added)
     delta = pa.concat_tables([_deleted(gone), kept, new]) if len(gone) or len(kept) else new
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
@@ -409,6 +403,20 @@ def _deleted(entries: pa.Table) -> pa.Table:
     return entries.set_column(0, manifest.ENTRY.field("_KIND"), kinds)
 
 
+def _numbered(
+    reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
+) -> tuple[pa.Table, int]:
+    """(the entries of new data files with the row ids and sequence numbers that a commit assigns, the table's next row
+    id)."""
+    entries, given = _added(reader, request, kind, base, gone, added), options.of(base.schema)
+    next_row_id = (base.document or {}).get("nextRowId") or 0
+    if given.row_tracking_enabled and added:
+        entries, next_row_id = tracking.assigned(entries, added, gone, base.version + 1, next_row_id, kind)
+    if given.sequence_snapshot_ordering and kind != OperationKind.COMPACT:
+        entries = _stamped(entries, base.version + 1)
+    return entries, next_row_id
+
+
 def _added(
     reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
 ) -> pa.Table:
@@ -419,28 +427,14 @@ def _added(
     if len({f.columns for f in added}) > 1:  # Their statistics have different columns.
         parts = [tuple(some) for _, some in groupby(added, key=lambda file: file.columns)]
         return pa.concat_tables([_added(reader, request, kind, base, gone, part) for part in parts])
-    buckets = options.of(schema).bucket
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
-    first, totals = np.zeros(count, np.int64), np.full(count, buckets, np.int32)
-    if schema.primary_key and kind == OperationKind.COMPACT:
-        of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
-        totals = np.array(
-            [f.bucket_count or of_bucket[p, f.bucket] for p, f in zip(partitions.to_pylist(), added, strict=True)],
-            np.int32,
-        )
-    elif schema.primary_key:
-        pass
-    elif buckets > 0 and kind == OperationKind.COMPACT:
-        lost = scan.deleted_rows(reader, base, scan.Files(gone, base.schema))
-        first, totals = _in_place_of(gone, lost, added, partitions.to_pylist())
-    elif buckets > 0:
-        first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())
-    columns_held = added[0].columns
-    counted = replace(schema, fields=tuple(f for f in schema.fields if not columns_held or f.name in columns_held))
+    first, totals = _numbers_of(reader, kind, base, schema, gone, added, partitions.to_pylist())
+    written = added[0].columns
+    counted = replace(schema, fields=tuple(f for f in schema.fields if not written or f.name in written))
     stats, stats_columns = _value_stats(added, counted)
-    if columns_held and stats_columns is None:
+    if written and stats_columns is None:
         stats_columns = list(counted.names)
     no_key = manifest.empty_rows(count)
     # With data evolution Java combines columns only of files with the source APPEND, and gives compacted files that source too.
@@ -482,6 +476,31 @@ def _added(
     ]
     entries = pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
     return _settled(entries, schema) if schema.primary_key and kind == OperationKind.OVERWRITE else entries
+
+
+def _numbers_of(
+    reader: Reader,
+    kind: OperationKind,
+    base: State,
+    schema: Schema,
+    gone: pa.Table,
+    added: tuple[WrittenFile, ...],
+    partitions: list[bytes],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of new files: (the sequence number of the first row, the number of buckets of the partition). Files of a table
+    with a primary key have the sequence numbers that their writers gave."""
+    buckets = options.of(schema).bucket
+    first, totals = np.zeros(len(added), np.int64), np.full(len(added), buckets, np.int32)
+    if schema.primary_key and kind == OperationKind.COMPACT:
+        of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
+        kept = [f.bucket_count or of_bucket[p, f.bucket] for p, f in zip(partitions, added, strict=True)]
+        return first, np.array(kept, np.int32)
+    if schema.primary_key or buckets <= 0:
+        return first, totals
+    if kind == OperationKind.COMPACT:
+        lost = scan.deleted_rows(reader, base, scan.Files(gone, base.schema))
+        return _in_place_of(gone, lost, added, partitions)
+    return _first_sequence_numbers(reader, base, added, partitions), totals
 
 
 def _stamped(entries: pa.Table, version: int) -> pa.Table:
