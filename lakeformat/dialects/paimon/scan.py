@@ -630,14 +630,8 @@ def delta(
     if restored or (keyed and document["commitKind"] == "OVERWRITE"):
         values = manifest.partitions(entries, schema)[1]
         touched = ALWAYS if restored else manifest.scope_of(schema, manifest.partition_values(values, schema))
-        chosen = conditions.and_(predicate, touched)
-        result = [Delta(RowKind.INSERT, tuple(_whole_scan(reader, state, fields, chosen)))]
         before = metadata.earlier(reader, base, since) if since else None
-        return (
-            result
-            if before is None
-            else [Delta(RowKind.DELETE, tuple(_whole_scan(reader, before, fields, chosen))), *result]
-        )
+        return _delta_of_all(reader, before, state, fields, conditions.and_(predicate, touched))
     if keyed:
         if options.of(schema).changelog_producer in {"lookup", "full-compaction"}:
             return []  # A later compaction writes the changelog.
@@ -678,6 +672,16 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
 
 def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> Sequence[ReadTask]:
     return scan(reader, complete(state), [f.name for f in fields], predicate)
+
+
+def _delta_of_all(
+    reader: Reader, before: State | None, after: State, fields: tuple[Field, ...], predicate: Expression
+) -> list[Delta]:
+    """All rows before as removed, and all rows after as added."""
+    states = ((RowKind.DELETE, before), (RowKind.INSERT, after))
+    return [
+        Delta(kind, tuple(_whole_scan(reader, state, fields, predicate))) for kind, state in states if state is not None
+    ]
 
 
 def _delta_of_rows(
