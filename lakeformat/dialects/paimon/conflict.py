@@ -74,18 +74,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
-        case RowDelta(request=request, added=added, read_at=read_at, condition=condition, pinned_to=pinned_to):
-            _require_same_buckets(reader, base, request, tuple(f for f in added if f.content is Content.DATA))
-            _require_same_index(reader, base, request, added)
-            _require_same_places(reader, base, request, added)
-            if not base.schema.primary_key:
-                _require_marked_as_read(reader, base, operation.kind, added, read_at)
-                if options.of(base.schema).data_evolution_enabled:
-                    _require_same_columns(reader, base, operation)
-            elif read_at is not None:
-                _require_keys_untouched(reader, base, added, read_at)
-            if pinned_to is not None:
-                _require_untouched(reader, base, split(condition, base.schema.partitioning.names)[0], pinned_to)
+        case RowDelta():
+            _check_row_delta(reader, operation, base)
         case Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to):
             require_inside(added, base.schema, scope)
             if scope != ALWAYS:
@@ -93,19 +83,39 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
                 _require_all_seen(reader, base, scope)
-        case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
-            gone = removed(reader, base, operation)
-            _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
-            _require_marked_as_read(reader, base, kind, added, operation.read_at)
-            if base.schema.primary_key:
-                _require_room(reader, base, operation, gone)
-            _require_buckets_as_read(reader, base, operation)
-            if kind != OperationKind.COMPACT:  # A compaction keeps the buckets of the files that it reads.
-                _require_same_buckets(reader, base, request, added)
-            if pinned_to is not None:
-                _require_untouched(reader, base, scope, pinned_to)
+        case Rewrite():
+            _check_rewrite(reader, operation, base)
         case _:
             pass
+
+
+def _check_row_delta(reader: Reader, operation: RowDelta, base: State) -> None:
+    request, added, read_at = operation.request, operation.added, operation.read_at
+    _require_same_buckets(reader, base, request, tuple(f for f in added if f.content is Content.DATA))
+    _require_same_index(reader, base, request, added)
+    _require_same_places(reader, base, request, added)
+    if not base.schema.primary_key:
+        _require_marked_as_read(reader, base, operation.kind, added, read_at)
+        if options.of(base.schema).data_evolution_enabled:
+            _require_same_columns(reader, base, operation)
+    elif read_at is not None:
+        _require_keys_untouched(reader, base, added, read_at)
+    if operation.pinned_to is not None:
+        scope, _ = split(operation.condition, base.schema.partitioning.names)
+        _require_untouched(reader, base, scope, operation.pinned_to)
+
+
+def _check_rewrite(reader: Reader, operation: Rewrite, base: State) -> None:
+    gone = removed(reader, base, operation)
+    _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
+    _require_marked_as_read(reader, base, operation.kind, operation.added, operation.read_at)
+    if base.schema.primary_key:
+        _require_room(reader, base, operation, gone)
+    _require_buckets_as_read(reader, base, operation)
+    if operation.kind != OperationKind.COMPACT:  # A compaction keeps the buckets of the files that it reads.
+        _require_same_buckets(reader, base, operation.request, operation.added)
+    if operation.pinned_to is not None:
+        _require_untouched(reader, base, operation.scope, operation.pinned_to)
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
