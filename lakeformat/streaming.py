@@ -327,7 +327,7 @@ class WriteSession:
         return newest(self.store, self.format).on(self.branch)
 
     def _reach(self, view: AnyView) -> Store:
-        return reaching(self.store, view.places)
+        return reaching(self.store, view.outside_folders)
 
 
 class DeltaWriter:

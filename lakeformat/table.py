@@ -1054,7 +1054,7 @@ class Table:
     def _reach(self, view: AnyView) -> Store:
         """The store that also writes and deletes files in the locations outside the table's folder that its properties
         name."""
-        return reaching(self._store, view.places) if view.places else self._store
+        return reaching(self._store, view.outside_folders) if view.outside_folders else self._store
 
     def _staging(self, view: AnyView) -> Staging:
         if not isinstance(view, Staging):

@@ -176,7 +176,7 @@ class View(Protocol[S]):
         ...
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def outside_folders(self) -> tuple[str, ...]:
         """The absolute locations outside the table's folder where its properties put files; usually none."""
         ...
 
@@ -288,7 +288,7 @@ class TableView(Part[T]):
         return replace(self, reader=decoding(self.reader, elsewhere))
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def outside_folders(self) -> tuple[str, ...]:
         return ()
 
     @property

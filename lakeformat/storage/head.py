@@ -123,8 +123,8 @@ class CreateHead:
         return None if self.newest is None else self.newest.versions.get(self.key)
 
     def _is_proven(self, known: _Newest) -> bool:
-        """Whether no name above a version that was the newest has become free since. It says so of the time before it is asked, so
-        the next name is looked for, or taken, first."""
+        """Whether no name above a version that was the newest has become free since. The answer holds for the time before the call, so
+        callers look for the next name, or take it, first."""
         is_hinted = known.contents[1] == str(known.version).encode()
         return known.is_proven and is_hinted and self._contents(known.version) == known.contents
 

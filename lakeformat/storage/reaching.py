@@ -15,14 +15,14 @@ from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import ForwardingStore, Store
 
 
-def reaching(store: Store, places: Sequence[str]) -> Store:
-    """`store`, which may also change files below the absolute `places`. Read-only stores are returned unchanged."""
-    if not places:
+def reaching(store: Store, folders: Sequence[str]) -> Store:
+    """`store`, which may also change files below the absolute `folders`. Read-only stores are returned unchanged."""
+    if not folders:
         return store
     if isinstance(store, Catalogued):
-        return replace(store, store=reaching(store.store, places))
+        return replace(store, store=reaching(store.store, folders))
     if isinstance(store, LocalFiles | ObjectFiles):
-        return Reaching(store, tuple(store.elsewhere(folder) for folder in places))
+        return Reaching(store, tuple(store.elsewhere(folder) for folder in folders))
     return store
 
 

@@ -91,10 +91,10 @@ def delete_compaction(
     # A data file with a deletion vector has no other position deletes.
     left, right = scan.attached(base, entries, positions)
     files_of_deletes = np.flatnonzero(~scan.is_vector(positions))
-    places = manifest.places(positions, base)[files_of_deletes]
+    partitions = manifest.partition_codes(positions, base)[files_of_deletes]
     result = []
-    for partition in np.unique(places):
-        own = files_of_deletes[places == partition]
+    for partition in np.unique(partitions):
+        own = files_of_deletes[partitions == partition]
         data_files = np.unique(left[np.isin(right, own)])
         if len(own) < least or not len(data_files):
             continue

@@ -131,7 +131,7 @@ def everything(reader: Reader) -> Expiry:
     listed = [f.path for f in _listed(reader, base)]
     documents, names = [], []
     # With gc.enabled=false, others may use files outside the folder.
-    places = metadata.places(base) if _may_collect(base) else ()
+    outer = metadata.outside_folders(base) if _may_collect(base) else ()
     try:
         now = metadata.newest(reader)
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
@@ -140,12 +140,12 @@ def everything(reader: Reader) -> Expiry:
     except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
         # Deleted by an earlier call, or unreadable: fall back to names.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
-    if outside := [path for path in (*names, *documents) if not _is_within(path, places)]:
+    if outside := [path for path in (*names, *documents) if not _is_within(path, outer)]:
         log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
     inside = (*tables_below(listed), *_tables_around(reader, names))
     folder = metadata.metadata_folder(base)
     own = {path for path in listed if _is_own(path, folder)} | {*names, *documents}
-    own = {path for path in own if _is_within(path, places) and not path.startswith(inside)}
+    own = {path for path in own if _is_within(path, outer) and not path.startswith(inside)}
     beside = {path for path in own if not path.startswith(tuple(f"{folder}/" for folder in _folders(base)))}
     own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
     last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
@@ -212,11 +212,11 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
     there = metadata.snapshots(after)
     gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
     lost, used = reached(reader, before, gone, missing_ok=True), reached(reader, after, list(there.values()))
-    waves, places = [], metadata.places(after)
+    waves, outer = [], metadata.outside_folders(after)
     for old, new in zip(lost, used, strict=True):
         free = old.filter(pc.invert(pc.is_in(old, value_set=new)))
         inside = (_relative(reader, path) for path in free.to_pylist())
-        waves.append(tuple(path for path in inside if _is_within(path, places)))
+        waves.append(tuple(path for path in inside if _is_within(path, outer)))
     return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
 
 
@@ -246,9 +246,9 @@ def _relative(reader: Reader, path: str) -> str:
     return path if inside is None else inside
 
 
-def _is_within(path: str, places: Sequence[str]) -> bool:
-    """Whether a path, as `_relative` returns it, is in the table's folder or in one of the absolute `places`."""
-    return not is_absolute(path) or any(relative(folder, path) is not None for folder in places)
+def _is_within(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path, as `_relative` returns it, is in the table's folder or in one of the absolute `folders`."""
+    return not is_absolute(path) or any(relative(folder, path) is not None for folder in folders)
 
 
 def _listed(reader: Reader, base: State) -> list[Listed]:

@@ -505,7 +505,7 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
     return codes, list(zip(*chosen, strict=True))
 
 
-def places(entries: pa.Table, base: State) -> np.ndarray:
+def partition_codes(entries: pa.Table, base: State) -> np.ndarray:
     """One number per distinct spec and partition."""
     numbers = np.zeros(len(entries), np.int64)
     ids = np.asarray(entries["_spec"])

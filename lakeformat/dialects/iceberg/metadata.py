@@ -232,7 +232,7 @@ def metadata_folder(base: State) -> str:
     return _folder(base, base.schema.properties.get(_METADATA_PATH), METADATA_FOLDER)
 
 
-def places(base: State) -> tuple[str, ...]:
+def outside_folders(base: State) -> tuple[str, ...]:
     """Folders outside the table's location where its properties put files."""
     return tuple(dict.fromkeys(filter(is_absolute, (data_folder(base), metadata_folder(base))))) if base.exists else ()
 

@@ -815,7 +815,7 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     counts = _counts(added, "added", "added") | _counts(deleted, "deleted", "removed")
     summary = {name: str(count) for name, count in counts.items() if count}
     changed = pa.concat_tables([added, deleted])
-    count = len(np.unique(manifest.places(changed, base)))
+    count = len(np.unique(manifest.partition_codes(changed, base)))
     summary["changed-partition-count"] = str(count)
     if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit"):
         summary |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}

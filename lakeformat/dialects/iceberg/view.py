@@ -140,8 +140,8 @@ class IcebergView(TableView[State]):
         return "iceberg"
 
     @property
-    def places(self) -> tuple[str, ...]:
-        return metadata.places(self.state)
+    def outside_folders(self) -> tuple[str, ...]:
+        return metadata.outside_folders(self.state)
 
     def on(self, branch: str | None) -> IcebergView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))

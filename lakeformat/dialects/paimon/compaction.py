@@ -108,7 +108,7 @@ def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, leas
     entries, beside = data_files.entries, data_files.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
-    indices = beside.places(entries)
+    indices = beside.owners(entries)
     np.add.at(sizes, indices[indices >= 0], np.asarray(beside.entries["_FILE_SIZE"])[indices >= 0])
     np.add.at(files, indices[indices >= 0], 1)
     result = []

@@ -72,7 +72,7 @@ class Files:
 
     def each(self) -> Files:
         """These files, followed by those in `beside`."""
-        near = self.beside.entries.filter(pa.array(self.beside.places(self.entries) >= 0))
+        near = self.beside.entries.filter(pa.array(self.beside.owners(self.entries) >= 0))
         return Files(pa.concat_tables([self.entries, near]), self.schema) if len(near) else self
 
     @cached_property
@@ -1057,7 +1057,7 @@ def _lineage(data_files: Files) -> list[tuple[int | None, int]]:
     """The first row id of each file, and the snapshot that last changed its rows, unless its columns have them."""
     # `np.asarray` of a column shares its memory, and before numpy 2.5 `.at` writes to it although it is read-only.
     newest = np.asarray(data_files.entries["_MAX_SEQUENCE_NUMBER"]).copy()
-    indices = data_files.beside.places(data_files.entries)
+    indices = data_files.beside.owners(data_files.entries)
     np.maximum.at(
         newest, indices[indices >= 0], np.asarray(data_files.beside.entries["_MAX_SEQUENCE_NUMBER"])[indices >= 0]
     )
@@ -1069,7 +1069,7 @@ def _tasks_beside(
 ) -> dict[int, tuple[ReadTask, ...]]:
     """By the row of a file in `data_files`, the tasks that read those of `fields` that newer files have, each from the
     newest."""
-    indices = data_files.beside.places(data_files.entries)
+    indices = data_files.beside.owners(data_files.entries)
     if not len(indices):
         return {}
     at = np.flatnonzero(indices >= 0)

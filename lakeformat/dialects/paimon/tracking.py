@@ -38,7 +38,7 @@ class Beside:
     entries: pa.Table
     of: pa.Array
 
-    def places(self, entries: pa.Table) -> np.ndarray:
+    def owners(self, entries: pa.Table) -> np.ndarray:
         """For each of these files the row in `entries` of the file it belongs to; -1 for none."""
         if not len(self.of):
             return np.zeros(0, np.int64)
@@ -52,7 +52,7 @@ class Beside:
         if not len(self.of):
             return result
         asked = {part.id for name in names for part in walk((find_field(base.schema.fields, name),))}
-        indices = self.places(entries)
+        indices = self.owners(entries)
         for schema_id, columns, rows in column_kinds(self.entries):
             stored = file_fields(metadata.schema_at(reader, base, schema_id), columns)
             if asked & {part.id for part in walk(stored)}:
