@@ -82,6 +82,7 @@ def shapes() -> dict[str, pa.Table]:
 def small_files_of(ask: Callable[..., Any], theirs: Path, shape: str) -> Callable[[], list[float]]:
     """The peer's compaction of a table of the same rows, put back before each run."""
     source = theirs.parent / f"{shape}.parquet"
+    source.parent.mkdir(exist_ok=True)
     pq.write_table(shapes()[shape], source)
     table = f"peer.bench.{shape}"
     files = ask(verb="small_files", table=table, source=str(source), files=FILES, in_order=shape == "ordered")
