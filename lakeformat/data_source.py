@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -35,8 +35,6 @@ _READS = (
 _STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespertrigger", "maxrowspertrigger")
 _WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
 _SPARKS_OWN = ("checkpointlocation", "header")  # Options that Spark adds by itself.
-# A task's attributes with one value per file.
-_BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside", "keys"}
 _START = -1  # Snapshot of an offset: nothing was read yet.
 _WHOLE = -1  # Tasks of an offset: all of them.
 
@@ -335,9 +333,7 @@ def _by_file(task: ReadTask) -> list[ReadTask]:
     """One task per file, where rows of several files are not merged."""
     if task.merge is not None:
         return [task]
-    names = [field.name for field in fields(task) if field.name in _BY_FILE]
-    parts = [{name: getattr(task, name)[n : n + 1] for name in names} for n in range(len(task.paths))]
-    return [replace(task, **part) for part in parts]
+    return [task.of_files([index]) for index in range(len(task.paths))]
 
 
 def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START) -> dict[str, Any]:

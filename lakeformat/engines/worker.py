@@ -341,7 +341,7 @@ def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
 
 def _stands_as(file: Any, task: ReadTask) -> bool:
     """Whether the file's columns are the table's; `File.copyable` has checked that they are stored alike."""
-    file_fields = _fields(file, task)
+    file_fields = fields_of(file, task)
     if task.file_fields is None:
         return _named(file_fields) == _named(task.fields)
     return file_fields == tuple(field for field in task.fields if field.id != POSITION.id)
@@ -502,7 +502,7 @@ def _left(
 
 def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
     """(the columns of the file at `index`, the values of columns that it lacks), by field id."""
-    in_file = {field.id: field for field in _fields(file, task)}
+    in_file = {field.id: field for field in fields_of(file, task)}
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
     if task.absent:
         there = {part.id for part in walk(tuple(in_file.values()))}
@@ -510,7 +510,7 @@ def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, 
     return in_file, constants
 
 
-def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
+def fields_of(file: Any, task: ReadTask) -> tuple[Field, ...]:
     """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the name mapping."""
     fields: tuple[Field, ...] = file.fields(task.file_fields)
     if task.file_fields is not None or not fields or any(field.id != NO_ID for field in fields):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import IntEnum, StrEnum
 from typing import Any, TypeVar, overload
 
@@ -303,6 +303,15 @@ class ReadTask:
     @property
     def size_bytes(self) -> int:
         return sum(self.sizes_bytes)
+
+    def of_files(self, indexes: Sequence[int]) -> ReadTask:
+        """The task for some of its files, where rows of several files are not merged."""
+        names = [name for name in _BY_FILE if getattr(self, name)]
+        return replace(self, **{name: tuple(getattr(self, name)[i] for i in indexes) for name in names})
+
+
+# Attributes of a `ReadTask` with one value per file.
+_BY_FILE = ("paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside", "keys")
 
 
 class OnDemand(Sequence[T]):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeformat.codec.spark_sql import is_plain, to_sql
+from lakeformat.engines import worker
 from lakeformat.engines.files import parquet
+from lakeformat.engines.files.formats import opened
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
 from lakeformat.model.predicate import ALWAYS
-from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar, walk
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, rebuild, scalar, walk
 from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask
 from lakeformat.storage.store import Reader
+
+# (columns of a file, (field id, value) of requested columns that it lacks)
+_Footer = tuple[tuple[Field, ...], tuple[tuple[int, Any], ...]]
+
+_FEW_FILES = 1_000
+_LARGE_FILE_BYTES = 1 << 20
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
@@ -34,8 +43,8 @@ def parted(
     """(groups of tasks that Spark reads together, tasks for the worker)."""
     groups: dict[Any, list[ReadTask]] = {}
     rest = []
-    for task in tasks:
-        if _clean(task) and all(_scheme(store.location(path)) in schemes for path in task.paths):
+    for task in _described(store, tasks, schemes):
+        if _clean(task) and _is_reachable(store, task, schemes):
             key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants)
             groups.setdefault(key, []).append(task)
         else:
@@ -108,19 +117,102 @@ def _scheme(location: str) -> str:
     return location.partition(":")[0]
 
 
-def _clean(task: ReadTask) -> bool:
-    """Whether Spark's own reader returns the same rows as the worker."""
-    if (
+def _is_reachable(store: Reader, task: ReadTask, schemes: Sequence[str]) -> bool:
+    return all(_scheme(store.location(path)) in schemes for path in task.paths)
+
+
+def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]) -> Iterator[ReadTask]:
+    """The tasks; where files have field ids, those that Spark can read by name have the `file_fields` of their footers.
+
+    Footers are read where files are few, or large enough that a footer takes little of the time to read them.
+    """
+    unknown = [
+        task
+        for task in tasks
+        if task.file_fields is None and task.file_format == "parquet" and _is_row_by_row(task)
+        if _is_reachable(store, task, schemes)
+    ]
+    count = sum(len(task.paths) for task in unknown)
+    if count > _FEW_FILES and sum(task.size_bytes for task in unknown) < count * _LARGE_FILE_BYTES:
+        unknown = []
+    ids = {id(task) for task in unknown}
+    with ThreadPoolExecutor(8) as pool:
+        for task in tasks:
+            if id(task) in ids:
+                yield from _by_footers(task, list(pool.map(partial(_footer, store, task), range(len(task.paths)))))
+            else:
+                yield task
+
+
+def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[ReadTask]:
+    """The task in parts: the files with the same footer together, those without one as they were."""
+    alike: dict[_Footer | None, list[int]] = {}
+    for index, footer in enumerate(footers):
+        alike.setdefault(footer, []).append(index)
+    for footer, indexes in alike.items():
+        part = task.of_files(indexes)
+        if footer is not None:
+            file_fields, constants = footer
+            part = replace(part, file_fields=file_fields, constants=constants, absent=(), mapping=())
+        yield part
+
+
+def _footer(store: Reader, task: ReadTask, index: int) -> _Footer | None:
+    """The columns of a file with the table's field ids, and the values of requested columns that it lacks. None if Spark
+    would not find them by name, or not read them as the worker does: the worker also raises the errors."""
+    try:
+        file_fields = worker.fields_of(opened(store, task.paths[index], task.file_format), task)
+    except Exception:
+        return None
+    if _has_twins(file_fields):
+        return None
+    in_file = {field.id: field for field in file_fields}
+    absent = dict(task.absent[index]) if task.absent else {}
+    wanted, constants = [], []
+    for field in task.fields:
+        if field.id in in_file:
+            same = _bare(in_file[field.id].type) == _bare(field.type)
+            wanted.append(replace(in_file[field.id], type=field.type) if same else in_file[field.id])
+        elif field.id in absent:
+            constants.append((field.id, absent[field.id]))
+        elif not field.nullable or any(part.id in absent or part.initial is not None for part in walk((field,))):
+            return None
+    footer = tuple(wanted), tuple(constants)
+    described = replace(task.of_files([index]), file_fields=footer[0], constants=footer[1])
+    return footer if _clean(described) else None
+
+
+def _bare(type: Type) -> Type:
+    """The type with the ids of its fields, and the names of those of rows, alone: elements have a name of their own in
+    each writer's files."""
+    is_row = isinstance(type, Row)
+    return rebuild(type, lambda part: Field(part.id, part.name if is_row else "", _bare(part.type)))
+
+
+def _has_twins(fields: tuple[Field, ...]) -> bool:
+    """Whether names in one row differ in case alone: Spark would take one for the other."""
+    rows = [fields, *(part.type.fields for part in walk(fields) if isinstance(part.type, Row))]
+    return any(len({field.name.casefold() for field in row}) < len(row) for row in rows)
+
+
+def _is_row_by_row(task: ReadTask) -> bool:
+    """Whether rows come from one file each, as they stand there."""
+    return not (
         task.merge
         or any(task.keys)
         or any(task.deletes)
+        or any(task.taken_by)
         or any(task.beside)
         or task.lineage
-        or task.file_fields is None
-        or task.file_format not in ("parquet", "orc")
-    ):
+        or {FILE, POSITION, BUCKET} & set(task.fields)
+    )
+
+
+def _clean(task: ReadTask) -> bool:
+    """Whether Spark's own reader returns the same rows as the worker."""
+    if task.file_fields is None or task.file_format not in ("parquet", "orc"):
         return False
-    if {FILE, POSITION, BUCKET} & set(task.fields) or not is_plain(task.predicate, task.fields):
+    if not _is_row_by_row(task) or not is_plain(task.predicate, task.fields):
         return False
     file_fields = {file_field.id: file_field for file_field in task.file_fields}
     constants = dict(task.constants)
@@ -130,7 +222,7 @@ def _clean(task: ReadTask) -> bool:
         if not _widens(file_fields[field.id].type, field.type):
             return False
         kinds = {kind_of(part.type) for part in walk((file_fields[field.id],))}
-        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}:
+        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.UUID, Kind.FIXED, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}:
             return False
         if any(digits_of(part.type) > 6 for part in walk((file_fields[field.id],))):
             return False
