@@ -181,8 +181,8 @@ table = Lake("{place}", fsync="false").table("bench.keyed")
 chain = table.merge_into(rows.drop_columns(rows.column_names[0]), on="t.id = s.id")
 made = chain.when_matched().update_all().when_not_matched().insert_all().merge()
 assert made is not None
-assert table.scan(where="name = 'changed'").count() == {merged}
 {peak}
+assert table.scan(where="name = 'changed'").count() == {merged}
 """
 
 

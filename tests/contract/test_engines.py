@@ -19,6 +19,7 @@ from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.files import formats
+from lakeformat.engines.spark import session
 from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
@@ -867,3 +868,20 @@ def test_spark_schemas_and_columns_become_each_other(spark):
     ]  # fmt: skip
     with pytest.raises(UnsupportedFeature, match="interval"):
         fields_from_spark(T.StructType([T.StructField("x", T.DayTimeIntervalType())]))
+
+
+@pytest.mark.spark
+def test_a_size_of_shuffled_partitions_that_the_session_sets_is_kept(spark):
+    """Else Spark splits them above the target size of files, since a task writes a file to each partition."""
+    name = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    spark.conf.unset(name)
+    default = spark.conf.get(name)
+    with session.in_tasks_of(spark, 512 << 20):
+        assert spark.conf.get(name) == f"{512 << 20}b"
+    assert spark.conf.get(name) == default
+    spark.conf.set(name, "32MB")
+    try:
+        with session.in_tasks_of(spark, 512 << 20):
+            assert spark.conf.get(name) == "32MB"
+    finally:
+        spark.conf.unset(name)

@@ -79,7 +79,7 @@ class SparkEngine:
             rows = few.rows(frame)
             if rows is not None:
                 return ArrowEngine().write(store, rows, task)
-        settings = [session.in_large_batches(self.spark)]
+        settings = [session.in_large_batches(self.spark), session.in_tasks_of(self.spark, task.target_size_bytes)]
         if task.keyed is not None and task.keyed.places is not None and not task.keyed.places.is_settled:
             settings.append(session.unbroadcast(self.spark))
             frame = self._settled(store, frame, task)

@@ -101,6 +101,18 @@ def in_large_batches(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
+def in_tasks_of(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """Spark splits the rows of a shuffled partition over several tasks, which each write a file, only above this size,
+    unless the session sets one."""
+    name = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    if spark.conf.get(name) not in ("64MB", f"{64 << 20}b"):
+        yield
+        return
+    with _configured(spark, name, f"{max(size_bytes, 64 << 20)}b"):
+        yield
+
+
+@contextmanager
 def unbroadcast(spark: SparkSession) -> Iterator[None]:
     """Spark does not broadcast by its own estimate: rows that come from Python have no known size, so it would take the
     largest table for a small one."""
