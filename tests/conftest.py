@@ -39,6 +39,10 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Tests make garbage by the million objects, nearly all of which goes without a collection.
 gc.set_threshold(50_000, 10, 10)
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# Spark's Python workers are forked with what they need; see sitecustomize.py there.
+SPARK_PYTHON = str(Path(__file__).with_name("spark_python"))
+if SPARK_PYTHON not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+    os.environ["PYTHONPATH"] = os.pathsep.join([SPARK_PYTHON, *filter(None, paths)])
 # Of each JVM, those of other processes too. One that finds no archive of classes, or that of another Java, starts without it.
 archive = Path(sys.prefix) / "spark.jsa"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} {UNCOMPILED} -XX:SharedArchiveFile={archive}")
@@ -180,7 +184,6 @@ def spark(pytestconfig):
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.python.daemon.module", "tests.spark_daemon")
         .config("spark.sql.session.timeZone", "UTC")
     )
     # Of the JVM: where a page's test is the first to ask, it starts in another folder.

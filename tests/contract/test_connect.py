@@ -33,9 +33,8 @@ def test_spark_connect_does_the_same():
         **os.environ,
         "SPARK_TEST_REMOTE": "local[2]",
         "SPARK_TESTING": "1",  # Any free port.
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.python.daemon.module=tests.spark_daemon pyspark-shell",
         # The server's workers start in folders of its own.
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
     }
     run = subprocess.run(
         [*command, "-m", "spark", "-k", f"spark and ({chosen})"],
