@@ -695,25 +695,22 @@ class PostgresView:
         return lambda: self._parsed(messages.data)
 
     def _parsed(self, data: bytearray) -> pa.Table:
-        schema = self._table.arrow_schema
+        schema, fields = self._table.arrow_schema, self._table.fields
         if not data:
             return pa.Table.from_batches([], schema)
-        texts = csv.read_csv(
-            pa.BufferReader(pa.py_buffer(data)),
-            csv.ReadOptions(column_names=schema.names, block_size=len(data) + 1),
-            csv.ParseOptions(newlines_in_values=True),
-            csv.ConvertOptions(
-                column_types={name: pa.binary() for name in schema.names},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        ).combine_chunks()
+        types = {
+            field.name: schema.field(field.name).type if postgres_types.is_parsed_by_arrow(field.type) else pa.binary()
+            for field in fields
+        }
+        try:
+            columns = _csv_columns(data, types)
+        except pa.ArrowInvalid:  # `to_values` parses more, and names the column of a value that it cannot.
+            columns = _csv_columns(data, dict.fromkeys(types, pa.binary()))
         arrays = [
-            postgres_types.to_values(
-                field.name, pa.concat_arrays(texts[field.name].chunks), PostgresType("text"), field.type
-            )
-            for field in self._table.fields
+            column
+            if column.type == schema.field(field.name).type and not pa.types.is_binary(column.type)
+            else postgres_types.to_values(field.name, column, PostgresType("text"), field.type)
+            for field, column in zip(fields, columns, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -778,6 +775,19 @@ def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
             kind = psycopg.errors.lookup(state.decode())
         raise kind(connection.get_error_message())
     messages.finish()
+
+
+def _csv_columns(data: bytearray, types: Mapping[str, pa.DataType]) -> list[pa.Array]:
+    """The columns of COPY's CSV, in which only null has no quotes and no characters."""
+    table = csv.read_csv(
+        pa.BufferReader(pa.py_buffer(data)),
+        csv.ReadOptions(column_names=list(types), block_size=len(data) + 1),
+        csv.ParseOptions(newlines_in_values=True),
+        csv.ConvertOptions(
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    ).combine_chunks()
+    return [pa.concat_arrays(table[name].chunks) for name in types]
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:

@@ -26,6 +26,10 @@ _PLAIN = {
     "bytea": scalar(Kind.BYTES),
     "date": scalar(Kind.DATE),
 }
+_PARSED_BY_ARROW = {
+    *(Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL),
+    *(Kind.DATE, Kind.TIMESTAMP, Kind.STRING, Kind.VARCHAR, Kind.CHAR),
+}
 _SPATIAL = {"point", "line", "lseg", "box", "path", "polygon", "circle", "geometry", "geography"}
 _LENGTH_HEADER = 4  # Type modifiers of these types are larger by this than the length or digits.
 _DEFAULT_DECIMAL = 38, 18
@@ -77,6 +81,11 @@ def _decimal(modifier: int) -> Type:
     scale = scale - 0x800 if scale >= 0x400 else scale
     precision, scale = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
     return scalar(Kind.DECIMAL, precision, scale) if precision <= _MAX_PRECISION else scalar(Kind.STRING)
+
+
+def is_parsed_by_arrow(wanted: Type) -> bool:
+    """Whether Arrow's CSV reader parses PostgreSQL's text as `to_values` does, or fails."""
+    return isinstance(wanted, Scalar) and wanted.kind in _PARSED_BY_ARROW
 
 
 def to_values(column: str, texts: pa.Array, type: PostgresType, wanted: Type) -> pa.Array:
