@@ -48,6 +48,7 @@ from lakeformat.table import Table
 log = logging.getLogger(__name__)
 _CARRY = 16 << 20  # A table without changes records its position every so many bytes of log.
 _TRIES = 3
+_SEQUENCE_FIELD = "sequence.field"  # Paimon's option.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Follower:
         self._computed, self._tell, self._began = computed, tell, time.monotonic()
         self.source, self.source_table, self.table = source, source_table, table
         self._present = source_table.parts  # The shards that there are now.
+        self._sequence = [name.strip() for name in table.schema.properties.get(_SEQUENCE_FIELD, "").split(",")]
         self._size = 0
         name = restart if isinstance(restart, str) else progress.last_restart(table)
         self._extra = {**snapshot_properties, **({} if name is None else {progress.RESTART: name})}
@@ -170,14 +172,11 @@ class Follower:
             self._empty_table(position)
         if self.progress is None:
             self.progress = Progress(position.text)
-        is_rewritten = self._is_rewritten()
+        is_rewritten = self._is_rewritten(self.source_table)
         self._join()
         # Entries of dropped shards stay.
         self.progress = replace(self.progress, kept=tuple(sorted({**dict(self.progress.kept), **self._kept()}.items())))
-        self.progress = replace(self.progress, version=self.source_table.version)
-        self.evolve(self.source_table, None)
-        if is_rewritten or self.progress.compares:
-            self.compare(size)
+        self._renew(self.source_table, is_rewritten)
         if self.progress.is_complete or is_over():
             return
         with (
@@ -195,6 +194,21 @@ class Follower:
                 self._have(snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
                 if is_over():
                     return
+
+    def look_again(self) -> None:
+        """In a sync that goes on: check again what `begin` checks, as a log may have none of it."""
+        self.require_kept()
+        now = self.source.describe(self.source_table.name, self.source_table.key)
+        if now.version != self.source_table.version:
+            self._renew(replace(now, parts=self.source_table.parts), self._is_rewritten(now))
+
+    def _renew(self, now: SourceTable, is_rewritten: bool) -> None:
+        """Follow the source table as it is `now`; compare all rows if they may have changed without the log."""
+        assert self.progress is not None
+        self.progress = replace(self.progress, version=now.version)
+        self.evolve(now, None)
+        if is_rewritten or self.progress.compares:
+            self.compare(self._size)
 
     def _join(self) -> None:
         """Queue new shards for the snapshot, after the existing ones."""
@@ -321,17 +335,20 @@ class Follower:
         return bool(views) and all(self.source.covers(view, failed.ends, failed.transactions).all() for view in views)
 
     def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
-        """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This includes the old
-        rows (-U, -D) of added columns while their values are filled: the table's value counts, not the log's."""
-        unknown, filling = dict(changes.unknown), self._filling
+        """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This includes, in old
+        rows (-U, -D), added columns while their values are filled: the table's value counts, not the log's; and the sequence fields
+        of the table, by which a delete that has only its key would be older than the row it deletes."""
+        unknown, filling, rows = dict(changes.unknown), self._filling, changes.rows
+        is_old = pc.is_in(rows[ROW_KIND.name], pa.array([RowKind.UPDATE_BEFORE.short, RowKind.DELETE.short]))
+        is_old = is_old.to_numpy(zero_copy_only=False)
         if filling is not None:
-            early = changes.ends <= self._filled_until() if filling.is_done else np.ones(changes.rows.num_rows, bool)
-            is_old = pc.is_in(
-                changes.rows[ROW_KIND.name], pa.array([RowKind.UPDATE_BEFORE.short, RowKind.DELETE.short])
-            )
-            early &= is_old.to_numpy(zero_copy_only=False)
-            for name in set(filling.columns) & set(changes.rows.schema.names):
-                unknown[name] = unknown.get(name, False) | early
+            early = changes.ends <= self._filled_until() if filling.is_done else np.ones(rows.num_rows, bool)
+            for name in set(filling.columns) & set(rows.schema.names):
+                unknown[name] = unknown.get(name, False) | (early & is_old)
+        for name in set(self._sequence) & set(rows.schema.names):
+            lacking = is_old & pc.is_null(rows[name]).to_numpy(zero_copy_only=False)
+            if lacking.any():
+                unknown[name] = unknown.get(name, False) | lacking
         return unknown
 
     @property
@@ -439,6 +456,8 @@ class Follower:
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)
             log.info("%s: %s", self.table.name, ", ".join(names))
         self.source_table = now
+        if self.progress is not None:
+            self.progress = replace(self.progress, version=now.version)
 
     # --- values of columns that the source added ---
 
@@ -500,13 +519,13 @@ class Follower:
 
     # --- rows that changed without the log ---
 
-    def _is_rewritten(self) -> bool:
+    def _is_rewritten(self, now: SourceTable) -> bool:
         """Whether something changed rows of the table without the log since its version, e.g. ALTER COLUMN ... TYPE ... USING."""
         assert self.progress is not None
         before, names = self.progress.version, {column.name for column in self.table.schema.fields}
         if not before or not (self.progress.is_complete or self.progress.views):
             return False
-        return not names.isdisjoint(self.source.rewritten(before, self.source_table))
+        return not names.isdisjoint(self.source.rewritten(before, now))
 
     def compare(self, size: int) -> None:
         """Make the table what the source is in a new view: commits of at most `size` rows with what differs. Changes that the view shows

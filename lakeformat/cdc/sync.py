@@ -239,6 +239,7 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
                 break
             if after >= end:
                 time.sleep(limits.poll_seconds)
+            each_alone(lambda follower: follower.look_again())
         each_alone(lambda follower: follower.carry())
     except NotFound:
         for follower in live:  # Another process may have applied and acknowledged what this one still needs.

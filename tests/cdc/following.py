@@ -2,12 +2,9 @@
 
 import os
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import count
-from types import SimpleNamespace
-
-import pytest
+from contextlib import ExitStack, contextmanager
 
 from lakeformat import Conflict, LakeError, SourceError, Table
 from lakeformat.cdc import sync_table
@@ -21,13 +18,6 @@ from tests.simulation.failing import NthCallFails
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 WORKLOADS = range(200)  # As many of them as `LAKEFORMAT_SEEDS` asks for.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "20" if IS_LONG else "8"))  # Of syncs that fail, for each seed.
-FIRST_CALL = int(
-    os.environ.get("LAKEFORMAT_CDC_FIRST", "1")
-)  # With a step, a share of the calls that `make test-long` fails.
-_STEP = os.environ.get("LAKEFORMAT_CDC_STEP", "1" if IS_LONG else "")
-CALLS_THAT_FAIL = pytest.mark.parametrize(
-    ("what", "step"), [("storage", int(_STEP or 307)), ("source", int(_STEP or 103))]
-)
 
 
 class OneTable:
@@ -44,35 +34,42 @@ class OneTable:
 
 
 class NthFetchFails:
-    """A source whose call or fetch number `n` (from 1) raises, before its effect or `after` it; all others do as they should."""
+    """A source whose call or fetch number `n` (from 1), or whose n-th of a `kind`, raises, before its effect or `after` it; with `drop`, that is called
+    before it in place of raising, e.g. so that connections drop. All others do as they should. `made`: how many there were."""
 
-    def __init__(self, source, n, after):
-        self._source, self._n, self._after, self._count = source, n, after, 0
-        self.failed = None
+    def __init__(self, source, n, after=False, drop=None, kind=None):
+        self._source, self._n, self._after, self._drop, self._kind = source, n, after, drop, kind
+        self._lock, self.made, self.failed = threading.Lock(), 0, None
 
     @property
     def name(self):
         return self._source.name
 
     def __getattr__(self, name):
-        return self._counted(name, getattr(self._source, name))
+        call = getattr(self._source, name)
+        if name == "view":
+            return lambda *tables: self._viewed(call(*tables))
+        return call if name == "parse" else self._counted(name, call)  # Positions are parsed without the server.
 
     def _counted(self, name, call):
         def counted(*arguments):
-            self._count += 1
-            fails = self._count == self._n
-            if fails and not self._after:
-                self._fail(name)
-            made = call(*arguments)
+            with self._lock:  # Chunks are fetched by a thread of their own.
+                counts = self._kind in (None, name)
+                self.made += counts
+                fails = counts and self.made == self._n
             if fails:
-                self._fail(name)
-            return self._fetched(name, made) if name == "changes" else self._viewed(made) if name == "view" else made
+                self.failed = name
+            if fails and self._drop is not None:
+                self._drop()
+                fails = False
+            if fails and not self._after:
+                raise SourceError(f"{name} fails")
+            answer = call(*arguments)
+            if fails:
+                raise SourceError(f"{name}: the answer is lost")
+            return self._fetched(name, answer) if name == "changes" else answer
 
         return counted
-
-    def _fail(self, name):
-        self.failed = name
-        raise SourceError(f"{name} fails")
 
     def _fetched(self, name, items):
         fetch = self._counted(f"{name}: fetch", lambda: next(items, None))
@@ -81,18 +78,30 @@ class NthFetchFails:
 
     @contextmanager
     def _viewed(self, view):
-        with view as opened:
-            yield SimpleNamespace(
-                text=opened.text,
-                until=opened.until,
-                of=opened.of,
-                chunks=lambda *given: self._fetched("chunks", opened.chunks(*given)),
-            )
+        with ExitStack() as stack:
+            opened = self._counted("view", lambda: stack.enter_context(view))()
+            yield _View(opened, self._fetched)
 
 
-def replay(changes, key):
-    """The rows that a changelog leads to, by key; fails where a change is there twice, or one is left out."""
-    rows = {}
+class _View:
+    def __init__(self, view, fetched):
+        self._view, self._fetched, self.text, self.until = view, fetched, view.text, view.until
+
+    def of(self, table):
+        return _View(self._view.of(table), self._fetched)
+
+    def chunks(self, after, size):
+        return self._fetched("chunks", self._view.chunks(after, size))
+
+
+def changelog_properties(format):
+    """Properties of a table that keeps each change."""
+    return {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+
+
+def replay(changes, key, rows=()):
+    """The rows that a changelog leads to from `rows`, by key; fails where a change is there twice, or one is left out."""
+    rows = {tuple(row[name] for name in key): row for row in rows}
     for change in changes:
         kind = change.pop("_row_kind")
         at = tuple(change[name] for name in key)
@@ -104,53 +113,38 @@ def replay(changes, key):
     return rows
 
 
-def any_call_may_fail(source, name, anew, execute, rows_there, rewrite, format, what, step):
-    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks, in the
-    batches after it, or in the comparison after the statement `rewrite`; every n in `make test-long`. `anew()` makes the source's table `(id, v)`
-    without rows, and `rows_there()` returns what it has."""
-    properties, failures = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}, 0
-
-    def sync(over, of):
-        return sync_table(of, name, OneTable(over, format), "d.t", format, properties=properties, batch_rows=2)
-
-    def fails(n, after):
-        """Whether there was an n-th call; checks what came of it."""
-        anew()
-        execute("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)")
-        store = MemoryFiles()
-        faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
-        over, of = (faulty, source) if what == "storage" else (store, faulty)
-        for step in range(3):
+def a_server_crashes_within_a_sync(source, name, execute, rows_there, crash, format):
+    """The server is killed and started again before a chunk of a snapshot is fetched, and before a later batch of changes; `t (id, v)` has no rows."""
+    store, failures = MemoryFiles(), 0
+    execute("INSERT INTO t VALUES " + ", ".join(f"({id}, 0)" for id in range(1, 10)))
+    for kind in ("chunks: fetch", "changes: fetch"):
+        crashing = NthFetchFails(source, 2, drop=crash, kind=kind)
+        for of in (crashing, source):
             try:
-                sync(over, of)
-            except LakeError:
-                source.close()
-                over, of = store, source
-                sync(over, of)
-            execute(
-                "BEGIN", f"UPDATE t SET v = {step + 1} WHERE id < 3", f"DELETE FROM t WHERE id = {step + 3}", "COMMIT"
-            )
-            execute(f"INSERT INTO t (id, v) VALUES ({10 + step}, {step})")
-            if step == 0:
-                execute("ALTER TABLE t ADD d int DEFAULT 7", "UPDATE t SET d = 8 WHERE id = 2")
-            if step == 1:
-                execute(rewrite, "UPDATE t SET v = 3 WHERE id = 2")
-        sync(store, source)
-        table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
-        expected, found = rows_there(), table.scan().to_arrow().sort_by("id").to_pylist()
-        assert found == expected, f"call {n}: {faulty.failed}"
-        if format == "paimon":
-            replayed = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
-            assert [replayed[key] for key in sorted(replayed)] == expected, f"call {n}: {faulty.failed}"
-        return faulty.failed is not None
-
-    for after in (False, True) if IS_LONG else (what == "storage",):
-        for n in count(FIRST_CALL, step):
-            if not fails(n, after):
-                break
-            failures += 1
-    source.close()
-    assert failures
+                sync_table(
+                    of,
+                    name,
+                    OneTable(store, format),
+                    "d.t",
+                    format,
+                    batch_rows=3,
+                    properties=changelog_properties(format),
+                )
+            except SourceError:
+                failures += 1
+            source.close()
+            execute("UPDATE t SET v = v + 1 WHERE id IN (1, 5, 9)")
+        assert crashing.failed == kind
+        for number in range(3):
+            execute(f"UPDATE t SET v = {number} WHERE id < 4")
+    assert failures, "no sync noticed"
+    sync_table(source, name, OneTable(store, format), "d.t", format)
+    table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+    rows = table.scan().to_arrow().sort_by("id").to_pylist()
+    assert [(row["id"], row["v"]) for row in rows] == rows_there()
+    if format == "paimon":
+        changes = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+        assert [changes[key] for key in sorted(changes)] == rows
 
 
 class Dies(NthCallFails):
@@ -286,11 +280,45 @@ def postgres_workload(execute, table, seed, columns=None):
     return made
 
 
+def mysql_workload(execute, table, seed, columns=None):
+    """As `postgres_workload`, for MySQL and MariaDB."""
+    types = {
+        "name": ("varchar(9)", ["''", "'ä'"]),
+        "note": ("set('a', 'b')", ["''", "'a,b'"]),
+        "a": ("decimal(30, 9)", ["-1.000000001", "99999999999999"]),
+        "b": ("datetime(6)", ["'2024-02-29 12:00:00.123456'", "'0000-00-00'"]),
+        "c": ("timestamp(3) NULL", ["'2024-02-29 12:00:00.123'"]),
+        "d": ("date", ["'1000-01-01'"]),
+        "e": ("double", ["0.1", "-1e300"]),
+        "f": ("tinyint(1)", ["1", "0"]),
+        "g": ("varbinary(9)", ["''", "x'00ff10'"]),
+        "h": ("json", ["'{\"a\": [1]}'"]),
+        "i": ("enum('x', 'y')", ["'y'"]),
+        "j": ("bit(9)", ["b'100000001'"]),
+        "k": ("time(3)", ["'23:59:59.123'"]),
+        "l": ("bigint unsigned", ["18446744073709551615"]),
+        "m": ("mediumint", ["-8388608"]),
+        "n": ("float", ["1.5"]),
+        "o": ("longtext", ["repeat('n', 3000)"]),
+        "p": ("year", ["1901"]),
+    }
+    upsert = "ON DUPLICATE KEY UPDATE version = {version}"
+    insert = "INSERT INTO {table} VALUES ({id}, {version}, {values})"
+    more = [
+        f"INSERT INTO {{table}} VALUES {{rows}} {upsert}",
+        f"{insert} {upsert}",
+        insert.replace("INSERT", "REPLACE"),
+    ]
+    types = {name: types[name] for name in columns or types}
+    widen = "ALTER TABLE {table} MODIFY {column} {type}"
+    return Workload(execute, table, seed, types, more, widen, alters=columns is None)
+
+
 def every_change_comes_once(source, name, work, rows_there, drop, format, seed, *, changelog, rounds):
     """A random workload between syncs, with an odd seed beside them, of which one call of the storage or of the source fails, at which the process dies,
     or whose connections drop: at the end the table is the source's, and so is what its changelog leads to."""
     draw, store, failures = random.Random(seed), MemoryFiles(), 0
-    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    properties = changelog_properties(format)
     for _ in range(20):
         work.step()
 

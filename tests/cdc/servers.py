@@ -11,6 +11,10 @@ import pymysql
 
 ROOT = Path(__file__).parent.parent.parent / ".judge"
 LOGS_ALL = ("--log-bin=mysql-bin", "--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL")
+DURABLE = (
+    "--innodb-flush-log-at-trx-commit=1",
+    "--sync-binlog=1",
+)  # Else a server that is killed lacks what its log has.
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _USERS = """
 set @auth_root_socket=NULL;
@@ -85,6 +89,12 @@ class Server:
             self._process.terminate()
             self._process.wait()
             self._process = None
+
+    def crash(self, *options):
+        """Kills the server and starts it again; what it committed is there, as `DURABLE` makes sure."""
+        self._process.kill()
+        self.stop()
+        self.start(*options)
 
     def connect(self, **settings):
         how = {

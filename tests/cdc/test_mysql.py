@@ -19,18 +19,18 @@ from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, Uns
 from lakeformat.cdc import MySql, open_source, sync_database, sync_table
 from lakeformat.cdc.source import Position
 from lakeformat.cli.app import run as run_command
+from tests.cdc.each_call import STEP, World, every_call_fails_once
 from tests.cdc.following import (
-    CALLS_THAT_FAIL,
     IS_LONG,
     ROUNDS,
     WORKLOADS,
-    Workload,
-    any_call_may_fail,
+    a_server_crashes_within_a_sync,
     every_change_comes_once,
+    mysql_workload,
     replay,
     two_syncs_at_once,
 )
-from tests.cdc.servers import LOGS_ALL, SERVER, MariaDb
+from tests.cdc.servers import DURABLE, LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
 
 pytestmark = pytest.mark.skipif(
@@ -779,44 +779,35 @@ def test_a_server_that_restarts_and_one_without_a_log(run, server, lake):
 
 
 @FORMATS
+def test_a_server_crashes_within_a_sync(run, server, format):
+    def execute(*statements):
+        with server.connect(database=run.name) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    execute(*(f"SET GLOBAL {option.strip('-').replace('-', '_').replace('=', ' = ')}" for option in DURABLE))
+    source = MySql(server.url)
+    a_server_crashes_within_a_sync(
+        source,
+        f"{run.name}.t",
+        execute,
+        lambda: execute("SELECT id, v FROM t ORDER BY id"),
+        lambda: server.crash(*LOGS_ALL, *DURABLE),
+        format,
+    )
+    source.close()
+
+
+@FORMATS
 @pytest.mark.parametrize("seed", WORKLOADS)
 def test_every_change_comes_once_whatever_fails(run, server, format, seed):
     source = MySql(server.url, readers=1 + (seed + seed // 2) % 2)
-    types = {
-        "name": ("varchar(9)", ["''", "'ä'"]),
-        "note": ("set('a', 'b')", ["''", "'a,b'"]),
-        "a": ("decimal(30, 9)", ["-1.000000001", "99999999999999"]),
-        "b": ("datetime(6)", ["'2024-02-29 12:00:00.123456'", "'0000-00-00'"]),
-        "c": ("timestamp(3) NULL", ["'2024-02-29 12:00:00.123'"]),
-        "d": ("date", ["'1000-01-01'"]),
-        "e": ("double", ["0.1", "-1e300"]),
-        "f": ("tinyint(1)", ["1", "0"]),
-        "g": ("varbinary(9)", ["''", "x'00ff10'"]),
-        "h": ("json", ["'{\"a\": [1]}'"]),
-        "i": ("enum('x', 'y')", ["'y'"]),
-        "j": ("bit(9)", ["b'100000001'"]),
-        "k": ("time(3)", ["'23:59:59.123'"]),
-        "l": ("bigint unsigned", ["18446744073709551615"]),
-        "m": ("mediumint", ["-8388608"]),
-        "n": ("float", ["1.5"]),
-        "o": ("longtext", ["repeat('n', 3000)"]),
-        "p": ("year", ["1901"]),
-    }
-    upsert = "ON DUPLICATE KEY UPDATE version = {version}"
-    insert = "INSERT INTO {table} VALUES ({id}, {version}, {values})"
-    more = [
-        f"INSERT INTO {{table}} VALUES {{rows}} {upsert}",
-        f"{insert} {upsert}",
-        insert.replace("INSERT", "REPLACE"),
-    ]
-    work = Workload(run, "t", seed, types, more, "ALTER TABLE {table} MODIFY {column} {type}")
+    work = mysql_workload(run, "t", seed)
 
     def drop():
-        own = run("SELECT CONNECTION_ID()")[0][0]
-        for row in run("SHOW PROCESSLIST"):
-            if row[0] != own and row[1] == "root":
-                with suppress(pymysql.err.OperationalError):  # It went by itself.
-                    run(f"KILL {row[0]}")
+        kill_connections(run)
         run("FLUSH BINARY LOGS")
 
     def rows_there():
@@ -829,26 +820,28 @@ def test_every_change_comes_once_whatever_fails(run, server, format, seed):
 
 @pytest.mark.parametrize("seed", range(8) if IS_LONG else [3])
 def test_two_syncs_of_one_table_at_once(run, server, seed):
-    more = ["INSERT INTO {table} VALUES {rows} ON DUPLICATE KEY UPDATE version = {version}"]
-    more.append("REPLACE INTO {table} VALUES ({id}, {version}, {values})")
-    work = Workload(run, "t", seed, {"name": ("varchar(9)", ["'a'"])}, more, "", alters=False)
+    work = mysql_workload(run, "t", seed, ["name"])
     rows_there = lambda: list(run("SELECT id, version FROM t ORDER BY id"))  # noqa: E731
     two_syncs_at_once([MySql(server.url) for _ in range(2)], f"{run.name}.t", work, rows_there, seed)
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["iceberg"])
-@CALLS_THAT_FAIL
-def test_any_call_may_fail(run, server, format, what, step):
+def test_every_call_fails_once(run, server, format):
+    run("CREATE TABLE t (id int PRIMARY KEY, v int, note text)")
     source = MySql(server.url, readers=2 if format == "iceberg" else 1)
-
-    def anew():
-        run("DROP TABLE IF EXISTS t", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-
-    def rows_there():
-        return [dict(zip(("id", "v", "d"), row, strict=True)) for row in run("SELECT id, v, d FROM t ORDER BY id")]
-
     rewrite = "ALTER TABLE t DROP v, ADD v int DEFAULT 10"
-    any_call_may_fail(source, f"{run.name}.t", anew, run, rows_there, rewrite, format, what, step)
+    world = World(source, f"{run.name}.t", run, run, rewrite, lambda: kill_connections(run), source.close, format)
+    tried, every = every_call_fails_once(world)
+    assert tried >= every // STEP > 0
+    source.close()
+
+
+def kill_connections(run):
+    own = run("SELECT CONNECTION_ID()")[0][0]
+    for row in run("SHOW PROCESSLIST"):
+        if row[0] != own and row[1] == "root":
+            with suppress(pymysql.err.OperationalError):  # It went by itself.
+                run(f"KILL {row[0]}")
 
 
 def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):

@@ -2,9 +2,16 @@
 
 import datetime
 import json
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
+from threading import Event
 
 import psycopg
 import pyarrow as pa
@@ -13,18 +20,22 @@ import pytest
 from lakeformat import InvalidInput, Lake, NotFound, SourceError, UnsupportedFeature
 from lakeformat.cdc import Postgres, sync_database, sync_table
 from lakeformat.cli.app import run as run_command
+from lakeformat.storage.memory import MemoryFiles
+from tests.cdc.each_call import STEP, World, every_call_fails_once
 from tests.cdc.following import (
-    CALLS_THAT_FAIL,
     IS_LONG,
     ROUNDS,
     WORKLOADS,
-    any_call_may_fail,
+    OneTable,
+    a_server_crashes_within_a_sync,
+    changelog_properties,
     every_change_comes_once,
     postgres_workload,
     replay,
     two_syncs_at_once,
 )
 from tests.conftest import running_postgres
+from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
 
@@ -427,6 +438,17 @@ def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys)
     assert run_command([*command[:-1], *slot, "--prefix", "x_"]) != 0
     assert "--prefix and --suffix go with --all" in capsys.readouterr().err
     server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
+    handlers, cli = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}, Lake(tmp_path / "cli")
+    with ThreadPoolExecutor(1) as pool:
+        interrupted = pool.submit(interrupt_once, lambda: cli.table("d.x_a_y").scan().count() == 2)
+        try:
+            assert run_command([*command[:3], "cdc", server.dsn, "public.a", "d.x_a_y", *slot, "--follow"]) == 0
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        interrupted.result()
+    output = capsys.readouterr()
+    assert (json.loads(output.out)[0]["rows"], "1 changes" in output.err) == (1, True)
     reports = sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")
     assert {name: (report.rows, report.snapshot_rows) for name, report in reports.items()} == {
         "public.a": (1, 0),
@@ -434,6 +456,14 @@ def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys)
     }
     server.execute("INSERT INTO late VALUES (2)")
     assert sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")["public.late"].rows == 1
+
+
+def interrupt_once(is_time):
+    """Press Ctrl-C once `is_time()`."""
+    pause = Event()
+    while not is_time():
+        pause.wait(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_nothing_is_lost_in_silence(server, source, lake):
@@ -473,8 +503,8 @@ def test_nothing_is_lost_in_silence(server, source, lake):
     server.execute("INSERT INTO t VALUES (5, 5), (6, 6); ALTER TABLE t REPLICA IDENTITY DEFAULT")
     server.execute("DELETE FROM t WHERE id = 5; ALTER TABLE t REPLICA IDENTITY FULL")
     assert dict(sync_table(own, "t", lake, "d.t").rows_by_kind) == {"+I": 2, "-D": 1}
-    for partial in ("SET (publish = 'insert')", "SET TABLE t WHERE (id > 5)", "SET TABLE t (id)"):
-        server.execute(f"ALTER PUBLICATION {server.info.dbname}_t {partial}")
+    for left_out in ("SET (publish = 'insert')", "SET TABLE t WHERE (id > 5)", "SET TABLE t (id)"):
+        server.execute(f"ALTER PUBLICATION {server.info.dbname}_t {left_out}")
         with pytest.raises(SourceError, match="leaves changes out"):
             sync_table(own, "t", lake, "d.t")
         server.execute(f"ALTER PUBLICATION {server.info.dbname}_t SET (publish = 'insert, update, delete, truncate')")
@@ -566,6 +596,161 @@ def test_what_is_not_set_up_is_said(server, source, lake, postgres_server):
         Postgres(f"host=/nonexistent dbname={server.info.dbname}").describe("t")
 
 
+@FORMATS
+def test_a_sync_goes_on_until_it_is_stopped(server, source, lake, format):
+    """It follows what the log does not have as well, and says so where changes are no longer kept."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    told, left, steps = [], [500], [
+        "INSERT INTO t VALUES (1, 1), (2, 2)",
+        "UPDATE t SET v = 3 WHERE id = 1; ALTER TABLE t ADD w int DEFAULT 4",
+        "ALTER TABLE t ALTER v TYPE bigint USING v + 10",
+        "DELETE FROM t WHERE id = 2",
+    ]  # fmt: skip
+
+    def stop():
+        """The next step, once the table is what the source is, and nobody reads that."""
+        left[0] -= 1
+        assert left[0], steps
+        is_read = server.execute("SELECT 1 FROM pg_locks WHERE relation = 't'::regclass AND pid <> pg_backend_pid()")
+        if is_read.fetchone() or not lake.exists("d.t") or rows_of(lake.table("d.t")) != rows_in(server, "t"):
+            return False
+        if steps:
+            server.execute(steps.pop(0))
+            return False
+        return True
+
+    def sync(stop):
+        how = {"until": "stopped", "stop": stop, "poll_seconds": 0.001, "on_progress": told.append}
+        return sync_table(source, "t", lake, "d.t", format, **how)
+
+    report = sync(stop)
+    assert (rows_of(lake.table("d.t")), steps) == ([{"id": 1, "v": 13, "w": 4}], [])
+    assert report.rows_by_kind["-D"] == 1
+    assert report.filled_rows >= 2
+    assert told[-1].rows_per_second > 0
+    assert re.search(r"rows/s, lag \d+\.\d s$", str(told[-1])), str(told[-1])
+    remade = "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v bigint, w int); INSERT INTO t VALUES (7, 7, 7)"
+    with pytest.raises(NotFound, match=r"changes of public\.t were not kept.*restart=True"):
+        sync(lambda: server.execute(remade) is None)
+
+
+def test_rows_are_ordered_by_a_sequence_field(server, source, lake):
+    """A delete in the log has only the key: it is not older than the row that it deletes."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int, seq int); INSERT INTO t VALUES (1, 1, 5), (2, 2, 5)")
+    properties = {"bucket": "1", "sequence.field": "seq", "changelog-producer": "lookup"}
+
+    def sync():
+        sync_table(source, "t", lake, "d.t", properties=properties)
+        assert rows_of(lake.table("d.t")) == rows_in(server, "t")
+
+    sync()
+    before = lake.table("d.t").current_snapshot().id
+    server.execute("UPDATE t SET v = 3, seq = 6 WHERE id = 1; DELETE FROM t WHERE id = 2")
+    sync()
+    changes = lake.table("d.t").changes(before).to_arrow().to_pylist()
+    assert sorted((row["_row_kind"], row["id"], row["v"]) for row in changes) == [
+        ("+U", 1, 3),
+        ("-D", 2, 2),
+        ("-U", 1, 1),
+    ]
+    server.execute("INSERT INTO t VALUES (3, 1, 9); UPDATE t SET seq = 10 WHERE id = 3; DELETE FROM t WHERE id = 3")
+    sync()
+
+
+@FORMATS
+def test_compaction_beside_each_commit_stops_none(server, source, format):
+    """Whenever a sync is about to publish a snapshot, another process compacts the table."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL")
+    store, compactions = MemoryFiles(), []
+
+    def compact():
+        there = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+        compactions.append(there.compact(full=True))
+
+    class Compacted(NthCallFails):
+        def __getattr__(self, name):
+            call = super().__getattr__(name)
+
+            def compacted(path, *arguments):
+                if name == "create" and len(store.list("")) > 3:
+                    compact()
+                return call(path, *arguments)
+
+            return compacted if name == "create" else call
+
+    server.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 12) i")
+    lake = OneTable(Compacted(store, 0, after=False), format)
+    for step in range(4):
+        sync_table(source, "t", lake, "d.t", format, properties=changelog_properties(format), batch_rows=5)
+        server.execute(f"UPDATE t SET v = {step} WHERE id % 3 = 0; DELETE FROM t WHERE id = {step + 1}")
+        server.execute(f"INSERT INTO t VALUES ({20 + step}, 0)")
+    sync_table(source, "t", lake, "d.t", format, batch_rows=5)
+    table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+    assert sum(each is not None for each in compactions) > 3
+    assert rows_of(table) == rows_in(server, "t")
+    if format == "paimon":
+        told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+        assert [told[key] for key in sorted(told)] == rows_in(server, "t")
+
+
+def test_a_process_is_killed(server, source, lake):
+    """By SIGKILL, a commit or two after it began, with changes at the source before and after."""
+    work = postgres_workload(server.execute, "t", 0, ["name", "note"])
+
+    def sync():
+        sync_table(source, "t", lake, "d.t", properties=changelog_properties("paimon"))
+
+    def steps():
+        for _ in range(15):
+            work.step()
+
+    sync()
+    command = [sys.executable, "-m", "lakeformat.cli.main", "--warehouse", lake.uri, "cdc", server.dsn, "t", "d.t"]
+    for commits in (1, 2):
+        steps()
+        options = ["--slot", server.info.dbname, "--batch-rows", "5", "--follow"]
+        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
+            for _ in range(commits):
+                assert re.match(r"d\.t: .* changes, ", process.stderr.readline())
+                steps()
+            process.kill()
+    drop_connections(server)  # The server may not have noticed yet that the process has gone.
+    source.close()
+    sync()
+    rows = rows_of(lake.table("d.t"))
+    assert [(row["id"], row["version"]) for row in rows] == [
+        (row["id"], row["version"]) for row in rows_in(server, "t")
+    ]
+    changes = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"])
+    assert [changes[key] for key in sorted(changes)] == rows
+
+
+def test_type_options(server, lake):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, a varchar(3) NOT NULL, b char(2), c numeric(10, 2), d timestamp(3), e bytea, f point)"
+    )
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    with pytest.raises(UnsupportedFeature, match=r"column 'f' is of the spatial type point.*exclude_columns"):
+        sync_table(Postgres(server.dsn, slot=server.info.dbname), "t", lake, "d.t")
+    values = "'a', 'b', 1.50, '2024-01-01 00:00:00.25', '\\x00ff', NULL"
+    for number, (options, types) in enumerate((
+        (["char-to-string", "to-nullable"], ["int False", "string True", "string True", "decimal(10, 2) True", "timestamp(3) True", "bytes True"]),
+        (["to-string"], ["string False", "string False", *["string True"] * 4]),
+    )):  # fmt: skip
+        own = Postgres(server.dsn, f"{server.info.dbname}_{number}", options, ["public.t.f"])
+        server.execute("TRUNCATE t")
+        for id in (1, 2):  # By the snapshot, then by the log.
+            server.execute(f"INSERT INTO t VALUES ({id}, {values})")
+            sync_table(own, "t", lake, f"d.t{number}")
+        own.close()
+        table = lake.table(f"d.t{number}")
+        assert [f"{field.type} {field.nullable}" for field in table.schema.fields] == types
+        first, second = ([row[name] for name in "abcde"] for row in rows_of(table))
+        assert first == second
+        if number:
+            assert first == ["a", "b ", "1.50", "2024-01-01 00:00:00.25", "\\x00ff"]
+
+
 def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
     with running_postgres() as server:
         dsn, source = server.get_uri(), Postgres(server.get_uri())
@@ -591,40 +776,60 @@ def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
         assert sync_table(source, "t", lake, "d.t").rows == 1
         source.close()
 
+        def crash():
+            command = [server.bin_path / "pg_ctl", "-w", "-D", server.pgdata, "-m", "immediate", "stop"]
+            subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
+            server.start()
+
+        def rows_there():
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                return connection.execute("SELECT * FROM t ORDER BY id").fetchall()
+
+        for format in ("paimon", "iceberg"):
+            execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL")
+            own = Postgres(dsn, slot=format)
+            a_server_crashes_within_a_sync(own, "t", execute, rows_there, crash, format)
+            own.close()
+
 
 @FORMATS
 @pytest.mark.parametrize("seed", WORKLOADS)
 def test_every_change_comes_once_whatever_fails(server, source, format, seed):
     work = postgres_workload(server.execute, "t", seed)
 
-    def drop():
-        with psycopg.connect(server.dsn, autocommit=True) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> ALL (%s)",
-                [[server.info.backend_pid, other.info.backend_pid]],
-            )
-
     def rows_there():
         return server.execute("SELECT id, version FROM t ORDER BY id").fetchall()
 
     has_both = (seed + seed // 2) % 2 == 0  # Rows of an update.
+    drop = partial(drop_connections, server)
     every_change_comes_once(source, "t", work, rows_there, drop, format, seed, changelog=has_both, rounds=ROUNDS)
 
 
+def drop_connections(server):
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> ALL (%s)",
+            [[server.info.backend_pid, other.info.backend_pid]],
+        )
+
+
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["paimon"])
-@CALLS_THAT_FAIL
-def test_any_call_may_fail(server, source, format, what, step):
-    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL")
+def test_every_call_fails_once(server, source, format):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int, note text); ALTER TABLE t REPLICA IDENTITY FULL")
 
     def execute(*statements):
         for statement in statements:
             server.execute(statement)
 
     def anew():
-        execute("ALTER TABLE t DROP COLUMN IF EXISTS d", "TRUNCATE t")
+        source.drop()
+        source.close()
 
     rewrite = "ALTER TABLE t ALTER v TYPE int USING v + 10"
-    any_call_may_fail(source, "t", anew, execute, lambda: rows_in(server, "t"), rewrite, format, what, step)
+    drop = partial(drop_connections, server)
+    world = World(source, "t", execute, lambda query: server.execute(query).fetchall(), rewrite, drop, anew, format)
+    tried, every = every_call_fails_once(world)
+    assert tried >= every // STEP > 0
 
 
 @pytest.mark.parametrize("seed", range(8) if IS_LONG else [3])
