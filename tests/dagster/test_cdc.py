@@ -2,6 +2,7 @@
 
 import random
 import re
+import runpy
 from datetime import timedelta
 
 import dagster as dg
@@ -11,10 +12,10 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
 
-from assets.bookings import EVENT, followed_bookings
+from assets import bookings as made_up
 from lakeformat import InvalidInput
 from lakeformat.dagster import CdcSource, cdc_assets, checks_for, foreign_commits, lag_checks, lag_sensor
-from resources import BOOKING_SYSTEM
+from resources import BOOKING_SYSTEM_DSN, booking_system
 
 ORDERS, NOTES = dg.AssetKey(["shop", "orders"]), dg.AssetKey("notes")
 TABLES = {"public.orders": "shop.orders", "public.notes": "notes"}
@@ -71,7 +72,8 @@ def sense(project, instance, lake):
     return sense
 
 
-def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, instance, sense):
+def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, instance, sense, project):
+    assert {each.op.pool for each in project.assets} == {"lake__shop__orders", "lake__notes"}
     assert {tuple(run_request.asset_selection) for run_request in sense("cdc_lag").run_requests} == {
         (ORDERS,),
         (NOTES,),
@@ -94,6 +96,7 @@ def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, ins
     told = {name: value.value for name, value in made.metadata.items() if name.startswith("cdc/")}
     assert (told["cdc/rows"], told["cdc/rows -D"], told["cdc/rows +U"]) == (2, 1, 1)
     assert told["cdc/schema_changes"] == "AddColumn note"
+    assert 0 <= told["cdc/lag_seconds"] < 3600
     table = lake.lake.table("shop.orders")
     assert table.scan().to_arrow().to_pylist() == [{"id": 2, "amount": 21, "note": "dear"}]
     assert told["cdc/position"] == table.current_snapshot().properties["cdc.position"]
@@ -168,7 +171,8 @@ def test_what_is_wrong_is_said(server, run, instance, lake):
     assert all(len(slot) <= 63 for slot in slots)
 
 
-def test_bookings_of_the_demo_come_from_its_database(server, lake, instance):
+def test_bookings_of_the_demo_come_from_its_database(server, lake, instance, monkeypatch):
+    """Where `BOOKING_SYSTEM_DSN` names one, and what they earn follows from them as from made-up ones."""
     server.execute(
         "CREATE TABLE bookings (booking_id text PRIMARY KEY, event_at timestamptz, op text, booked_at timestamptz, flight_date date, "
         "carrier text, flight int, origin text, dest text, cabin text, fare numeric(10, 2))"
@@ -176,11 +180,15 @@ def test_bookings_of_the_demo_come_from_its_database(server, lake, instance):
     server.execute(
         "INSERT INTO bookings SELECT 'b' || i, now(), 'booked', now(), '2013-03-01', 'UA', i, 'JFK', 'LAX', 'economy', i FROM generate_series(1, 3) i"
     )
-    bookings, source = followed_bookings(), CdcSource(url=server.dsn, slot=server.slot)
-    made = dg.materialize([bookings], resources={"lake": lake, BOOKING_SYSTEM: source}, instance=instance)
+    assert booking_system() == {}
+    monkeypatch.setenv(BOOKING_SYSTEM_DSN, server.dsn)
+    project = runpy.run_path(made_up.__file__, run_name="assets_of_a_database")
+    bookings, route_revenue = project["bookings"], project["route_revenue"]
+    assert bookings.key in route_revenue.dependency_keys
+    made = dg.materialize([bookings], resources={"lake": lake, **booking_system()}, instance=instance)
     assert made.success
     rows = lake.lake.table("nyc.bookings").scan().to_arrow()
-    assert set(EVENT) - {"event_date"} == set(rows.schema.names)
+    assert set(made_up.EVENT) - {"event_date"} == set(rows.schema.names)
     assert (rows.num_rows, bookings.partitions_def) == (3, None)
 
 
