@@ -40,7 +40,7 @@ check: $(STAMP) ## Lint, types, and the import rule
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layers.py
 
-judge: $(STAMP) java ## Have other engines read our tables, and read theirs (builds their environments)
+judge: $(STAMP) java mariadb ## Have other engines read our tables, and read theirs (builds their environments)
 	$(BIN)/python -m pytest tests/judge
 
 cluster: $(STAMP) java ## Run all verbs on a Spark cluster of processes, and kill its executors and drivers
