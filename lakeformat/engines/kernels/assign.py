@@ -101,19 +101,7 @@ def _check_type(given: pa.DataType, field: Field, name: str) -> None:
     given = casts.flat_type(given)
     match field.type:
         case Row(parts) if pa.types.is_struct(given):
-            names = [given.field(i).name for i in range(given.num_fields)]
-            known = {part.name: part for part in parts}
-            for extra in names:
-                if extra not in known:
-                    raise InvalidInput(
-                        f"column {name}: part {extra!r} is not in the table, which has {', '.join(known)}"
-                    )
-            for part in parts:
-                if part.name in names:
-                    _check_type(given.field(part.name).type, part, f"{name}.{part.name}")
-                elif not part.nullable and part.default is None:
-                    raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
-            return None
+            return _check_parts(given, parts, name)
         case ListOf(element) if pa.types.is_list(given):
             return _check_type(given.value_type, element, f"{name}[]")
         case MapOf(key, value) if pa.types.is_map(given):
@@ -125,6 +113,19 @@ def _check_type(given: pa.DataType, field: Field, name: str) -> None:
         case Scalar() if _fits(given, field.type):
             return None
     raise InvalidInput(f"column {name}: {given} does not fit {field.type}; {_way_out(given, field.type)}")
+
+
+def _check_parts(given: pa.DataType, parts: tuple[Field, ...], name: str) -> None:
+    names = [given.field(i).name for i in range(given.num_fields)]
+    known = {part.name: part for part in parts}
+    for extra in names:
+        if extra not in known:
+            raise InvalidInput(f"column {name}: part {extra!r} is not in the table, which has {', '.join(known)}")
+    for part in parts:
+        if part.name in names:
+            _check_type(given.field(part.name).type, part, f"{name}.{part.name}")
+        elif not part.nullable and part.default is None:
+            raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
 
 
 def _fits(arrow_type: pa.DataType, type: Scalar) -> bool:
@@ -159,18 +160,7 @@ def _assign(array: pa.Array, field: Field, name: str) -> pa.Array:
         return casts.nulls(len(array), target)
     match type:
         case Row(parts):
-            columns = []
-            for part in parts:
-                if array.type.get_field_index(part.name) >= 0:
-                    child = pc.struct_field(array, [array.type.get_field_index(part.name)])
-                    column = _assign(casts.flat(child), part, f"{name}.{part.name}")
-                elif part.default is not None:
-                    column = default(part, len(array))
-                else:
-                    column = casts.nulls(len(array), to_arrow(part.type))
-                if not part.nullable and column.null_count > array.null_count:
-                    raise _nulls(f"{name}.{part.name}", column.null_count - array.null_count)
-                columns.append(column)
+            columns = [_of_row(array, part, f"{name}.{part.name}") for part in parts]
             return casts.struct(array, columns, target)
         case ListOf(element):
             return casts.relist(array, target, _part(casts.items(array), element, f"{name}[]"))
@@ -190,6 +180,20 @@ def _assign(array: pa.Array, field: Field, name: str) -> pa.Array:
         case Scalar():
             return _scalar(array, type, target, name)
     raise InvalidInput(f"column {name}: {type} cannot be written")
+
+
+def _of_row(rows: pa.Array, part: Field, name: str) -> pa.Array:
+    """The values of one part of rows: theirs, the part's default or null."""
+    index = rows.type.get_field_index(part.name)
+    if index >= 0:
+        column = _assign(casts.flat(pc.struct_field(rows, [index])), part, name)
+    elif part.default is not None:
+        column = default(part, len(rows))
+    else:
+        column = casts.nulls(len(rows), to_arrow(part.type))
+    if not part.nullable and column.null_count > rows.null_count:
+        raise _nulls(name, column.null_count - rows.null_count)
+    return column
 
 
 def _part(array: pa.Array, field: Field, name: str, key: bool = False) -> pa.Array:

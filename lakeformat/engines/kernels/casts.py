@@ -332,6 +332,11 @@ def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.Da
         return pc.not_equal(array, pa.scalar(0, array.type))
     if have in _NUMBERS and want in _NUMBERS:
         return _number(array, source, target, wanted)
+    return _time(array, have, want, wanted)
+
+
+def _time(array: pa.Array, have: Kind, want: Kind, wanted: pa.DataType) -> pa.Array:
+    """Casts between dates, times, timestamps and seconds since 1970."""
     if have is Kind.DATE and want in _INSTANTS:
         return array.cast(pa.timestamp(wanted.unit)).view(wanted)
     if have in _INSTANTS and want is Kind.DATE:
