@@ -167,27 +167,38 @@ def _drop(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     if cursor.take("PARTITION FIELD"):
         return table.alter().drop_partition_field(_partition_field(table, declare.transform(cursor)))
     if cursor.take("IDENTIFIER FIELDS"):
-        going = {resolve((name,), table.schema.fields)[0][0] for name in _names(cursor)}
-        if strange := sorted(going - set(table.schema.primary_key)):
-            there = ", ".join(table.schema.primary_key) or "none"
-            raise context.script.invalid(
-                start, f"{strange[0]!r} is no identifier field of {table.name}; those are: {there}"
-            )
-        return table.alter().set_primary_key([name for name in table.schema.primary_key if name not in going])
+        return _drop_identifier_fields(context, cursor, table, start)
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
             return _drop_reference(context, cursor, table, kind)
     if_exists = cursor.take("IF EXISTS")
     if cursor.peek("PARTITION"):
-        specs = []
-        while cursor.take("PARTITION"):
-            specs.append(insert.partition(context, cursor, table))
-            cursor.take(",")
-        cursor.take("PURGE")
-        cursor.close()
-        return metrics(table.drop_partitions(specs, **context.verb))
+        return _drop_partitions(context, cursor, table)
     cursor.take("COLUMNS") or cursor.take("COLUMN")
-    if_exists = cursor.take("IF EXISTS") or if_exists
+    return _drop_columns(cursor, table, cursor.take("IF EXISTS") or if_exists)
+
+
+def _drop_identifier_fields(context: Context, cursor: Cursor, table: Table, start: int) -> Alteration:
+    key = table.schema.primary_key
+    going = {resolve((name,), table.schema.fields)[0][0] for name in _names(cursor)}
+    if strange := sorted(going - set(key)):
+        raise context.script.invalid(
+            start, f"{strange[0]!r} is no identifier field of {table.name}; those are: {', '.join(key) or 'none'}"
+        )
+    return table.alter().set_primary_key([name for name in key if name not in going])
+
+
+def _drop_partitions(context: Context, cursor: Cursor, table: Table) -> Result:
+    specs = []
+    while cursor.take("PARTITION"):
+        specs.append(insert.partition(context, cursor, table))
+        cursor.take(",")
+    cursor.take("PURGE")
+    cursor.close()
+    return metrics(table.drop_partitions(specs, **context.verb))
+
+
+def _drop_columns(cursor: Cursor, table: Table, if_exists: bool) -> Alteration:
     if cursor.peek("("):
         paths = cursor.listed(cursor.path)
     else:
@@ -384,37 +395,39 @@ def _reference(
             keep_younger_than = _age(cursor)
     cursor.close()
     there = {"BRANCH": table.inspect.branches, "TAG": table.inspect.tags}[kind]().column(0).to_pylist()
+    where = f"SQL at {context.script.place(start)}: {table.name}"
     if name in there and if_not_exists:
         return nothing()
     if name in there and not replace:
-        raise AlreadyExists(f"SQL at {context.script.place(start)}: {table.name} has a {kind.lower()} {name!r} already")
+        raise AlreadyExists(f"{where} has a {kind.lower()} {name!r} already")
+    if kind == "TAG" and (keep_snapshots or keep_younger_than):
+        cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
+    if replace and not may_create and name not in there:
+        raise NotFound(f"{where} has no {kind.lower()} {name!r}; say CREATE OR REPLACE")
     if kind == "TAG":
-        if keep_snapshots or keep_younger_than:
-            cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
-        if replace and not may_create and name not in there:
-            raise NotFound(
-                f"SQL at {context.script.place(start)}: {table.name} has no tag {name!r}; say CREATE OR REPLACE"
-            )
-        if name in there:
-            snapshot_id = table.scan(snapshot_id=snapshot_id).snapshot_id  # Raises before the tag is deleted.
-            table.delete_tag(name)
-        table.create_tag(name, snapshot_id, retain)
-        return nothing()
-    begin = partial(
-        table.create_branch, name, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
-    )
-    if name in there:
+        _make_tag(table, name, snapshot_id, retain, name in there)
+    else:
+        retention = {"retain": retain, "keep_snapshots": keep_snapshots, "keep_younger_than": keep_younger_than}
+        _make_branch(table, name, snapshot_id, retention, name in there)
+    return nothing()
+
+
+def _make_tag(table: Table, name: str, snapshot_id: int | None, retain: dt.timedelta | None, replaces: bool) -> None:
+    if replaces:
+        snapshot_id = table.scan(snapshot_id=snapshot_id).snapshot_id  # Raises before the tag is deleted.
+        table.delete_tag(name)
+    table.create_tag(name, snapshot_id, retain)
+
+
+def _make_branch(table: Table, name: str, snapshot_id: int | None, retention: dict[str, Any], replaces: bool) -> None:
+    begin = partial(table.create_branch, name, **retention)
+    if replaces:
         snapshot_id = snapshot_id if snapshot_id is not None else table.scan().snapshot_id
         table.scan(snapshot_id=snapshot_id)  # Raises without a snapshot, before the branch is deleted.
         with suppress(AlreadyExists):
             begin(snapshot_id)  # Raises for invalid arguments, also before the deletion.
         table.delete_branch(name)
-    elif replace and not may_create:
-        raise NotFound(
-            f"SQL at {context.script.place(start)}: {table.name} has no branch {name!r}; say CREATE OR REPLACE"
-        )
     begin(snapshot_id)
-    return nothing()
 
 
 def _drop_reference(context: Context, cursor: Cursor, table: Table, kind: str, several: bool = False) -> Result:

@@ -146,26 +146,16 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
     if cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH"):
         cursor.listed(lambda: _item(context, cursor, asked, flink))
     while not cursor.done:
-        here = cursor.offset
-        if cursor.take("USING"):
-            asked.format = cursor.part().lower()
-            if asked.format not in FORMATS:
-                cursor.refuse(
-                    f"USING {asked.format}; write USING {' or USING '.join(FORMATS)} here, in lake.sql, not in Spark's own SQL",
-                    here,
-                )
+        if cursor.peek("USING"):
+            asked.format = _format(cursor)
         elif cursor.take("PARTITIONED BY"):
             cursor.listed(lambda: _partition(context, cursor, asked, flink))
         elif cursor.take("TBLPROPERTIES") or cursor.take("OPTIONS") or cursor.take("WITH"):
             asked.properties |= declare.properties(cursor)
         elif cursor.take("COMMENT"):
             asked.comment = cursor.string()
-        elif cursor.take("LOCATION"):
-            asked.location = cursor.string()
-            if not context.lake.places_tables:
-                cursor.refuse(
-                    "LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", here
-                )
+        elif cursor.peek("LOCATION"):
+            asked.location = _location(context, cursor)
         elif cursor.take("LIKE"):
             where = f"SQL at {context.script.place(cursor.offset)}"
             asked.like = names.table(context, cursor.path(), where)
@@ -179,6 +169,26 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
         else:
             cursor.fail("expected USING, PARTITIONED BY, TBLPROPERTIES, COMMENT, LIKE or AS")
     return asked
+
+
+def _format(cursor: Cursor) -> str:
+    at = cursor.offset
+    cursor.expect("USING")
+    format = cursor.part().lower()
+    if format not in FORMATS:
+        cursor.refuse(
+            f"USING {format}; write USING {' or USING '.join(FORMATS)} here, in lake.sql, not in Spark's own SQL", at
+        )
+    return format
+
+
+def _location(context: Context, cursor: Cursor) -> str:
+    at = cursor.offset
+    cursor.expect("LOCATION")
+    location = cursor.string()
+    if not context.lake.places_tables:
+        cursor.refuse("LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", at)
+    return location
 
 
 def _item(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:

@@ -137,8 +137,10 @@ def _node(node: Any, piece: Piece) -> Any:
         return _compared(node)
     if isinstance(node, exp.Window) and node.this.key in _INTEGERS:
         return _typed(node, "INT")
-    if not isinstance(node, exp.Func):
-        return node
+    return _function(node, piece) if isinstance(node, exp.Func) else node
+
+
+def _function(node: Any, piece: Piece) -> Any:
     key = node.key
     if key in _REWRITTEN:
         rewritten = _REWRITTEN[key](node)

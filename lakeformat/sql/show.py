@@ -36,43 +36,22 @@ def describe(context: Context, cursor: Cursor) -> Result:
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
     relation = _table_or_view(context, cursor)
     fields = relation.fields if isinstance(relation, View) else relation.schema.fields
-    rows = [(field.name, shown_type(field), field.comment) for field in fields]
+    rows: list[_Row] = [(field.name, shown_type(field), field.comment) for field in fields]
     partition = None
     if isinstance(relation, Table) and cursor.peek("PARTITION", "("):
         partition = _one_partition(context, cursor, relation)
         cursor.close()
     if not cursor.done:
-        at = cursor.offset
-        name = cursor.part()
-        cursor.close()
-        rows = [row for row in rows if row[0].casefold() == name.casefold()]
-        if not rows:
-            there = ", ".join(field.name for field in fields)
-            raise NotFound(f"SQL at {context.script.place(at)}: {relation.name} has no column {name!r}; it has {there}")
+        rows = _one_column(context, cursor, relation, rows)
     if isinstance(relation, View):
         rows += [(key, value, None) for key, value in views.described(relation)] if extended else []
         return listing(_DESCRIBED, rows)
-    table, schema = relation, relation.schema
-    if len(rows) == len(fields) and schema.partitioning:
-        rows.append(("# Partitioning", "", None))
-        rows += [(f"Part {i}", transform_text(field), None) for i, field in enumerate(schema.partitioning.fields)]
+    if len(rows) == len(fields):
+        rows += _partitioning(relation)
     if partition is not None:
-        rows += [("# Partition Information", "", None), ("Partition Values", _named(table, partition), None)]
-        if extended:
-            shown = {"Rows": "row_count", "Files": "file_count", "Size In Bytes": "size_bytes"}
-            rows += [(name, str(partition[key]), None) for name, key in shown.items()]
+        rows += _about_partition(relation, partition, bool(extended))
     elif extended:
-        made = table.current_snapshot()
-        rows += [
-            ("# Detailed Table Information", "", None),
-            ("Name", table.name, None),
-            ("Provider", table.format, None),
-            ("Location", table.uri, None),
-            ("Comment", schema.comment or "", None),
-            ("Primary Key", ", ".join(schema.primary_key), None),
-            ("Current Snapshot", "" if made is None else str(made.id), None),
-            ("Table Properties", _listed(dict(schema.properties)), None),
-        ]
+        rows += _about_table(relation)
     return listing(_DESCRIBED, rows)
 
 
@@ -102,6 +81,49 @@ def shown_type(field: Field) -> str:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+_Row = tuple[str, str, str | None]
+
+
+def _one_column(context: Context, cursor: Cursor, relation: Table | View, rows: list[_Row]) -> list[_Row]:
+    at = cursor.offset
+    name = cursor.part()
+    cursor.close()
+    named = [row for row in rows if row[0].casefold() == name.casefold()]
+    if not named:
+        there = ", ".join(column for column, _, _ in rows)
+        raise NotFound(f"SQL at {context.script.place(at)}: {relation.name} has no column {name!r}; it has {there}")
+    return named
+
+
+def _partitioning(table: Table) -> list[_Row]:
+    fields = table.schema.partitioning.fields
+    parts: list[_Row] = [(f"Part {i}", transform_text(field), None) for i, field in enumerate(fields)]
+    return [("# Partitioning", "", None), *parts] if parts else []
+
+
+def _about_partition(table: Table, partition: dict[str, Any], extended: bool) -> list[_Row]:
+    shown = {"Rows": "row_count", "Files": "file_count", "Size In Bytes": "size_bytes"} if extended else {}
+    return [
+        ("# Partition Information", "", None),
+        ("Partition Values", _named(table, partition), None),
+        *((name, str(partition[key]), None) for name, key in shown.items()),
+    ]
+
+
+def _about_table(table: Table) -> list[_Row]:
+    schema, snapshot = table.schema, table.current_snapshot()
+    return [
+        ("# Detailed Table Information", "", None),
+        ("Name", table.name, None),
+        ("Provider", table.format, None),
+        ("Location", table.uri, None),
+        ("Comment", schema.comment or "", None),
+        ("Primary Key", ", ".join(schema.primary_key), None),
+        ("Current Snapshot", "" if snapshot is None else str(snapshot.id), None),
+        ("Table Properties", _listed(dict(schema.properties)), None),
+    ]
 
 
 def _shown(type: Type) -> str:
