@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -36,7 +37,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
     at = cursor.offset
     path = cursor.path()
     try:
-        table = names.table(context, path, f"SQL at {context.script.place(at)}")
+        table = names.table(context, path, f"SQL at {context.script.position(at)}")
     except NotFound:
         if if_exists:
             return nothing()
@@ -63,7 +64,7 @@ def comment(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("TABLE"):
         cursor.refuse(f"COMMENT ON {cursor.word()}; known is COMMENT ON TABLE")
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     cursor.expect("IS")
     said = None if cursor.take("NULL") else cursor.string()
     cursor.close()
@@ -395,7 +396,7 @@ def _reference(
             keep_younger_than = _age(cursor)
     cursor.close()
     there = {"BRANCH": table.inspect.branches, "TAG": table.inspect.tags}[kind]().column(0).to_pylist()
-    where = f"SQL at {context.script.place(start)}: {table.name}"
+    where = f"SQL at {context.script.position(start)}: {table.name}"
     if name in there and if_not_exists:
         return nothing()
     if name in there and not replace:
@@ -407,8 +408,10 @@ def _reference(
     if kind == "TAG":
         _make_tag(table, name, snapshot_id, retain, name in there)
     else:
-        retention = {"retain": retain, "keep_snapshots": keep_snapshots, "keep_younger_than": keep_younger_than}
-        _make_branch(table, name, snapshot_id, retention, name in there)
+        begin = partial(
+            table.create_branch, name, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
+        )
+        _make_branch(table, name, snapshot_id, begin, name in there)
     return nothing()
 
 
@@ -419,8 +422,9 @@ def _make_tag(table: Table, name: str, snapshot_id: int | None, retain: dt.timed
     table.create_tag(name, snapshot_id, retain)
 
 
-def _make_branch(table: Table, name: str, snapshot_id: int | None, retention: dict[str, Any], replaces: bool) -> None:
-    begin = partial(table.create_branch, name, **retention)
+def _make_branch(
+    table: Table, name: str, snapshot_id: int | None, begin: Callable[[int | None], Any], replaces: bool
+) -> None:
     if replaces:
         snapshot_id = snapshot_id if snapshot_id is not None else table.scan().snapshot_id
         table.scan(snapshot_id=snapshot_id)  # Raises without a snapshot, before the branch is deleted.

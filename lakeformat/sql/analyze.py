@@ -20,7 +20,7 @@ def analyze(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("TABLE"):
         cursor.refuse(f"ANALYZE {cursor.word()}; known is ANALYZE TABLE t COMPUTE STATISTICS", start)
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     if cursor.peek("PARTITION"):
         cursor.refuse("PARTITION in ANALYZE TABLE; statistics are of the whole table: leave it out")
     cursor.expect("COMPUTE", "STATISTICS")

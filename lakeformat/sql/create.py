@@ -67,7 +67,7 @@ def create(context: Context, cursor: Cursor) -> Result:
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(
-            f"SQL at {context.script.place(asked.offset)}: there is a table {asked.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
+            f"SQL at {context.script.position(asked.offset)}: there is a table {asked.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
         )
     data = None if asked.rows is None else query.rows(context, asked.rows)
     _complete(context, asked, data)
@@ -105,7 +105,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
     purge = cursor.take("PURGE")
     cursor.close()
     try:
-        table = names.table(context, path, f"SQL at {context.script.place(at)}")
+        table = names.table(context, path, f"SQL at {context.script.position(at)}")
     except NotFound:
         if if_exists:
             return nothing()
@@ -157,7 +157,7 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
         elif cursor.peek("LOCATION"):
             asked.location = _location(context, cursor)
         elif cursor.take("LIKE"):
-            where = f"SQL at {context.script.place(cursor.offset)}"
+            where = f"SQL at {context.script.position(cursor.offset)}"
             asked.like = names.table(context, cursor.path(), where)
         elif cursor.peek("AS") or cursor.peek("SELECT") or cursor.peek("WITH"):
             cursor.take("AS")

@@ -38,7 +38,7 @@ def create(context: Context, cursor: Cursor) -> Result:
     if name in context.session.databases or name in _namespaces(context):
         if if_not_exists:
             return nothing()
-        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
+        raise AlreadyExists(f"SQL at {context.script.position(at)}: there is a database {name!r} already")
     context.lake.create_namespace(name)
     if given:
         try:
@@ -91,7 +91,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
     views = context.lake.views.names(name)
     if (there or views) and not cascade:
         raise InvalidInput(
-            f"SQL at {context.script.place(at)}: database {name!r} holds {', '.join([*there, *views][:5])}; say CASCADE to drop them too"
+            f"SQL at {context.script.position(at)}: database {name!r} holds {', '.join([*there, *views][:5])}; say CASCADE to drop them too"
         )
     for view in views:
         context.lake.views.drop(view)
@@ -141,7 +141,7 @@ def _expect_properties(cursor: Cursor) -> None:
 def _require(context: Context, name: str, at: int) -> None:
     if name not in context.databases:
         known = ", ".join(context.databases) or "none"
-        raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {known}")
+        raise NotFound(f"SQL at {context.script.position(at)}: no database {name!r}; there are: {known}")
 
 
 def _namespaces(context: Context) -> list[str]:

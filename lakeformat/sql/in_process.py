@@ -58,7 +58,7 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     for function in variants:
         _add_function(os.getpid(), *function)
     files = {} if variants or _stops_early(tree) else _files(query)
-    ask = partial(_ask, query, sql, values or None, context.script.place(query.piece.origin(0)))
+    ask = partial(_ask, query, sql, values or None, context.script.position(query.piece.origin(0)))
     if files:
         with suppress(InvalidInput):  # On an error, scans read the rows or report it.
             return ask(files)

@@ -71,7 +71,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         pass
     cursor.take("TABLE")
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     if cursor.take("BRANCH"):
         table = table.branch(cursor.part())
     is_dynamic = _hinted(cursor, context.is_dynamic)
@@ -173,13 +173,13 @@ def literal(context: Context, piece: Piece, field: Field) -> Any:
         and not isinstance(value, str)
     ):
         value = str(value)
-    return coerce(value, field.type, f"SQL at {context.script.place(piece.origin(0))}: {field.name}")
+    return coerce(value, field.type, f"SQL at {context.script.position(piece.origin(0))}: {field.name}")
 
 
 def _columns(context: Context, asked: Insert, data: Any) -> Any:
     """The query's columns under the table's names, with the static partition values."""
     fields = asked.table.schema.fields
-    where = f"SQL at {context.script.place(asked.offset)}: INSERT"
+    where = f"SQL at {context.script.position(asked.offset)}: INSERT"
     given = list(data.column_names if isinstance(data, pa.Table) else data.columns)
     static = asked.partition
     if asked.by_name:

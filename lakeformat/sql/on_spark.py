@@ -48,7 +48,7 @@ def frame(context: Context, query: Query) -> Any:
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
             said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
-            index = context.script.place(query.piece.origin(0))
+            index = context.script.position(query.piece.origin(0))
             raise InvalidInput(f"SQL at {index}: Spark says: {said}") from error
         raise
     return result

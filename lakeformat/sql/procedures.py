@@ -44,7 +44,7 @@ class Call:
 
     def table(self) -> Table:
         path = tuple(str(self.need("table")).split("."))
-        return names.table(self.context, path, f"SQL at {self.context.script.place(self.offset)}")
+        return names.table(self.context, path, f"SQL at {self.context.script.position(self.offset)}")
 
     def tables(self) -> list[Table]:
         """The table, or all tables of a database: `db.*`."""
@@ -418,7 +418,7 @@ def _tag_from_watermark(call: Call) -> Result:
     table, name, watermark = call.table(), str(call.need("tag")), call.whole("watermark", call.need("watermark"))
     retain = _age(call, "time_retained", call.take("time_retained"))
     call.close()
-    at = f"SQL at {call.context.script.place(call.offset)}"
+    at = f"SQL at {call.context.script.position(call.offset)}"
     table.create_tag(name, sources.watermarked(table, watermark, at), retain)
     return _ok(result=True)
 

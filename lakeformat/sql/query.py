@@ -291,7 +291,7 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
     if isinstance(node.this, exp.Anonymous):
         return _incremental(context, piece, tokens, node)
     path, start, end = _spelt(node)
-    where = f"SQL at {context.script.place(piece.origin(start))}"
+    where = f"SQL at {context.script.position(piece.origin(start))}"
     version, until = _version(context, piece, tokens, end)
     if (frame := _frame(context, ".".join(path))) is not None:
         if version:
@@ -387,7 +387,7 @@ def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any)
     """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another; or after one time,
     up to another (`..._between_timestamp`); or after the tag of the period before, up to that of a day or hour (`..._to_auto_tag`)."""
     token = next(t for t in tokens if t.start == node.this.meta["start"])
-    where = f"SQL at {context.script.place(piece.origin(token.start))}"
+    where = f"SQL at {context.script.position(piece.origin(token.start))}"
     given = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]
     name = node.this.name.lower()
     wanted = 2 if name == _TO_TAG else 3

@@ -104,7 +104,7 @@ def truncate(context: Context, cursor: Cursor) -> Result:
     cursor.expect("TRUNCATE")
     cursor.expect("TABLE")
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     if cursor.take("PARTITION"):
         spec = insert.partition(context, cursor, table)
         cursor.close()
@@ -118,7 +118,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
     at = cursor.offset
     path = cursor.path()
     named = Piece.of(context.script, at, cursor.tokens[cursor.at - 1].end + 1)
-    table = names.table(context, path, f"SQL at {context.script.place(at)}")
+    table = names.table(context, path, f"SQL at {context.script.position(at)}")
     if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
         alias = cursor.part()
         return Target(table, named, alias, ((alias.casefold(),),))

@@ -42,7 +42,7 @@ def use(context: Context, cursor: Cursor) -> Result:
     ]
     if not matching and name != "default":
         there = ", ".join(known) or "none"
-        raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {there}")
+        raise NotFound(f"SQL at {context.script.position(at)}: no database {name!r}; there are: {there}")
     context.session.database = matching[0] if matching else name
     return nothing()
 

@@ -93,7 +93,7 @@ def _one_column(context: Context, cursor: Cursor, relation: Table | View, rows: 
     named = [row for row in rows if row[0].casefold() == name.casefold()]
     if not named:
         there = ", ".join(column for column, _, _ in rows)
-        raise NotFound(f"SQL at {context.script.place(at)}: {relation.name} has no column {name!r}; it has {there}")
+        raise NotFound(f"SQL at {context.script.position(at)}: {relation.name} has no column {name!r}; it has {there}")
     return named
 
 
@@ -139,14 +139,14 @@ def _shown(type: Type) -> str:
 
 def _table(context: Context, cursor: Cursor) -> Table:
     at = cursor.offset
-    return names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    return names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
 
 
 def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
     at = cursor.offset
     path = cursor.path()
     try:
-        return names.table(context, path, f"SQL at {context.script.place(at)}")
+        return names.table(context, path, f"SQL at {context.script.position(at)}")
     except NotFound:
         view = names.view(context, path)
         if view is None:
@@ -177,7 +177,7 @@ def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
         database = ".".join(cursor.path())
     if database not in context.databases and database != "default":
         there = ", ".join(context.databases) or "none"
-        raise NotFound(f"SQL at {context.script.place(at)}: no database {database!r}; there are: {there}")
+        raise NotFound(f"SQL at {context.script.position(at)}: no database {database!r}; there are: {there}")
     known = context.lake.tables(database) if database in context.lake.namespaces() else []
     return database, [name.rpartition(".")[2] for name in known]
 
@@ -197,7 +197,7 @@ def _extended(context: Context, cursor: Cursor) -> Result:
     at = cursor.offset
     matching = _matching(cursor.string(), known)
     tables = [
-        names.table(context, (*database.split("."), name), f"SQL at {context.script.place(at)}") for name in matching
+        names.table(context, (*database.split("."), name), f"SQL at {context.script.position(at)}") for name in matching
     ]
     if cursor.peek("PARTITION"):
         if len(tables) != 1:
@@ -243,7 +243,7 @@ def _columns(context: Context, cursor: Cursor) -> Result:
     path = cursor.path()
     if cursor.take("IN") or cursor.take("FROM"):
         path = (*cursor.path(), path[-1])
-    table = names.table(context, path, f"SQL at {context.script.place(at)}")
+    table = names.table(context, path, f"SQL at {context.script.position(at)}")
     cursor.close()
     return listing({"col_name": _TEXT}, [(name,) for name in table.schema.names])
 
@@ -271,7 +271,7 @@ def _one_partition(context: Context, cursor: Cursor, table: Table) -> dict[str, 
     partitions = _kept(context, cursor, table)
     if len(partitions) != 1:
         there = ", ".join(_named(table, partition) for partition in partitions) or "no partition"
-        raise NotFound(f"SQL at {context.script.place(at)}: {table.name}: expected one partition, found {there}")
+        raise NotFound(f"SQL at {context.script.position(at)}: {table.name}: expected one partition, found {there}")
     return partitions[0]
 
 

@@ -42,16 +42,16 @@ class Script:
     text: str
     tokens: tuple[Token, ...]
 
-    def place(self, offset: int) -> str:
+    def position(self, offset: int) -> str:
         """Line and column of an offset, both from 1."""
         before = self.original[: max(offset, 0)]
         return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
     def invalid(self, offset: int, message: str) -> InvalidInput:
-        return InvalidInput(f"SQL at {self.place(offset)}: {message}")
+        return InvalidInput(f"SQL at {self.position(offset)}: {message}")
 
     def unsupported(self, offset: int, message: str) -> UnsupportedFeature:
-        return UnsupportedFeature(f"SQL at {self.place(offset)}: {message}")
+        return UnsupportedFeature(f"SQL at {self.position(offset)}: {message}")
 
     @property
     def question_marks(self) -> int:

@@ -49,10 +49,10 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(
-            f"SQL at {context.script.place(at)}: there is a view {name} already; say CREATE OR REPLACE VIEW"
+            f"SQL at {context.script.position(at)}: there is a view {name} already; say CREATE OR REPLACE VIEW"
         )
     if context.lake.exists(name):
-        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a table {name} already")
+        raise AlreadyExists(f"SQL at {context.script.position(at)}: there is a table {name} already")
     location = properties.pop("location", None)
     view = _described(context, name, at, rows, columns)
     view = replace(view, properties={**view.properties, **properties}, comment=comment, location=location)
@@ -135,7 +135,7 @@ def _temporary(
     if name.casefold() in context.session.temporary and if_exists != "replace":
         if if_exists == "ignore":
             return nothing()
-        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a temporary view {name} already")
+        raise AlreadyExists(f"SQL at {context.script.position(at)}: there is a temporary view {name} already")
     session = replace(context.session, temporary=dict(context.session.temporary))  # Names resolve as of now.
     inside = replace(context, session=session, spark=None, id=None, properties=None)
     given = list(query.schema(context, rows).names)
@@ -194,4 +194,4 @@ def _refuse(cursor: Cursor, what: str, at: int) -> NoReturn:
 
 
 def _missing(context: Context, path: tuple[str, ...], at: int) -> NotFound:
-    return NotFound(f"SQL at {context.script.place(at)}: no view {names.full(context, path)!r}")
+    return NotFound(f"SQL at {context.script.position(at)}: no view {names.full(context, path)!r}")
