@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """(the number at `at`, where it ends). Raises `IndexError` at the end of the data."""
@@ -22,3 +24,20 @@ def write(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def read_differences(data: bytes) -> np.ndarray:
+    """All int64 numbers in `data`, each stored as its difference from the one before, in zigzag. Raises `ValueError` if the last
+    one is incomplete or one is longer than ten bytes."""
+    if not data:
+        return np.zeros(0, np.int64)
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(raw < 0x80)
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    lengths = ends - starts + 1
+    if not len(ends) or ends[-1] != len(raw) - 1 or lengths.max() > 10:
+        raise ValueError(f"{len(data)} bytes are no whole numbers of at most ten bytes each")
+    shifts = (np.arange(len(raw)) - np.repeat(starts, lengths)) * 7
+    decoded = np.bitwise_or.reduceat((raw & 0x7F).astype(np.uint64) << shifts.astype(np.uint64), starts)
+    halves, signs = (decoded >> np.uint64(1)).astype(np.int64), (decoded & np.uint64(1)).astype(np.int64)
+    return np.cumsum(halves ^ -signs)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import written
+from lakeformat.engines.files import blob
 from lakeformat.engines.files.formats import opened
 from lakeformat.engines.kernels import assign, casts, rows, sorting
 from lakeformat.engines.keyed import hash_index, key_places, key_values, merge
@@ -86,6 +87,9 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
         find_field(task.fields, name)
     if task.merge is not None:
         yield from _merged(store, task, task.merge, batch_rows)
+        return
+    if task.blobs is not None:
+        yield from blob.read(store, task, [_blobs(store, path) for path in task.paths], batch_rows)
         return
     if task.deletes or task.taken_by:
         store = deletes.load(store, dict.fromkeys(file for files in (*task.deletes, *task.taken_by) for file in files))
@@ -330,6 +334,11 @@ def _open(store: Reader, task: ReadTask, index: int) -> Any:
         return opened(store, task.paths[index], task.file_format, task.text_options, key)
 
 
+def _blobs(store: Reader, path: str) -> blob.File:
+    with _blamed(path):
+        return blob.File(store.open(path), path)
+
+
 def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
     """Whether the rows of the task's files are the same in files of `into`, and no delete or index applies to them."""
     as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
@@ -391,7 +400,8 @@ def _read_file(
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
         chosen = {} if groups is None else {"groups": groups}
-        for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen):
+        stored = file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen)
+        for position, batch in beside.in_step(stored):
             seen += batch.num_rows
             batch, given = beside.joined(*_placed(batch, needed, position, task, index))
             batch = _left(batch, given, position, gone, taken, constants)
@@ -408,15 +418,28 @@ def _read_file(
 class _Beside:
     """Columns of one file's rows that other files have, as many rows at a time as requested."""
 
-    def __init__(self, fields: tuple[tuple[Field, ...], ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
-        self.ids = frozenset(field.id for some in fields for field in some)
-        self._fields, self._batches = fields, batches
+    def __init__(self, tasks: tuple[ReadTask, ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
+        self._fields, self._batches = tuple(task.fields for task in tasks), batches
+        self.ids = frozenset(field.id for fields in self._fields for field in fields)
         self._left: list[pa.RecordBatch | None] = [None] * len(batches)
+        self._large = tuple(number for number, task in enumerate(tasks) if task.blobs is not None)
 
     @classmethod
     def of(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
         tasks = task.beside[index] if task.beside else ()
-        return cls(tuple(task.fields for task in tasks), [read(store, task, batch_rows) for task in tasks])
+        return cls(tasks, [read(store, task, batch_rows) for task in tasks])
+
+    def in_step(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The file's batches; beside blobs cut to the rows of a batch of blobs, since several together may be too large."""
+        return self._cut(stored) if self._large else stored
+
+    def _cut(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for position, batch in stored:
+            start = 0
+            while start < batch.num_rows:
+                count = min(batch.num_rows - start, *(self._waiting(number).num_rows for number in self._large))
+                yield position + start, batch.slice(start, count)
+                start += count
 
     def joined(self, batch: pa.RecordBatch, given: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
         """(the batch with the columns of the next rows of the other files, its fields)."""
@@ -434,15 +457,21 @@ class _Beside:
     def _next(self, number: int, count: int) -> pa.RecordBatch:
         taken: list[pa.RecordBatch] = []
         while count or not taken:
-            batch = self._left[number]
-            if batch is None:
-                batch = next(self._batches[number], None)
-                if batch is None:
-                    raise CorruptFile("the files that hold other columns of its rows have fewer rows")
+            batch = self._waiting(number)
             taken.append(batch.slice(0, count))
             self._left[number] = batch.slice(count) if batch.num_rows > count else None
             count -= taken[-1].num_rows
         return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+
+    def _waiting(self, number: int) -> pa.RecordBatch:
+        """The rows that come next from one of the tasks."""
+        batch = self._left[number]
+        if batch is None:
+            batch = next(self._batches[number], None)
+            if batch is None:
+                raise CorruptFile("the files that hold other columns of its rows have fewer rows")
+            self._left[number] = batch
+        return batch
 
 
 def _require_whole(file: Any, task: ReadTask, index: int, path: str, in_file: dict[int, Field]) -> None:

@@ -252,6 +252,17 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class BlobRows:
+    """Which rows get a value from blob files, each of which has those of consecutive rows: `row_count` rows from the row id
+    `first_row_id`. A row has the value of the first of the files that has one for it, else null."""
+
+    first_row_id: int
+    row_count: int
+    first_row_ids: tuple[int, ...]  # Of each file.
+    as_descriptors: bool = False  # Paimon's descriptors (where the bytes are) instead of the bytes.
+
+
+@dataclass(frozen=True, slots=True)
 class ReadTask:
     """Files that one worker reads together, and how their rows become the table's.
 
@@ -263,7 +274,7 @@ class ReadTask:
     paths: tuple[str, ...]
     row_counts: tuple[int, ...]
     sizes_bytes: tuple[int, ...]
-    file_format: str  # "parquet", "orc" or "avro"; files that are not the table's own also "csv" or "json"
+    file_format: str  # "parquet", "orc", "avro" or "blob"; files that are not the table's own also "csv" or "json"
     fields: tuple[Field, ...]  # The requested columns, with the table's current names and types, in order.
     file_fields: tuple[Field, ...] | None = (
         None  # The columns with the files' names and types; None: the files have field ids.
@@ -295,6 +306,7 @@ class ReadTask:
     far_as_null: frozenset[int] = frozenset()
     text_options: tuple[tuple[str, str], ...] | None = None  # The dialect of CSV and JSON files.
     keys: tuple[FileKey | None, ...] = ()  # Of encrypted files.
+    blobs: BlobRows | None = None  # Of blob files: `fields` is their one column, and the newest files are first.
 
     @property
     def row_count(self) -> int:

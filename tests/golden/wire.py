@@ -32,6 +32,7 @@ _ARROW = {
     "BINARY": pa.binary(),
     "VARBINARY": pa.binary(),
     "BYTES": pa.binary(),
+    "BLOB": pa.binary(),
     "DATE": pa.date32(),
     "TIME": pa.time32("ms"),
 }

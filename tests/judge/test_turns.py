@@ -297,6 +297,38 @@ def test_columns_of_the_same_rows_are_written_in_turns(engines: dict[str, Any], 
         assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
 
 
+def test_blobs_are_read_as_pypaimon_reads_them(engines: dict[str, Any], tmp_path: Path) -> None:
+    """Bytes and NULLs, in several files for a data file, and updated by row id."""
+    columns = (("id", "BIGINT"), ("picture", "BLOB"), ("sound", "BLOB"), ("dt", "STRING"))
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "blob.target-file-size": "1 kb"}
+    recipe = Recipe("blobs", columns, (), ("dt",), options=options)
+    place = {"warehouse": str(tmp_path), "table": "turns.blobs"}
+    first = append(*([i, f"{i:02x}" * (100 * i), None if i % 3 else "00ff", "xy"[i % 2]] for i in range(12)))
+    engines["pypaimon"].ask(verb="write", **place, **(request(recipe) | {"steps": [first]}))
+    for row_ids, name in (([1, 4, 9], "picture"), ([0, 4], "sound"), ([4, 5], "picture")):
+        values = [None if id == 9 else f"{name} {id}" for id in row_ids]
+        step = {"do": "update_columns", "row_ids": row_ids, "set": {name: values}}
+        engines["pypaimon"].ask(verb="steps", **place, steps=[step])
+        wanted = engines["pypaimon"].ask(verb="read", **place)["rows"]
+        assert_rows(engines["lakeformat"].ask(verb="read", **place)["rows"], wanted, recipe.fields(), "lakeformat")
+    assert sum(row[1] is None for row in wanted) == 1
+    engines["pypaimon"].ask(verb="steps", **place, steps=[alter(["set", "blob-as-descriptor", "true"])])
+    theirs, ours = (
+        sorted(
+            [row[0], *(described(value) for value in row[1:3])]
+            for row in engines[each].ask(verb="read", **place)["rows"]
+        )
+        for each in ("pypaimon", "lakeformat")
+    )
+    assert theirs == ours
+
+
+def described(value: str | None) -> tuple[str, str, str]:
+    """(the local path, offset and length) of a descriptor in wire form."""
+    data = bytes.fromhex(value or "")
+    return data[13:-16].decode().removeprefix("file://"), data[-16:-8].hex(), data[-8:].hex()
+
+
 MARKED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
     "marked": (
         ("java", append(*([i, f"r{i}", 0.5, ("d1", "d2")[i % 2], 0] for i in range(30)))),

@@ -286,7 +286,9 @@ def test_a_schema_that_contradicts_itself_is_corrupt_by_name(table, home, change
             read()
 
 
-@pytest.mark.parametrize("type", ["BLOB", "VECTOR", {"type": "VECTOR", "element": "FLOAT", "length": 3}])
+@pytest.mark.parametrize(
+    "type", [{"type": "ARRAY", "element": "BLOB"}, "VECTOR", {"type": "VECTOR", "element": "FLOAT", "length": 3}]
+)
 def test_types_that_are_not_known_are_refused_by_name(table, home, type):
     document = json.loads((home / "schema/schema-0").read_text())
     document["fields"].append({"id": 3, "name": "strange", "type": type})
@@ -299,7 +301,7 @@ def test_types_that_are_not_known_are_refused_by_name(table, home, type):
     ("key", "value", "word"),
     [
         ("type", "object-table", "object-table"),
-        ("blob-field", "v", "blob"),
+        ("vector-field", "v", "vector"),
         ("chain-table.enabled", "true", "chain"),
         ("query-auth.enabled", "true", "authorization"),
     ],

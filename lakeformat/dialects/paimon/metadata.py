@@ -298,7 +298,10 @@ def parse_schema(data: bytes, where: str) -> Schema:
             properties.setdefault("file.format", "orc")
         if version > _SCHEMA_VERSION:
             raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
-        fields = tuple(types.parse_field(f) for f in document["fields"])
+        given, blobs = types.without_blobs(document["fields"])
+        if blobs:
+            properties = _with_blobs(properties, blobs, where)
+        fields = tuple(types.parse_field(f) for f in given)
         parsing.check_columns(fields)
         keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
         for role, columns in keys.items():
@@ -315,6 +318,17 @@ def parse_schema(data: bytes, where: str) -> Schema:
             id=document["id"],
             last_field_id=document["highestFieldId"],
         )
+
+
+def _with_blobs(properties: Mapping[str, Any], blobs: Sequence[str], where: str) -> dict[str, Any]:
+    """The options of a table whose BLOB columns are `blobs`, with all of them in `blob-field`."""
+    if str(properties.get("data-evolution.enabled")).lower() != "true":
+        raise CorruptFile(
+            f"{where}: column {blobs[0]!r} is a BLOB, and only tables with data-evolution.enabled have such"
+        )
+    earlier = properties.get("blob.stored-descriptor-fields")
+    named = {"blob-descriptor-field": earlier} if earlier else {}
+    return {**named, **properties, "blob-field": ",".join(blobs)}
 
 
 def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:

@@ -223,6 +223,9 @@ class TableOptions:
 
     schema: Schema
 
+    blob_as_descriptor = Option("blob-as-descriptor", boolean, False)
+    blob_descriptor_field = Option("blob-descriptor-field", names, ())
+    blob_field = Option("blob-field", names, ())
     bucket = Option("bucket", integer, -1)
     bucket_function_type = Option("bucket-function.type", _text, "default")
     bucket_key = Option("bucket-key", names, ())
@@ -356,6 +359,11 @@ class TableOptions:
         return variant_shredding.Options(None if named else limits, named, all_types=False).emit()
 
     @property
+    def columns_in_blobs(self) -> frozenset[str]:
+        """The BLOB columns whose values are in blob files; data files have the others, as descriptors."""
+        return frozenset(self.blob_field).difference(self.blob_descriptor_field)
+
+    @property
     def has_vectors(self) -> bool:
         """Whether deletion vectors mark deleted rows of files."""
         return self.deletion_vectors_enabled
@@ -480,7 +488,7 @@ ACCEPTED = "lakeformat.accepted-options"
 # The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
 DOCUMENTED = Documented.of(
     heeded="""
-    aggregation.remove-record-on-delete blob-field bucket bucket-function.type bucket-key chain-table.enabled
+    aggregation.remove-record-on-delete blob-as-descriptor blob-descriptor-field blob-field blob-view-field bucket bucket-function.type bucket-key chain-table.enabled
     changelog-file.prefix changelog-producer changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
     changelog.num-retained.max changelog.num-retained.min changelog.time-retained clustering.incremental commit.force-compact
     commit.max-retries compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
@@ -512,12 +520,12 @@ DOCUMENTED = Documented.of(
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
     source.split.target-size target-file-size type parquet.variant.shreddingSchema variant.inferShreddingSchema
     variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth variant.shredding.maxSchemaWidth
-    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field write-max-writers-to-spill write-only
+    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field video-frame-field write-max-writers-to-spill write-only
     """,
     ignored="""
     add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes async-file-write
-    auto-create avro.* bitmap-index.* blob-as-descriptor blob-compaction.enabled blob-descriptor-field
-    blob-external-storage-field blob-external-storage-path blob-view-field blob-view.resolve.enabled
+    auto-create avro.* bitmap-index.* blob-compaction.enabled
+    blob-external-storage-field blob-external-storage-path blob-view.resolve.enabled
     blob-write-null-on-missing-file blob.split-by-file-size blob.target-file-size branch btree-index.* bucket-append-only
     bucket-append-ordered cache-page-size catalog-default-db chain-table.chain-partition-keys changelog-file.compression
     changelog-file.format changelog-file.stats-mode changelog.precommit-compact changelog.precommit-compact.thread-num
@@ -595,7 +603,7 @@ DOCUMENTED = Documented.of(
     unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key
     variant.shredding.inferenceMode vector-index.* vector-search.distribute.enabled
     vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format vector.target-file-size
-    video-frame-field visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
+    visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
     write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable
     write-buffer-spillable.max-disk-size write-manifest-cache write-mode write.batch-memory
     write.batch-size write.data-evolution.update-conflict-retry.max-attempts write.data-evolution.update-conflict-retry.wait-ms
@@ -607,13 +615,15 @@ DOCUMENTED = Documented.of(
 # Features that lakeformat would only half understand: (key, whether the value asks for it, the message).
 _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("type", lambda v: v.lower() not in {"table", ""}, "a table of type {value} is not a data table of Paimon"),
-    ("blob-field", lambda v: bool(v), "blob columns"),
+    ("blob-view-field", lambda v: bool(v), "blob columns whose values are in other tables"),
+    ("video-frame-field", lambda v: bool(v), "video files"),
     ("vector-field", lambda v: bool(v), "vector columns"),
     ("query-auth.enabled", lambda v: _true(v), "query authorization"),
     ("chain-table.enabled", lambda v: _true(v), "chain tables (rows of other branches)"),
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("blob-field", lambda v: bool(v), "blob columns; they are read, not written"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
@@ -640,6 +650,12 @@ _OF_COLUMNS = {
 def require_readable(options: Options, where: str) -> None:
     """Raise `UnsupportedFeature` for a feature without which the rows would be read wrong."""
     _refuse(options, _REFUSED_ALWAYS, where)
+    elsewhere = options.get("blob-descriptor-field")
+    if elsewhere and not _true(options.get("blob-as-descriptor") or ""):
+        raise UnsupportedFeature(
+            f"{where}: blob-descriptor-field={elsewhere}: the values lie outside the table, and lakeformat does not follow them; set "
+            "blob-as-descriptor=true (with another engine) to read where they are"
+        )
 
 
 def require_writable(options: Options, where: str) -> None:

@@ -968,7 +968,7 @@ def _bounds(
         if not named.keys() >= set(columns or ()):
             yield rows, {}  # Includes bounds of system columns.
             continue
-        present = schema.fields if columns is None else tuple(named[n] for n in columns)
+        present = tracking.file_fields(schema, None) if columns is None else tuple(named[n] for n in columns)
         places = {f.id: i for i, f in enumerate(present)}
         needed = sorted({places[f.id] for f in wanted if f.id in places})
         low, high = (
@@ -1082,7 +1082,12 @@ def _tasks_beside(
         stored |= dict.fromkeys(rows.tolist(), known)
     result: dict[int, tuple[ReadTask, ...]] = {}
     given: dict[int, set[int]] = {}
+    blobs: dict[tuple[int, int], list[int]] = {}
     for row, of in enumerate(indices[at].tolist()):  # For each file the newest first.
+        if formats[row] == "blob":
+            for field in stored[row]:
+                blobs.setdefault((of, field.id), []).append(row)
+            continue
         taken = given.setdefault(of, set())
         own = {field.id for field in stored[row]} - taken
         wanted = tuple(field for field in fields if field.id in own)
@@ -1092,6 +1097,13 @@ def _tasks_beside(
         taken |= {field.id for field in wanted}
         task = ReadTask((names[row],), (counts[row],), (sizes[row],), formats[row], wanted, file_fields=stored[row])
         result[of] = (*result.get(of, ()), task)
+    by_id = {field.id: field for field in fields}
+    for (of, id), newest_first in blobs.items():
+        if id in by_id:
+            whole, own_files = data_files.entries.slice(of, 1), entries.take(pa.array(newest_first))
+            own_paths = tuple(names[row] for row in newest_first)
+            task = tracking.blob_task(base.schema, whole, own_files, own_paths, by_id[id])
+            result[of] = (*result.get(of, ()), task)
     return result
 
 

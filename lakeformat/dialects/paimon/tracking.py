@@ -1,7 +1,8 @@
-"""Row ids (`row-tracking.enabled`), and files with only some columns of other files' rows (`data-evolution.enabled`).
+"""Row ids (`row-tracking.enabled`), files with only some columns of other files' rows (`data-evolution.enabled`), and blob files.
 
 Row ids are unique in a table. A file's entry has the id of its first row, and the others are consecutive; a file with moved rows has a
-column of ids. With data evolution several files may have one range of row ids: the newest value of each column counts.
+column of ids. With data evolution several files may have one range of row ids: the newest value of each column counts. A blob
+file has one column of consecutive rows within such a range.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import manifest, metadata
+from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import CorruptTable
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Schema, find_field, scalar, walk
-from lakeformat.model.work import LAST_UPDATED, ROW_ID, WrittenFile
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, BlobRows, ReadTask, WrittenFile
 from lakeformat.storage.store import Reader
 
 ROW_ID_NAME = "_ROW_ID"
@@ -32,8 +33,8 @@ IDS_IN_FILES = (2147483642, 2147483646)  # Of these.
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Column files: rows of `manifest.ENTRY`, the newest first in each row range; `of` is the name of the oldest file
-    of the range, to which they belong."""
+    """Column files and blob files: rows of `manifest.ENTRY`, the newest first in each row range, but blob files last; `of` is the
+    name of the oldest file of the range, to which they belong."""
 
     entries: pa.Table
     of: pa.Array
@@ -61,6 +62,7 @@ class Beside:
         return result
 
 
+BLOB_ENDING = ".blob"
 NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.nulls(0, pa.string()))  # `pa.array` of a list loads pandas.
 
 
@@ -72,6 +74,11 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     if entries["_FIRST_ROW_ID"].null_count:
         name = entries["_FILE_NAME"].filter(entries["_FIRST_ROW_ID"].is_null())[0].as_py()
         raise CorruptTable(f"{where}: {name} has no first row id, which every file of a table with data evolution has")
+    is_blob = pc.ends_with(entries["_FILE_NAME"], BLOB_ENDING)
+    if pc.any(is_blob).as_py():
+        whole, columns = by_row_id(entries.filter(pc.invert(is_blob)), where)
+        blobs, of_blobs = _in_ranges(whole, entries.filter(is_blob), where)
+        return whole, Beside(pa.concat_tables([columns.entries, blobs]), pa.concat_arrays([columns.of, of_blobs]))
     first, count = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     order = np.lexsort((_ranks(entries), np.asarray(entries["_MAX_SEQUENCE_NUMBER"]), first))
     starts = np.ones(len(order), bool)
@@ -92,6 +99,25 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     beside = entries.take(pa.array(order[rest[newest]]))
     names_of = entries["_FILE_NAME"].take(pa.array(of[newest])).combine_chunks()
     return entries.take(pa.array(np.sort(anchors))), Beside(beside, names_of)
+
+
+def _in_ranges(whole: pa.Table, blobs: pa.Table, where: str) -> tuple[pa.Table, pa.Array]:
+    """(blob files, the newest first for each file of `whole` and column; the name of the file whose rows each has)."""
+    first, count = (np.asarray(blobs[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
+    begins, counts = (np.asarray(whole[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
+    ascending = np.argsort(begins)
+    at = begins[ascending].searchsorted(first, "right") - 1
+    of = ascending[np.maximum(at, 0)] if len(whole) else np.zeros(len(blobs), np.int64)
+    wrong = np.flatnonzero((at < 0) | (first + count > (begins + counts)[of])) if len(whole) else np.arange(len(blobs))
+    if len(wrong):
+        name = blobs["_FILE_NAME"][int(wrong[0])].as_py()
+        raise CorruptTable(f"{where}: {name} has rows that no one data file has")
+    single = pc.fill_null(pc.equal(pc.list_value_length(blobs["_WRITE_COLS"]), 1), False)
+    if not pc.all(single).as_py():
+        name = blobs["_FILE_NAME"].filter(pc.invert(single))[0].as_py()
+        raise CorruptTable(f"{where}: {name} has not one column, as a blob file has")
+    order = pa.array(np.lexsort((first, -np.asarray(blobs["_MAX_SEQUENCE_NUMBER"]), of)))
+    return blobs.take(order), whole["_FILE_NAME"].take(pa.array(of).take(order)).combine_chunks()
 
 
 def assigned(
@@ -145,11 +171,29 @@ def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:
 
 
 def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns of a file of this schema written with `columns` (None: all of the schema's)."""
+    """The columns of a file of this schema written with `columns` (None: all of the schema's but those in blob files)."""
     if columns is None:
-        return schema.fields
+        apart = options.of(schema).columns_in_blobs if "blob-field" in schema.properties else frozenset()
+        return tuple(f for f in schema.fields if f.name not in apart) if apart else schema.fields
     known = {field.name: field for field in (*FIELDS, *schema.fields)}
     return tuple(known[name] for name in columns if name in known)
+
+
+def blob_task(schema: Schema, whole: pa.Table, blobs: pa.Table, paths: tuple[str, ...], field: Field) -> ReadTask:
+    """The task that reads the values of `field` for all rows of the file `whole` from its blob files, the newest first."""
+    return ReadTask(
+        paths=paths,
+        row_counts=tuple(blobs["_ROW_COUNT"].to_pylist()),
+        sizes_bytes=tuple(blobs["_FILE_SIZE"].to_pylist()),
+        file_format="blob",
+        fields=(field,),
+        blobs=BlobRows(
+            whole["_FIRST_ROW_ID"][0].as_py(),
+            whole["_ROW_COUNT"][0].as_py(),
+            tuple(blobs["_FIRST_ROW_ID"].to_pylist()),
+            options.of(schema).blob_as_descriptor,
+        ),
+    )
 
 
 def column_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:

@@ -48,6 +48,7 @@ _TEXT = re.compile(
     r"\s*(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<parameters>\d+(?:\s*,\s*\d+)?)\s*\))?"
     r"(?P<zone>\s+WITH LOCAL TIME ZONE|\s+WITHOUT TIME ZONE)?(?P<not_null>\s+NOT NULL)?\s*$"
 )
+_BLOB = re.compile(r"BLOB(?=$| NOT NULL$)")
 _MAX_LENGTH = 2**31 - 1
 NESTED_STATS = scalar(Kind.BYTES)  # A null of any nested type has the same size in a row of bounds.
 
@@ -77,6 +78,15 @@ def parse_type(value: Any) -> tuple[Type, bool]:
                 raise UnsupportedFeature(f"type {other}: lakeformat neither reads nor writes it")
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptFile(f"type {value!r} is not one that Paimon writes") from error
+
+
+def without_blobs(fields: Any) -> tuple[Any, list[str]]:
+    """(columns from schema JSON with BYTES instead of BLOB, the names of those that were BLOB)."""
+    blobs = [f for f in fields if isinstance(f, dict) and isinstance(f.get("type"), str) and _BLOB.match(f["type"])]
+    if not blobs:
+        return fields, []
+    changed = [{**f, "type": _BLOB.sub("BYTES", f["type"])} if f in blobs else f for f in fields]
+    return changed, [f["name"] for f in blobs]
 
 
 def parse_field(value: Any) -> Field:
