@@ -264,6 +264,24 @@ def test_what_is_behind_is_made_up_for():
     require_same(table)
 
 
+def test_a_rollback_is_shown_with_its_commit_and_when_it_is_made_up_for():
+    """Its delta is empty: the files of the snapshot before would stay."""
+    table = made()
+    for i in range(3):
+        table.append(data(i))
+    table.rollback_to(snapshot_id=1)
+    require_same(table)
+    before = {p.path: table._store.read(p.path) for p in table._store.list("metadata")}
+    table.append(data(7))
+    table.rollback_to(snapshot_id=1)
+    table.append(data(8))
+    forget(table)
+    table._store.write_many(before)
+    table.sync_iceberg()
+    require_same(table)
+    assert table.scan().count() == 2
+
+
 def forget(table):
     table._store.delete([p.path for p in table._store.list("metadata")])
 
