@@ -319,7 +319,8 @@ class ReadTask:
     def of_files(self, indexes: Sequence[int]) -> ReadTask:
         """The task for some of its files, where rows of several files are not merged."""
         names = [name for name in _BY_FILE if getattr(self, name)]
-        return replace(self, **{name: tuple(getattr(self, name)[i] for i in indexes) for name in names})
+        chosen: dict[str, Any] = {name: tuple(getattr(self, name)[i] for i in indexes) for name in names}
+        return replace(self, **chosen)
 
 
 # Attributes of a `ReadTask` with one value per file.
