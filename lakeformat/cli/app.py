@@ -72,7 +72,9 @@ def lakeformat(
 ) -> None:
     """Read and manage Apache Paimon and Apache Iceberg tables from the shell."""
     logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(message)s", stream=sys.stderr)
-    context.obj = Session(lambda: chosen(warehouse, catalog, option, config), as_json)
+    context.obj = Session(
+        lambda: chosen(warehouse, catalog, option, config), as_json, lambda name: chosen(name, None, (), config)
+    )
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -84,6 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         given = ["--json", *rest] if as_json else rest
         result = lakeformat.main(args=given, prog_name="lakeformat", standalone_mode=False)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         return _failed(error.format_message(), as_json)

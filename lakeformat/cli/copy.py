@@ -9,7 +9,6 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-import lakeformat
 from lakeformat import InvalidInput, LakeError, lazy
 from lakeformat.cli.session import Session, counted
 
@@ -24,7 +23,7 @@ else:
 @click.command()
 @click.argument("source", help="`db.table`.")
 @click.argument("target", help="`db.table` that is to be made, or gone on with.")
-@click.option("--to", help="The warehouse of the target; by default the same.")
+@click.option("--to", help="The warehouse of the target, as --warehouse names it; by default the same.")
 @click.option("--format", help="paimon or iceberg; by default the source's.")
 @click.option("--rows", type=click.IntRange(min=1), default=2000000, help="Rows of one commit.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
@@ -34,7 +33,7 @@ def copy(
 ) -> None:
     """Copy a table. Each commit has an id, so that the same command again goes on where it was cut off."""
     opened = session.lake.table(source)
-    lake = session.lake if to is None else lakeformat.Lake(to)
+    lake = session.lake if to is None else session.other(to)
     scan = opened.scan()
     format = format or opened.format
     total = scan.count()

@@ -25,8 +25,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 class Session:
     """The warehouse of this call, opened on first use, and its output: JSON, or the display that `show` draws."""
 
-    def __init__(self, opened: Callable[[], Lake], as_json: bool) -> None:
+    def __init__(self, opened: Callable[[], Lake], as_json: bool, other: Callable[[str], Lake]) -> None:
         self._opened, self.as_json = opened, as_json
+        self.other = other  # Opens another warehouse: a path, a URI, or a name in the config file.
         self._lake: Lake | None = None
         self.console = Console(highlight=False)
 

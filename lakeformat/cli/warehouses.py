@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import tomllib
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from lakeformat import Lake
 
 HERE = Path("lakeformat.toml")
-KEYS = {"uri", "catalog", "catalog_options", "options"}
+KEYS = {"uri", "catalog", "catalog_options", "options", "encryption_keys"}
+MASTER_KEYS = "LAKEFORMAT_ENCRYPTION_KEYS"  # id=BASE64,id=BASE64
 _SECRET = re.compile(r"secret|password|token|credential|access_key|account_key|sas|service_account_key", re.IGNORECASE)
 
 
@@ -39,7 +41,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
     if name not in named:
         if warehouse is None:
             raise InvalidInput(f"{path}: default = {name!r}, and there is no [warehouses.{name}]")
-        return lakeformat.Lake(name, catalog=catalog, **given)
+        return lakeformat.Lake(name, catalog=catalog, encryption_keys=_master_keys({}, MASTER_KEYS), **given)
     entry = dict(named[name])
     if unknown := sorted(entry.keys() - KEYS):
         raise InvalidInput(f"{path}: [warehouses.{name}] has {unknown[0]!r}; it may have {', '.join(sorted(KEYS))}")
@@ -51,6 +53,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
         _value("uri", entry["uri"], f"{where}]"),
         catalog=catalog or entry.get("catalog"),
         catalog_options=catalog_options or None,
+        encryption_keys=_master_keys(entry.get("encryption_keys", {}), f"{where}.encryption_keys]"),
         **{**_filled(entry.get("options", {}), f"{where}.options]"), **given},
     )
 
@@ -73,6 +76,23 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise InvalidInput(f"--option {key!r}: write KEY=VALUE, e.g. region=eu-central-1")
     return key, value
+
+
+def _master_keys(named: Mapping[str, Any], where: str) -> dict[str, bytes] | None:
+    """Master keys by id, in base64 as `LakeResource` takes them: of the environment variable, and of a config file's entry, which names variables."""
+    pairs = (pair.partition("=") for pair in filter(None, os.environ.get(MASTER_KEYS, "").split(",")))
+    given = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in pairs}
+    for id, name in named.items():
+        if not str(name).startswith("$"):
+            raise InvalidInput(f'{where} {id}: a key does not belong in a file; write {id} = "$NAME" and set NAME')
+        given[id] = where, _value(id, name, where)
+    keys = {}
+    for id, (origin, text) in given.items():
+        try:
+            keys[id] = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise InvalidInput(f"{origin} {id}: give the key in base64") from None
+    return keys or None
 
 
 def _filled(options: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The command line: answers as pictures and as JSON, dry runs that do nothing, mistakes in one line with exit code 2."""
 
+import base64
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.cli import app, log
 from lakeformat.cli.app import run
+from tests.unit.test_encryption import MASTER, encrypt
 
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "paimon"
@@ -325,6 +327,32 @@ def test_a_config_file_names_warehouses_and_takes_secrets_from_the_environment_o
     assert "has 'url'; it may have catalog" in cli("ls", warehouse="s3", code=2)
     config.write_text("[[[")
     assert "is no TOML" in cli("ls", code=2)
+    config.write_text(f'[warehouses.other]\nuri = "{tmp_path / "other"}"\n')
+    assert cli.json("copy", "shop.orders", "shop.copied", "--to", "other")["rows"] == 7
+    assert cli("count", "shop.copied", warehouse="other").strip() == "7"
+
+
+def test_master_keys_come_from_the_environment_and_show_nowhere(cli, tmp_path, monkeypatch):
+    table = Lake(tmp_path / "wh").create_table("d.t", SCHEMA, format="iceberg", properties={"format-version": "3"})
+    table.append(rows([1, 2, 3], "a"))
+    encrypt(tmp_path / "wh/d.db/t")
+    key = base64.b64encode(MASTER["keyA"]).decode()
+    assert "which was not given" in cli("count", "d.t", "--where", "id > 1", code=2)
+    monkeypatch.setenv("LAKEFORMAT_ENCRYPTION_KEYS", f"other={'A' * 22}==,keyA={key}")
+    assert cli("count", "d.t", "--where", "id > 1").strip() == "2"
+    monkeypatch.setenv("LAKEFORMAT_ENCRYPTION_KEYS", "keyA=6d6d6d!")
+    told = cli("ls", code=2)
+    assert "LAKEFORMAT_ENCRYPTION_KEYS keyA: give the key in base64" in told
+    assert "6d6d6d" not in told
+    monkeypatch.delenv("LAKEFORMAT_ENCRYPTION_KEYS")
+    monkeypatch.setenv("KEY_A", key)
+    config = f'[warehouses.w]\nuri = "{tmp_path / "wh"}"\n[warehouses.w.encryption_keys]\nkeyA = '
+    (tmp_path / "lakeformat.toml").write_text(config + '"$KEY_A"\n')
+    assert cli("count", "d.t", "--where", "id > 1", warehouse="w").strip() == "2"
+    (tmp_path / "lakeformat.toml").write_text(config + f'"{key}"\n')
+    told = cli("ls", warehouse="w", code=2)
+    assert "a key does not belong in a file" in told
+    assert key not in told
 
 
 @pytest.mark.parametrize(
@@ -359,13 +387,14 @@ WRONG = [
 
 
 def test_whatever_is_asked_for_ends_without_a_traceback(table, cli, tmp_path):
-    """Every command with arguments and options at random; a mistake is one line (which `cli` looks at), nothing else is raised."""
+    """Every command with arguments and options at random; a mistake is one line (which `cli` looks at), nothing else is raised,
+    and `--json` prints JSON."""
     chance, table_name = random.Random(20), "shop.orders"
     table.create_tag("v1")
     commands = sorted(set(app.COMMANDS) - {"cdc"})
     for number in range(160):
         command = commands[number % len(commands)]
-        arguments = [command]
+        arguments = ["--json", command] if number // len(commands) % 2 else [command]
         for param in getattr(app.COMMANDS[command], command).params:
             if isinstance(param, click.Option) and chance.random() < 0.6:
                 continue
@@ -376,7 +405,9 @@ def test_whatever_is_asked_for_ends_without_a_traceback(table, cli, tmp_path):
             )
             flags = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
             arguments += flags if getattr(param, "is_flag", False) else [*flags, wrong]
-        cli(*arguments, code=(0, 1, 2), warehouse=chance.choice([tmp_path / "wh"] * 9 + WRONG[-8:]))
+        printed = cli(*arguments, code=(0, 1, 2), warehouse=chance.choice([tmp_path / "wh"] * 9 + WRONG[-8:]))
+        if "--json" in arguments:
+            json.loads(printed)
 
 
 def test_without_a_warehouse_it_says_how_to_name_one(cli):
