@@ -1,4 +1,4 @@
-"""Each command over tables that Java engines wrote: what it prints is what their own metadata, and the rows that they read, say."""
+"""Each command over tables that Java engines, pypaimon and pyiceberg wrote: what it prints is what their own metadata, and the rows that they read, say."""
 
 import csv
 import hashlib
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import uuid
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from lakeformat.cli.app import run
 from tests.unit.test_golden_iceberg import GOLDEN as ICEBERG
 from tests.unit.test_golden_iceberg import opened
 
-PAIMON = ICEBERG.parent / "paimon"
+PAIMON, PYTHON = ICEBERG.parent / "paimon", ICEBERG.parent / "python"
 TABLES = [
     *(f"java09.{n}" for n in ("keyed_parquet", "tagged_parquet", "partitioned_parquet", "expired_parquet")),
-    *(f"ice.{n}" for n in ("v2_evolved", "v2_keys", "v2_positions", "v3_defaults", "v3_vectors")),
+    *(f"ice.{n}" for n in ("v2_evolved", "v2_keys", "v2_positions", "v3_defaults", "v3_vectors", "pyiceberg")),
+    "python.pypaimon",
 ]  # fmt: skip
 
+_VERSION = re.compile(r"/v(\d+)[.]metadata[.]json$")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -52,7 +55,7 @@ def world(tmp_path_factory):
     for name in TABLES:
         database, _, table = name.partition(".")
         to = root / f"{database}.db" / table
-        facts[name] = (_paimon if database == "java09" else _iceberg)(table, to)
+        facts[name] = _MADE[database](table, to)
     return root, facts
 
 
@@ -71,6 +74,17 @@ def _paimon(name, to):
     )  # fmt: skip
 
 
+def _pypaimon(name, to):
+    with zipfile.ZipFile(PYTHON / f"{name}.zip") as packed:
+        expected = json.loads(packed.read("expected.json"))
+        packed.extractall(to, [path for path in packed.namelist() if path != "expected.json"])
+    schema = json.loads((to / "schema" / "schema-0").read_text())
+    names = [column["name"] for column in expected["latest"]["columns"]]
+    rows = {int(id): len(answer["rows"]) for id, answer in expected["snapshots"].items()}
+    ids = [row[names.index("id")] for row in expected["latest"]["rows"]]
+    return Facts("paimon", [field["name"] for field in schema["fields"]], schema["partitionKeys"], rows, ids, {})
+
+
 def _iceberg(name, to):
     table, expected = opened(name)
     store, location = table._store, expected["location"]
@@ -79,7 +93,7 @@ def _iceberg(name, to):
         path = Path(target.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(store.read(_within(source, location)))
-    newest = max((p for p in store.list("metadata") if p.path.endswith(".metadata.json")), key=_version).path
+    newest = max((p for p in store.list("metadata") if _VERSION.search(p.path)), key=_version).path
     document = json.loads(store.read(newest))
     schema = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
     spec = next(s for s in document["partition-specs"] if s["spec-id"] == document["default-spec-id"])
@@ -96,12 +110,15 @@ def _iceberg(name, to):
     )  # fmt: skip
 
 
+_MADE = {"java09": _paimon, "ice": _iceberg, "python": _pypaimon}
+
+
 def _within(path, place):
-    return path.removeprefix("file://").removeprefix("file:").removeprefix(f"{place}/")
+    return path.removeprefix("file://").removeprefix("file:").removeprefix(f"{place.removeprefix('file://')}/")
 
 
 def _version(each):
-    return int(each.path.rpartition("/v")[2].partition(".")[0])
+    return int(_VERSION.search(each.path)[1])
 
 
 @pytest.fixture
@@ -255,7 +272,7 @@ def test_a_dry_run_of_a_command_that_writes_names_what_is_there_and_changes_noth
 )
 def test_a_table_of_another_engine_is_copied_and_converted(cli, tmp_path, name):
     database, _, table = name.partition(".")
-    facts = (_paimon if database == "java09" else _iceberg)(table, tmp_path / f"{database}.db" / table)
+    facts = _MADE[database](table, tmp_path / f"{database}.db" / table)
     there, other = ("--warehouse", str(tmp_path)), "paimon" if facts.format == "iceberg" else "iceberg"
     assert cli.json(*there, "copy", name, "copied.t", "--format", other)["rows"] == len(facts.ids)
     if name == "java09.partitioned_parquet":  # Its files have no field ids, which Iceberg's readers look for.
