@@ -47,6 +47,7 @@ KEPT = {
     "lakeformat/model/option_keys.py _pattern": "a constant per format",
     "lakeformat/scan.py _hashing": "a DuckDB connection",
     "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
+    "lakeformat/sql/in_process.py _add_transforms": "whether a DuckDB connection has functions",
     "lakeformat/sql/in_process.py _database": "a DuckDB connection",
     "lakeformat/sql/in_process.py _opened": "the last DuckDB connections",
     "lakeformat/storage/cache.py _of_worker": "the cache of the Lake whose task a Spark worker ran last, of that Lake's size",

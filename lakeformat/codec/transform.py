@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import decimals, murmur, single_value
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import from_arrow, to_arrow
+from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import successor
 from lakeformat.model.schema import Kind, Scalar, Type, result_type, scalar
@@ -40,6 +41,31 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
         case kind:
             whole = _whole(values).fill_null(0).to_numpy(zero_copy_only=False)
             return _numbers(_gone_round(_moments(whole, kind, pa.types.is_date32(values.type))), values, target)
+
+
+def call(kind: TransformKind, *columns: pa.Array) -> pa.Array:
+    """The values of Iceberg's function `bucket(n, x)`, `truncate(n, x)`, `years(x)` and so on, as SQL calls it: `columns` are the
+    arguments, a constant `n` before `x`. Raises `InvalidInput` for a type that the transform does not take, and for another number
+    of arguments."""
+    wanted = 2 if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) else 1
+    if len(columns) != wanted:
+        raise InvalidInput(f"{kind} takes {wanted} argument{'s' * (wanted > 1)}, not {len(columns)}")
+    *counts, values = columns
+    count = None
+    if counts:
+        given = [*dict.fromkeys(counts[0].to_pylist())] or [1]
+        if len(given) > 1 or not isinstance(given[0], int):
+            raise InvalidInput(f"{kind}(n, x): n is {', '.join(map(str, given[:3]))}; give one whole number")
+        count = given[0]
+    transform = Transform(kind, count)
+    if pa.types.is_null(values.type):
+        result = values.type if kind is TransformKind.TRUNCATE else to_arrow(result_type(transform, scalar(Kind.DATE)))
+        return pa.nulls(len(values), result)
+    if pa.types.is_timestamp(values.type) and values.type.tz not in (None, "UTC"):
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return apply(transform, values, from_arrow(values.type))
 
 
 def between(

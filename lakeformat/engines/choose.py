@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Field
 from lakeformat.model.work import DeltaLayout, WrittenFile
 from lakeformat.storage.cache import Elsewhere
@@ -56,6 +57,11 @@ def write_changelog(
     changelog = import_module("lakeformat.engines.spark.changelog")
     written: list[WrittenFile] = changelog.write(frames, store, layout, upsert, max_keys, buffer_bytes)
     return written
+
+
+def register_transforms(session: Any, wanted: Mapping[str, tuple[TransformKind, str]]) -> None:
+    """Register partition transforms as functions of a Spark session; see the Spark engine."""
+    import_module("lakeformat.engines.spark.transforms").register_transforms(session, wanted)
 
 
 def is_spark(value: Any) -> bool:

@@ -97,6 +97,10 @@ def drop(context: Context, cursor: Cursor) -> Result:
         return databases.drop(context, cursor)
     if cursor.peek("VIEW"):
         return views.drop(context, cursor)
+    if cursor.take("FUNCTION IF EXISTS") or cursor.take("TEMPORARY FUNCTION IF EXISTS"):
+        cursor.path()  # No catalog here stores functions.
+        cursor.close()
+        return nothing()
     if not cursor.take("TABLE"):
         cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW and DROP DATABASE")
     if_exists = cursor.take("IF EXISTS")

@@ -15,8 +15,9 @@ from sqlglot import exp
 
 from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Call, Literal
-from lakeformat.sql import casts
+from lakeformat.sql import casts, transforms
 from lakeformat.sql.text import Piece
 
 _SAME = frozenset({
@@ -126,6 +127,8 @@ def _node(node: Any, piece: Piece) -> Any:
         return _sum(node)
     if isinstance(node, exp.Cast):
         return casts.cast(node)
+    if (kind := transforms.called(node)) is not None:
+        return _transformed(node, kind)
     if isinstance(node, exp.Like | exp.ILike):
         return _escaped(node, piece)
     if isinstance(node, exp.Lateral) and node.args.get("outer"):
@@ -152,7 +155,8 @@ def _function(node: Any, piece: Piece) -> Any:
     if key in _DATES:
         return _typed(node, "DATE")
     if isinstance(node, exp.Anonymous):
-        return node if isinstance(node.parent, exp.Table) else _anonymous(node, piece)
+        is_translated = isinstance(node.parent, exp.Table) or transforms.is_of_call(node)
+        return node if is_translated else _anonymous(node, piece)
     if key not in _SAME:
         raise _refused(node, piece, "function")
     return node
@@ -189,6 +193,15 @@ def _anonymous(node: Any, piece: Piece) -> Any:
     if name in _TEMPLATES and len(given) == _TEMPLATES[name][0]:
         return casts.template(_TEMPLATES[name][1], **dict(zip("xyz", given, strict=False)))
     raise _refused(node, piece, "function")
+
+
+def _transformed(node: Any, kind: TransformKind) -> Any:
+    """A call of our own function, which in_process.py registers; truncated values come as text."""
+    given = node.expression.expressions
+    made = exp.Anonymous(this=transforms.name_of(kind), expressions=[argument.copy() for argument in given])
+    if kind is TransformKind.TRUNCATE and len(given) == 2 and not isinstance(given[1], exp.Null):
+        return exp.Anonymous(this="cast_to_type", expressions=[made, given[1].copy()])
+    return made
 
 
 def _variant_get(node: Any, piece: Piece) -> Any:
@@ -242,6 +255,22 @@ CASE
   ELSE ERROR('in process, months_between takes dates; cast its arguments')
 END"""
 _KNOWN_PARTS = r"%-?[YyBbmdHIMSfgpaA]|%-j|strict"
+_TWO = "[0-9]{2}"
+_DIGITS = {  # Of text that a part of a format reads.
+    "%Y": "[0-9]{4}",
+    "%y": _TWO,
+    "%b": "[A-Z][a-z]{2}",
+    "%B": "[A-Z][a-z]+",
+    "%a": "[A-Z][a-z]{2}",
+    "%A": "[A-Z][a-z]+",
+    "%p": "[AP]M",
+    "%f": "[0-9]{1,9}",
+    "%g": "[0-9]{3}",
+    "%j": "[0-9]{3}",
+    "%-j": "[0-9]{1,3}",
+    **{f"%{letter}strict": _TWO for letter in "mdHIMS"},
+    **{f"%{mark}{letter}": "[0-9]{1,2}" for letter in "mdHIMS" for mark in ("", "-")},
+}
 _DATE_UNITS = frozenset({"YEAR", "MONTH", "WEEK", "DAY"})
 _TIME_OF_DATE = "CASE WHEN TYPEOF($x) = 'DATE' THEN ERROR('in process, a date takes an interval of days or longer; cast it') ELSE $y END"
 _DAYS = "CASE WHEN TYPEOF($x) = 'DATE' AND TYPEOF($y) = 'DATE' THEN ERROR('in process, write datediff(a, b) for days between dates') ELSE $x - $y END"
@@ -332,7 +361,17 @@ def _formatted(node: Any) -> Any:
             return None
         spelt += part
     node.set("format", exp.Literal.string(spelt))
-    return node
+    return node if is_output else _read_strictly(node, spelt)
+
+
+def _read_strictly(node: Any, format: str) -> Any:
+    """to_date and to_timestamp of text that has the format's digits; DuckDB takes fewer digits, and text after them."""
+    parts = re.findall(r"%-?[A-Za-z](?:strict)?|%%|(?s:.)", format)
+    form = "".join(_DIGITS.get(part) or re.escape("%" if part == "%%" else part) for part in parts)
+    made = node.copy() if isinstance(node, exp.TsOrDsToDate) else _typed(node, "TIMESTAMPTZ")
+    text = exp.Cast(this=node.this.copy(), to=exp.DataType.build("VARCHAR"))
+    quoted = form.replace("'", "''")
+    return casts.template(f"CASE WHEN REGEXP_FULL_MATCH($x, '{quoted}') THEN $y END", x=text, y=made)
 
 
 def _sum(node: Any) -> Any:
@@ -496,7 +535,7 @@ _REWRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "monthsbetween": lambda node: casts.template(
         _MONTHS, x=node.this, y=node.expression, z=exp.Round(this=node.copy(), decimals=exp.Literal.number(8))
     ),
-    "strtotime": lambda node: None if _formatted(node) is None else _typed(node, "TIMESTAMPTZ"),
+    "strtotime": _formatted,
     "timetostr": _formatted,
     "round": _round,
     "transform": _from_zero,

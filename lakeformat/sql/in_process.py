@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import chain, groupby, islice
@@ -20,8 +20,9 @@ from lakeformat.codec.duckdb_sql import quoted, selected, text
 from lakeformat.codec.expression import cast
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.type_text import parse_type
-from lakeformat.sql import functions, parameters
+from lakeformat.sql import functions, parameters, transforms
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import LocalFile, Stream, TableRows
 
@@ -57,7 +58,10 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     variants = list(functions.variant_gets(translated))
     for function in variants:
         _add_function(os.getpid(), *function)
-    files = {} if variants or _stops_early(tree) else _files(query)
+    has_transforms = any(True for _ in transforms.calls(query.tree))
+    if has_transforms:
+        _add_transforms(os.getpid())
+    files = {} if variants or has_transforms or _stops_early(tree) else _files(query)
     ask = partial(_ask, query, sql, values or None, context.script.position(query.piece.origin(0)))
     if files:
         with suppress(InvalidInput):  # On an error, scans read the rows or report it.
@@ -153,6 +157,7 @@ def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
     except (duckdb.Error, OSError) as error:  # OSError: Arrow's, when a stream that it reads failed.
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             _add_function.cache_clear()
+            _add_transforms.cache_clear()
             _opened.clear()
             _database.cache_clear()  # DuckDB refuses further statements in that database.
         stopped = next(
@@ -219,6 +224,22 @@ def _add_function(process: int, name: str, text: str, spelt: str) -> None:
     database.create_function(name, get, [_VARIANT, "VARCHAR"], spelt, **how)
 
 
+@cache
+def _add_transforms(process: int) -> None:
+    """Register Iceberg's partition transforms, which take any type."""
+    database, how = _database(process), {"type": "arrow", "null_handling": "special"}
+    of = {TransformKind.DAY: "DATE", TransformKind.TRUNCATE: "VARCHAR"}
+    for kind in dict.fromkeys(transforms.KINDS.values()):
+        database.create_function(transforms.name_of(kind), _of(kind), None, of.get(kind, "INTEGER"), **how)
+
+
+def _of(kind: TransformKind) -> Callable[..., pa.Array]:
+    def get(*columns: pa.ChunkedArray) -> pa.Array:
+        return transforms.spelt(kind, *(pa.concat_arrays(column.chunks) for column in columns))
+
+    return get
+
+
 _VARIANT = 'STRUCT("value" BLOB, metadata BLOB)'
 
 
@@ -263,12 +284,24 @@ def _title(tree: Any) -> None:
     if not isinstance(tree, exp.Select):
         return
     for expression in list(tree.expressions):
-        if not isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
-            name = expression.sql(dialect="spark", normalize_functions="lower")
+        is_call = transforms.called(expression) is not None
+        if is_call or not isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
+            name = _unquoted(expression).sql(dialect="spark", normalize_functions="lower")
             name = "col" if isinstance(expression, exp.Explode) else name.replace("count(*)", "count(1)")
             name = "current_date()" if isinstance(expression, exp.CurrentDate) else name
-            name = f"({name})" if isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func) else name
+            is_operator = isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func) and not is_call
+            name = f"({name})" if is_operator else name
             expression.replace(exp.Alias(this=expression.copy(), alias=exp.to_identifier(name, quoted=True)))
+
+
+def _unquoted(expression: Any) -> Any:
+    """An expression with its texts without quotes, as Spark names a column: `concat(a, b)` of two texts."""
+
+    def change(node: Any) -> Any:
+        is_text = isinstance(node, exp.Literal) and node.is_string and not isinstance(node.parent, exp.Interval)
+        return exp.Var(this=node.name) if is_text else node
+
+    return expression.copy().transform(change)
 
 
 def _shorten_columns(tree: Any, query: Query) -> None:

@@ -11,9 +11,11 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from lakeformat.codec.spark_sql import quoted, spark_type
+from lakeformat.engines.choose import register_transforms
 from lakeformat.errors import InvalidInput
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Field
-from lakeformat.sql import parameters, text
+from lakeformat.sql import parameters, text, transforms
 from lakeformat.sql.session import Context
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ def frame(context: Context, query: Query) -> Any:
     _require_inside(query)
     frames = {_name(index): reference.source.frame(context.spark) for index, reference in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
+    transforms_ = _transforms(query)
+    if transforms_:
+        register_transforms(context.spark, {name: (kind, type) for *_, name, kind, type in transforms_})
     try:
         result = context.spark.sql(spliced(query), args=values or None, **frames)
         result.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.
@@ -64,6 +69,7 @@ def spliced(query: Query) -> str:
         for index, reference in enumerate(query.references)
     ]
     edits += _shortened(query)
+    edits += [(start, end, name) for start, end, name, *_ in _transforms(query)]
     for token in text.tokens(query.piece):
         mark = text.question_mark(token.text) if token.token_type is TokenType.VAR else None
         if mark is not None:
@@ -133,3 +139,52 @@ def _shortened(query: Query) -> list[tuple[int, int, str]]:
                 edits.append((parts[0].meta["start"], parts[count - 1].meta["start"], ""))
                 break
     return edits
+
+
+def _transforms(query: Query) -> list[tuple[int, int, str, TransformKind, str]]:
+    """The calls of partition transforms: where `catalog.system.bucket` is in the text, the function's name in the session, the
+    transform and its result type."""
+    calls = []
+    for node, kind in transforms.calls(query.tree):
+        first = node.this
+        while isinstance(first, exp.Dot):
+            first = first.this
+        of = {TransformKind.DAY: "DATE", TransformKind.TRUNCATE: _type(query, node)}.get(kind, "INT")
+        start, function = next(n.meta["start"] for n in first.walk() if "start" in n.meta), node.expression
+        end = function.meta["start"] + len(function.name)
+        calls.append((start, end, transforms.name_of(kind, of if kind is TransformKind.TRUNCATE else ""), kind, of))
+    return calls
+
+
+def _type(query: Query, node: Any) -> str:
+    """The type of the last argument of a call, which Spark's functions of Python have to declare for their result."""
+    value = node.expression.expressions[-1] if node.expression.expressions else None
+    while isinstance(value, exp.Paren | exp.Neg):
+        value = value.this
+    match value:
+        case exp.Null():
+            return "INT"
+        case exp.Literal():
+            if value.is_string:
+                return "STRING"
+            if value.name.isdecimal():
+                return "INT" if int(value.name) < 2**31 else "BIGINT"
+        case exp.HexString():
+            return "BINARY"
+        case exp.Cast():
+            return value.to.sql(dialect="spark")
+        case exp.Column():
+            types = {kind for reference in query.references for kind in _types(reference, value)}
+            if len(types) == 1:
+                return types.pop()
+    offset = query.piece.origin(node.expression.meta["start"])
+    raise query.piece.script.unsupported(
+        offset, "system.truncate of this expression on Spark: cast it, system.truncate(n, CAST(x AS type))"
+    )
+
+
+def _types(reference: Any, column: Any) -> list[str]:
+    """The type of a column in the rows of a reference, if it is a column of theirs."""
+    if column.table and column.table.casefold() != (reference.node.alias or reference.path[-1]).casefold():
+        return []
+    return [spark_type(t) for name, t in reference.source.types.items() if name.casefold() == column.name.casefold()]

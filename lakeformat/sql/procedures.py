@@ -238,6 +238,27 @@ def _compact(call: Call) -> Result:
     return metrics(made)
 
 
+def _rescale(call: Call) -> Result:
+    """Rewrite partitions with another number of buckets, which becomes the table's."""
+    table, count, specs = call.table(), call.whole_or_none("bucket_num"), call.take("partitions")
+    call.close(("scan_parallelism", "sink_parallelism"))
+    before = table.current_snapshot()
+    if before is None:
+        return metrics(None)
+    if count is not None and str(count) != table.properties.get("bucket"):
+        if count < 1:
+            raise call.context.script.invalid(
+                call.offset, f"{call.name}: bucket_num => {count} is no number of buckets"
+            )
+        table.alter().set_properties({"bucket": str(count)}).commit()
+    rows = table.scan(where=_specs(call, table, specs) if specs else None, snapshot_id=before.id)
+    data = rows.to_arrow() if call.context.spark is None else rows.to_spark(call.context.spark)
+    chosen = _partitions(call, table, specs) if specs else None
+    if chosen is None:
+        return metrics(table.overwrite(data, pinned_to=before.id, **call.context.verb))
+    return metrics(table.overwrite_partitions(data, partitions=chosen, pinned_to=before.id, **call.context.verb))
+
+
 def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) -> Expression:
     """The partitions that were not modified for this long."""
     assert age is not None
@@ -656,6 +677,36 @@ def _rewrite_manifests(call: Call) -> Result:
     return metrics(table.rewrite_manifests(**call.context.verb))
 
 
+def _compact_manifest(call: Call) -> Result:
+    table, dry = call.table(), call.take("dry_run")
+    call.no_options()
+    call.close()
+    if dry:
+        table, _ = table.dry_run()
+    return metrics(table.rewrite_manifests(**call.context.verb))
+
+
+def _materialize(call: Call) -> Result:
+    """Rewrite the data files that have deletion vectors, and files worth compacting with them."""
+    table, specs = call.table(), call.take("partitions")
+    call.close(("parallelism",))
+    condition = _specs(call, table, specs) if specs else None
+    return metrics(table.compact(full=True, where=condition, spark=call.context.spark, **call.context.verb))
+
+
+def _automatic_tags(call: Call) -> Result:
+    """Create the tags that `tag.automatic-creation` asks for: none without it, else refused."""
+    table = call.table()
+    call.close()
+    mode = table.properties.get("tag.automatic-creation", "none")
+    if mode != "none":
+        raise call.context.script.unsupported(
+            call.offset,
+            f"{call.name}: 'tag.automatic-creation' = {mode!r}; create the tag with CALL sys.create_tag(...)",
+        )
+    return _ok(result=True)
+
+
 def _position_deletes(call: Call) -> Result:
     table, where = call.table(), call.take("where")
     options = dict(call.take("options") or {})
@@ -840,7 +891,9 @@ _PAIMON: Mapping[str, Procedure] = {
         ),
         _compact,
     ),
-    "compact_manifest": Procedure(("table", "options"), _rewrite_manifests),
+    "compact_manifest": Procedure(("table", "options", "dry_run"), _compact_manifest),
+    "materialize_deletion_vectors": Procedure(("table", "partitions", "parallelism"), _materialize),
+    "trigger_tag_automatic_creation": Procedure(("table",), _automatic_tags),
     "expire_snapshots": Procedure(
         ("table", "retain_max", "retain_min", "older_than", "max_deletes", "options"), _expire_paimon
     ),
@@ -860,6 +913,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "create_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _create_tag),
     "create_tag_from_timestamp": Procedure(("table", "tag", "timestamp", "time_retained"), _tag_from_timestamp),
     "create_tag_from_watermark": Procedure(("table", "tag", "watermark", "time_retained"), _tag_from_watermark),
+    "rescale": Procedure(("table", "bucket_num", "partitions", "scan_parallelism", "sink_parallelism"), _rescale),
     "rename_tag": Procedure(("table", "tag", "target_tag"), _rename_tag),
     "replace_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _replace_tag),
     "delete_tag": Procedure(("table", "tag"), _delete_tag),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -20,7 +20,19 @@ from lakeformat.codec.spark_sql import quoted, to_sql
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
-from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
+from lakeformat.model.schema import Type
+from lakeformat.sql import (
+    in_process,
+    lineage,
+    names,
+    on_spark,
+    parameters,
+    pushdown,
+    settings,
+    sources,
+    text,
+    transforms,
+)
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
@@ -57,6 +69,7 @@ class Query:
 
 def prepare(context: Context, piece: Piece) -> Query:
     """Parse a query and resolve its tables. Raises `InvalidInput` and `NotFound` with the place in the text."""
+    piece = transforms.with_constants(context, piece)
     tree = _tree(piece)
     for name in parameters.used(tree):
         parameters.value(context.params, name)
@@ -146,6 +159,10 @@ class ViewRows:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for _, name in self.columns) if self.kept is None else self.kept
+
+    @property
+    def types(self) -> Mapping[str, Type]:
+        return {}
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ViewRows:
         if not self.can_narrow:
@@ -312,6 +329,13 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
         if resolved.tag is not None:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")
         resolved = _at(context, resolved, version, where)
+    elif (
+        not resolved.version
+        and resolved.tag is None
+        and resolved.metadata is None
+        and resolved.table.format == "paimon"
+    ):
+        resolved = replace(resolved, version=settings.version(context, resolved.table.name))
     return Reference(node, start, until, path, sources.of_table(resolved))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
+from lakeformat.arguments import epoch_ms
 from lakeformat.errors import NotFound
 from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, WAP_ID, Context
@@ -60,13 +63,17 @@ def set_(context: Context, cursor: Cursor) -> Result:
     if key in (WAP_BRANCH, WAP_ID):
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
+    if (version := _version_option(key)) is not None:
+        _version(version, value, context, at)
+        context.session.settings[key] = value
+        return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
         if context.spark is not None and key.startswith("spark.") and not key.startswith("spark.paimon."):
             context.spark.conf.set(key, value)
             return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
             at,
-            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}; with spark= also Spark's own; an option of one table is set on it, a version is VERSION AS OF",
+            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<{' | '.join(_VERSIONS)}>; with spark= also Spark's own; other options of tables are set on the table",
         )
     if value.lower() not in _KNOWN[key]:
         raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")
@@ -84,7 +91,43 @@ def reset(context: Context, cursor: Cursor) -> Result:
     return nothing()
 
 
+def version(context: Context, table: str) -> dict[str, Any]:
+    """The version at which SET has queries read a Paimon table, as keywords of `Table.scan`; empty for the newest. A setting of one
+    table comes before one of all: `spark.paimon.<catalog>.<database>.<table>.scan.snapshot-id`, each part a name or `*`."""
+    database, _, name = table.casefold().partition(".")
+    versions = {}
+    for key, value in context.session.settings.items():
+        option = _version_option(key)
+        if option is None:
+            continue
+        scope = key.removeprefix(_PAIMON).removesuffix(option).rstrip(".").casefold().split(".")
+        if len(scope) < 3:
+            versions[0] = option, value
+        elif scope[-2] in ("*", database) and scope[-1] in ("*", name):
+            versions[1] = option, value
+    return _version(*versions[max(versions)], context) if versions else {}
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+_PAIMON = "spark.paimon."
+_VERSIONS = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp-millis", "scan.timestamp")
+
+
+def _version_option(key: str) -> str | None:
+    """The option of Paimon with which a key ends, if it is one of time travel, of all tables or of one."""
+    option = next((name for name in _VERSIONS if key.startswith(_PAIMON) and key.endswith(f".{name}")), None)
+    scope = None if option is None else key.removeprefix(_PAIMON).removesuffix(option).rstrip(".")
+    return option if scope is not None and (not scope or scope.count(".") == 2) else None
+
+
+def _version(option: str, value: str, context: Context, at: int = 0) -> dict[str, Any]:
+    if option in ("scan.snapshot-id", "scan.timestamp-millis"):
+        if not value.isdecimal():
+            raise context.script.invalid(at, f"SET ...{option}={value}: it is a whole number")
+        return {"snapshot_id" if option == "scan.snapshot-id" else "as_of": int(value)}
+    return {"tag": value} if option == "scan.tag-name" else {"as_of": epoch_ms(value)}
 
 
 def _original(context: Context, piece: Piece) -> str:

@@ -189,6 +189,14 @@ def _tables(context: Context, cursor: Cursor) -> Result:
     return listing(columns, [(database, name, False) for name in shown])
 
 
+def _functions(context: Context, cursor: Cursor) -> Result:
+    """SHOW USER FUNCTIONS [IN db] [LIKE 'pattern']: none, since no catalog here stores functions."""
+    cursor.expect("FUNCTIONS")
+    _in_database(context, cursor)
+    _pattern(cursor, [])
+    return listing({"function": _TEXT}, [])
+
+
 def _extended(context: Context, cursor: Cursor) -> Result:
     """SHOW TABLE EXTENDED [IN db] LIKE 'pattern' [PARTITION (a = 1)]: DESCRIBE EXTENDED of each as one text."""
     cursor.expect("EXTENDED")
@@ -395,6 +403,7 @@ def _listed(properties: dict[str, str]) -> str:
 
 
 _SHOWN = {
+    "USER": _functions,
     "TABLES": _tables,
     "TABLE": _extended,
     "VIEWS": _views,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import evaluation
+from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
-from lakeformat.engines.choose import is_spark
+from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Type
 from lakeformat.scan import Scan
 from lakeformat.sql import changelog
 from lakeformat.sql.names import CHANGES, Named
@@ -32,6 +34,8 @@ class Source(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]: ...
+    @property
+    def types(self) -> Mapping[str, Type]: ...  # of the columns whose types are known without reading
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
     def stream(self) -> Any: ...  # with `__arrow_c_stream__`, new on each call
     def frame(self, spark: Any) -> Any: ...
@@ -56,6 +60,10 @@ class TableRows:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.scan.fields)
+
+    @property
+    def types(self) -> Mapping[str, Type]:
+        return {field.name: field.type for field in self.scan.fields}
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
         """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
@@ -110,6 +118,10 @@ class ChangedRows:
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.changes.fields)
 
+    @property
+    def types(self) -> Mapping[str, Type]:
+        return {field.name: field.type for field in self.changes.fields}
+
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source:
         return self
 
@@ -139,6 +151,10 @@ class ArrowRows:
     def names(self) -> tuple[str, ...]:
         return tuple(self.rows.column_names)
 
+    @property
+    def types(self) -> Mapping[str, Type]:
+        return {field.name: field.type for field in fields_from_arrow(self.rows.schema)}
+
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ArrowRows:
         return self if columns is None else ArrowRows(self.rows.select(list(columns)))
 
@@ -158,6 +174,10 @@ class SparkRows:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.given.columns)
+
+    @property
+    def types(self) -> Mapping[str, Type]:
+        return {field.name: field.type for field in fields_from_spark(self.given.schema)}
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> SparkRows:
         return self

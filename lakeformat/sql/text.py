@@ -83,6 +83,11 @@ class Piece:
                 text += part
         return cls(script, text, tuple(places) or ((0, 0),))
 
+    def part(self, start: int, end: int) -> Piece:
+        """The piece's text from `start` to `end`."""
+        inside = ((at - start, origin) for at, origin in self.places if start < at < end)
+        return Piece(self.script, self.text[start:end], ((0, self.origin(start)), *inside))
+
     def origin(self, offset: int) -> int:
         """The offset in the script for an offset in `text`."""
         at, origin = next(((a, o) for a, o in reversed(self.places) if a <= offset), self.places[0])

@@ -5,6 +5,8 @@ own and runs from top to bottom. `gives`: the result's rows, or with `then` thos
 """
 
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 
@@ -14,6 +16,7 @@ class Example:
     gives: Any = None  # Rows as tuples, sorted; or how many, where they name snapshots and files.
     then: str | None = None
     refused: str | None = None
+    why: str = ""  # What a refused example needs that no Lake has; empty if a Lake could have it.
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,14 @@ def runs(sql, gives=None, then=None):
     return Example(" ".join(sql.split()), gives, then)
 
 
-def refused(sql, said):
-    return Example(" ".join(sql.split()), refused=said)
+HIVE = "a Hive metastore or Spark's own tables"
+STORED = "functions that a catalog stores"
+FILES = "files beside the tables' own"
+AHEAD = "what no release of Paimon has, on its main branch alone"
+
+
+def refused(sql, said, why=""):
+    return Example(" ".join(sql.split()), refused=said, why=why)
 
 
 def group(page, *examples, setup=(), format="iceberg", catalog=None):
@@ -194,7 +203,7 @@ ICEBERG = (
           runs("SELECT name, type FROM prod.db.table.refs", [("audit-branch", "BRANCH"), ("historical-snapshot", "TAG"), ("main", "BRANCH")]),
           runs("SELECT * FROM prod.db.table.manifests TIMESTAMP AS OF '{between}'", 1),
           runs("SELECT * FROM prod.db.table.partitions VERSION AS OF {first}", 1),
-          setup=(TWO, "INSERT INTO db.table VALUES (1, 'a'), (2, 'b')", "ALTER TABLE db.table CREATE BRANCH `audit-branch`", "ALTER TABLE db.table CREATE TAG `historical-snapshot`",
+          setup=(TWO, "INSERT INTO db.table SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, 'b') AS v(id, data)", "ALTER TABLE db.table CREATE BRANCH `audit-branch`", "ALTER TABLE db.table CREATE TAG `historical-snapshot`",
                  "INSERT INTO db.table VALUES (3, 'c')")),
     group(WRITES,
           runs("INSERT INTO prod.db.table VALUES (1, 'a'), (2, 'b')", [(1, "a"), (2, "b")], "SELECT * FROM db.table"),
@@ -261,11 +270,11 @@ ICEBERG = (
           runs("CALL catalog_name.system.rewrite_position_delete_files('db.sample')", 1),
           runs("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('rewrite-all', 'true'))", 1),
           runs("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('min-input-files','2'))", 1),
-          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap')", "known are files"),
-          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap', '/tmp/temptable/')", "location"),
-          refused("CALL catalog_name.system.migrate('spark_catalog.db.sample', map('foo', 'bar'))", "is a table already"),
-          refused("CALL catalog_name.system.migrate('db.sample')", "is a table already"),
-          refused("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => 'db.src_tbl', partition_filter => map('part_col_1', 'A'))", "known are files"),
+          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap')", "known are files", HIVE),
+          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap', '/tmp/temptable/')", "location", HIVE),
+          refused("CALL catalog_name.system.migrate('spark_catalog.db.sample', map('foo', 'bar'))", "is a table already", HIVE),
+          refused("CALL catalog_name.system.migrate('db.sample')", "is a table already", HIVE),
+          refused("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => 'db.src_tbl', partition_filter => map('part_col_1', 'A'))", "known are files", HIVE),
           runs("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => '`parquet`.`{folder}`')", [(7,)], "SELECT id FROM db.tbl"),
           runs("CALL spark_catalog.system.register_table(table => 'db.tbl2', metadata_file => '{metadata}')", 1),
           runs("CALL spark_catalog.system.ancestors_of('db.sample')"),
@@ -283,7 +292,7 @@ ICEBERG = (
           runs("SELECT * FROM tbl_changes where _change_type = 'INSERT' AND id = 3 ORDER BY _change_ordinal", []),
           runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', net_changes => true)", [(2, "Bob", "INSERT", 0)], "SELECT id, name, _change_type, _change_ordinal FROM tbl_changes"),
           runs("SELECT id, name, _change_type FROM spark_catalog.db.tbl.changes", [(1, "Alice", "DELETE"), (1, "Alice", "INSERT"), (2, "Bob", "DELETE"), (2, "Bob", "INSERT"), (2, "Bob", "INSERT")]),
-          setup=("CREATE TABLE db.tbl (id int, name string) USING iceberg", "INSERT INTO db.tbl VALUES (1, 'Alice'), (2, 'Bob')", "DELETE FROM db.tbl WHERE id = 1")),
+          setup=("CREATE TABLE db.tbl (id int, name string) USING iceberg", "INSERT INTO db.tbl SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'Alice'), (2, 'Bob') AS v(id, name)", "DELETE FROM db.tbl WHERE id = 1")),
 )  # fmt: skip
 
 DDL, QUERY, WRITE, ALTER, CALLS = (
@@ -315,8 +324,8 @@ PAIMON = (
     group(DDL, runs("USE paimon.default"), runs(f"CREATE TABLE my_table ({FIVE}) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Primary Key", "dt, hh, user_id", None)], "DESCRIBE EXTENDED my_table"), format="paimon"),
     group(DDL, runs(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Part 0", "dt"), ("Part 1", "hh")], "DESCRIBE my_table"), format="paimon"),
     group(DDL,
-          refused(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '/path/to/table'", "LOCATION"),
-          refused("CREATE TABLE my_table LOCATION '/path/to/table'", "LOCATION"),
+          refused(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '/path/to/table'", "LOCATION", HIVE),
+          refused("CREATE TABLE my_table LOCATION '/path/to/table'", "LOCATION", HIVE),
           runs("CREATE TABLE my_table (user_id BIGINT, item_id BIGINT); CREATE TABLE my_table_as AS SELECT * FROM my_table", columns("user_id", "item_id"), "SHOW COLUMNS IN my_table_as"),
           runs(f"CREATE TABLE my_table_partition ({FIVE}) PARTITIONED BY (dt, hh); CREATE TABLE my_table_partition_as PARTITIONED BY (dt) AS SELECT * FROM my_table_partition", [("Part 0", "dt")], "DESCRIBE my_table_partition_as"),
           runs("CREATE TABLE my_table_options (user_id BIGINT, item_id BIGINT) TBLPROPERTIES ('file.format' = 'orc'); CREATE TABLE my_table_options_as TBLPROPERTIES ('file.format' = 'parquet') AS SELECT * FROM my_table_options",
@@ -386,7 +395,7 @@ PAIMON = (
           runs("ALTER TABLE my_table ALTER COLUMN x.value.f2 TYPE BIGINT", [("x", "map<int,struct<f100:string,f2:bigint,f3:string>>", None)], shape("x")), runs("ALTER TABLE my_table DROP COLUMN v.f2", [("v", "struct<f100:string,f3:string>", None)], shape("v")),
           runs("ALTER TABLE my_table DROP COLUMN w.element.f2", [("w", "array<struct<f100:string,f3:string>>", None)], shape("w")), runs("ALTER TABLE my_table DROP COLUMN x.value.f2", [("x", "map<int,struct<f100:string,f3:string>>", None)], shape("x")), setup=NESTED, format="paimon"),
     group(ALTER,
-          runs("ALTER TABLE my_table DROP PARTITION (`id` = 1, `name` = 'paimon')", [(2,)], "SELECT id FROM my_table"), refused("ALTER TABLE my_table ADD PARTITION (`id` = 1, `name` = 'paimon')", "comes with its first row"),
+          runs("ALTER TABLE my_table DROP PARTITION (`id` = 1, `name` = 'paimon')", [(2,)], "SELECT id FROM my_table"), refused("ALTER TABLE my_table ADD PARTITION (`id` = 1, `name` = 'paimon')", "comes with its first row", HIVE),
           setup="CREATE TABLE my_table (n INT, id INT, name STRING) PARTITIONED BY (id, name); INSERT INTO my_table VALUES (0, 1, 'paimon'), (0, 2, 'paimon')", format="paimon"),
     group(CALLS,
           runs("CALL sys.compact(table => 'T', partitions => 'p=0;p=1', order_strategy => 'zorder', order_by => 'k,v')", 1), runs("CALL sys.compact(table => 'T', where => 'p>0 and p<3', order_strategy => 'zorder', order_by => 'k,v')", 1),
@@ -396,19 +405,19 @@ PAIMON = (
           runs("CALL sys.create_tag_from_timestamp(`table` => 'default.T', `tag` => 'early', `timestamp` => 1724404318750, time_retained => '1 d')", [("early", 1)], TAGS + " WHERE tag_name = 'early'"),
           runs("CALL sys.rename_tag(table => 'default.T', tag => 'tag1', target_tag => 'tag2')", [("early",), ("my_tag",), ("tag2",)], "SELECT tag_name FROM T.tags"), runs("CALL sys.replace_tag(table => 'default.T', tag => 'tag2', snapshot => 2, time_retained => '1 d')", [("tag2", 2)], TAGS + " WHERE tag_name = 'tag2'"),
           runs("CALL sys.delete_tag(table => 'default.T', tag => 'early')", 2, TAGS), runs("CALL sys.expire_tags(table => 'default.T', older_than => '2024-09-06 11:00:00')", 0),
-          refused("CALL sys.trigger_tag_automatic_creation(table => 'default.T')", "known are"),
+          runs("CALL sys.trigger_tag_automatic_creation(table => 'default.T')", 2, TAGS),
           runs("CALL sys.rollback(table => 'default.T', tag => 'tag2')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', snapshot => 2)", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', version => 'my_tag')", [(1,)], "SELECT k FROM T"),
           runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), runs("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", [(1,)], "SELECT k FROM T"),
-          refused("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", "known are"), refused("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", "known are"),
+          refused("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", "known are", HIVE), refused("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", "known are", HIVE),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.*', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true)", 0),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5', mode => 'local')", 0),
-          runs("CALL sys.remove_unexisting_files(table => 'default.T')", 0), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0), refused("CALL sys.repair('test_db.T')", "known are"), refused("CALL sys.repair('test_db.T,test_db01,test_db.T2')", "known are"),
+          runs("CALL sys.remove_unexisting_files(table => 'default.T')", 0), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0), refused("CALL sys.repair('test_db.T')", "known are", HIVE), refused("CALL sys.repair('test_db.T,test_db01,test_db.T2')", "known are", HIVE),
           runs("CALL sys.create_branch(table => 'default.T', branch => 'test_branch')", 0, "SELECT * FROM T$branch_test_branch"), runs("CALL sys.create_branch(table => 'default.T', branch => 'other', tag => 'my_tag')", [(1,)], "SELECT k FROM T$branch_other"),
           runs("CALL sys.create_branch(table => 'default.T$branch_other', branch => 'third', tag => 'my_tag')", [(1,)], "SELECT k FROM T$branch_third"), runs("CALL sys.fast_forward(table => 'default.T$branch_other', branch => 'third')", [(1,)], "SELECT k FROM T$branch_other"), runs("CALL sys.delete_branch(table => 'default.T', branch => 'other')", [("test_branch",), ("third",)], "SELECT branch_name FROM T.branches"),
           runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid', nextSnapshotId => 1)", 1, "SELECT * FROM T.consumers"), runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid')", 0, "SELECT * FROM T.consumers"), runs("CALL sys.clear_consumers(table => 'default.T')", 0, "SELECT * FROM T.consumers"),
           runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => '', excludingConsumers => 'myid1.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*', excludingConsumers => 'myid1.*')", 1),
           runs("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0')", [(True,)]), runs("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0;p=1')", [(True,)]),
-          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are"), refused("CALL sys.alter_function('f', '{}')", "known are"), refused("CALL sys.drop_function('f')", "known are"), setup=(*T[:2], marked), format="paimon"),
+          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are", STORED), refused("CALL sys.alter_function('f', '{}')", "known are", STORED), refused("CALL sys.drop_function('f')", "known are", STORED), setup=(*T[:2], marked), format="paimon"),
     group(ALTER,
           runs("ALTER DATABASE my_database SET DBPROPERTIES ('a' = 'b')", [("Namespace Name", "my_database"), ("Properties", "((a,b))")], "DESCRIBE DATABASE EXTENDED my_database"),
           runs("ALTER DATABASE my_database SET LOCATION 'file:/temp/my_database.db'", [("Location", "file:/temp/my_database.db"), ("Namespace Name", "my_database")], "DESCRIBE DATABASE my_database"), format="paimon", catalog="sql"),
@@ -431,8 +440,8 @@ NEW_CALLS = "Paimon: spark/procedures, newest"
 STARTED, SYSTEM = "Iceberg: spark-getting-started", "Iceberg: spark-functions"
 
 
-def each_refused(said, *texts):
-    return tuple(refused(text, said) for text in texts)
+def each_refused(said, *texts, why=""):
+    return tuple(refused(text, said, why) for text in texts)
 
 
 FURTHER = (
@@ -444,15 +453,20 @@ FURTHER = (
           runs("SELECT count(1) as count, data FROM catalog_name.db.table GROUP BY data", [(1, "b"), (1, "c"), (2, "a")]), runs("SELECT * FROM catalog_name.db.table.snapshots", 2),
           setup=("CREATE TABLE source USING iceberg AS SELECT 4L AS id, 'a' AS data UNION ALL SELECT 5L, 'long'", "CREATE TABLE db.target (id bigint, count int) USING iceberg; INSERT INTO db.target VALUES (1, 1)",
                  "CREATE TABLE updates (id bigint, count int) USING iceberg; INSERT INTO updates VALUES (1, 2), (2, 9)")),
-    group(SYSTEM, *each_refused("is not known to mean", "SELECT system.iceberg_version()", "SELECT system.bucket(8, 'user_id_123')",
-          *(f"SELECT system.{unit}({value})" for unit in ("years", "months", "days") for value in ("DATE '2017-12-01'", "TIMESTAMP '1969-12-31 23:59:58'", "TIMESTAMP '1970-01-01 00:00:01'", "NULL")),
-          *(f"SELECT system.hours({value})" for value in ("TIMESTAMP '2017-12-01 10:12:55.038194'", "TIMESTAMP '1970-01-01 00:00:01.000001'", "TIMESTAMP '1969-12-31 23:59:58.999999'", "CAST(NULL AS TIMESTAMP)", "TIMESTAMP_NTZ '2017-12-01 10:12:55'")),
-          *(f"SELECT system.truncate({value})" for value in ("10, 34", "10, -11", "10, 12.34BD", "3, 0.05BD", "5, 'abcdefg'", "2, '\u30a4\u30ed\u30cf'", "4, 'ab'", "3, X'1234567890'", "10, NULL")))),
+    group(SYSTEM,
+          runs("SELECT system.iceberg_version()", [("1.10",)]), runs("SELECT system.bucket(8, 'user_id_123') AS v", [(1,)]),
+          *(runs(f"SELECT system.{unit}({value}) AS v", [(gives,)])
+            for unit, row in {"years": (47, -1, 0, None), "months": (575, -1, 0, None), "days": (date(2017, 12, 1), date(1969, 12, 31), date(1970, 1, 1), None)}.items()
+            for value, gives in zip(("DATE '2017-12-01'", "TIMESTAMP '1969-12-31 23:59:58'", "TIMESTAMP '1970-01-01 00:00:01'", "NULL"), row, strict=True)),
+          *(runs(f"SELECT system.hours({value}) AS v", [(gives,)])
+            for value, gives in (("TIMESTAMP '2017-12-01 10:12:55.038194'", 420034), ("TIMESTAMP '1970-01-01 00:00:01.000001'", 0), ("TIMESTAMP '1969-12-31 23:59:58.999999'", -1), ("CAST(NULL AS TIMESTAMP)", None), ("TIMESTAMP_NTZ '2017-12-01 10:12:55'", 420034))),
+          *(runs(f"SELECT system.truncate({value}) AS v", [(gives,)])
+            for value, gives in (("10, 34", 30), ("10, -11", -20), ("10, 12.34BD", Decimal("12.30")), ("3, 0.05BD", Decimal("0.03")), ("5, 'abcdefg'", "abcde"), ("2, '\u30a4\u30ed\u30cf'", "\u30a4\u30ed"), ("4, 'ab'", "ab"), ("3, X'1234567890'", b"\x12\x34\x56"), ("10, NULL", None)))),
     group(QUICK, runs("USE paimon"), runs("USE default"), runs("create table my_table (k int, v string) tblproperties ('primary-key' = 'k')", [("Primary Key", "k", None)], "DESCRIBE EXTENDED my_table"),
           runs("create table generic (k int, v string) USING paimon tblproperties ('primary-key' = 'k')"), runs("INSERT INTO my_table VALUES (1, 'Hi'), (2, 'Hello')"), runs("SELECT * FROM my_table", [(1, "Hi"), (2, "Hello")]), format="paimon"),
     group(AUXILIARY,
           runs("SET spark.sql.sources.partitionOverwriteMode=dynamic", [("spark.sql.sources.partitionOverwriteMode", "dynamic")]), *each_refused("known are", "SET spark.paimon.file.block-size=512M"), runs("RESET spark.paimon.file.block-size"),
-          *each_refused("known are", "SET spark.paimon.*.default.T.scan.snapshot-id=1", "SET spark.paimon.*.*.T.scan.snapshot-id=1", "SET spark.paimon.scan.snapshot-id=1"),
+          *(runs(f"SET spark.paimon.{scope}scan.snapshot-id=1", [(1,)], "SELECT k FROM T") for scope in ("*.default.T.", "*.*.T.", "")),
           runs("DESCRIBE TABLE T", [("k", "int", None)], "DESCRIBE TABLE T k"), runs("DESCRIBE TABLE EXTENDED T", [("Part 0", "p")], "DESCRIBE TABLE EXTENDED T"), runs("SHOW CREATE TABLE T", 1), runs("SHOW COLUMNS FROM T", columns("k", "v", "p")),
           runs("SHOW PARTITIONS T", [("p=0",), ("p=1",)]), runs("SHOW PARTITIONS T PARTITION (p=1)", [("p=1",)]), runs("SHOW TABLE EXTENDED IN default LIKE 'T*'", 1), runs("SHOW TABLE EXTENDED IN default LIKE 'T' PARTITION(p = 0)", 1),
           runs("SHOW VIEWS", []), runs("SHOW VIEWS LIKE 'test*'", []), *each_refused("statistics of Paimon tables", *(f"ANALYZE TABLE T COMPUTE STATISTICS{columns}" for columns in ("", " FOR COLUMNS k", " FOR ALL COLUMNS"))), runs("REFRESH TABLE T", []),
@@ -476,46 +490,59 @@ FURTHER = (
           setup=(*T, "CALL sys.create_tag('T', '2024-12-03', 1); CALL sys.create_tag('T', '2024-12-04', 2)"), format="paimon"),
     group(WRITE, runs("TRUNCATE TABLE T PARTITION (p = 0)", [(2,)], "SELECT k FROM T"), setup=T, format="paimon"),
     group(FUNCTIONS_,
-          *each_refused("is not known to mean", "SELECT sys.max_pt('T')", "SELECT * FROM T WHERE p = sys.max_pt('T')", "SELECT sys.descriptor_to_string(v) FROM T", "SELECT sys.descriptor_to_presigned_url('default.T', v, INTERVAL '5' MINUTE) FROM T", "SELECT area(3.0, 4.0)"),
-          *each_refused("", "INSERT INTO T VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'), 1)", "INSERT OVERWRITE TABLE T PARTITION (p = 1) VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'))",
-          "CREATE FUNCTION default.simple_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "CREATE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'",
+          runs("SELECT sys.max_pt('T') AS p", [("1",)]), runs("SELECT k FROM T WHERE p = sys.max_pt('T')", [(2,)]),
+          *each_refused("is not known to mean", "SELECT sys.descriptor_to_string(v) FROM T", "SELECT sys.descriptor_to_presigned_url('default.T', v, INTERVAL '5' MINUTE) FROM T", why=AHEAD),
+          *each_refused("", "INSERT INTO T VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'), 1)", "INSERT OVERWRITE TABLE T PARTITION (p = 1) VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'))", why=AHEAD),
+          *each_refused("", "SELECT area(3.0, 4.0)", "CREATE FUNCTION default.simple_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "CREATE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'",
           "CREATE OR REPLACE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "DESCRIBE FUNCTION EXTENDED default.simple_udf", "DROP FUNCTION default.simple_udf", "DROP TEMPORARY FUNCTION temporary_udf",
           "CREATE FUNCTION area(width DOUBLE, height DOUBLE) RETURNS DOUBLE RETURN width * height", "CREATE FUNCTION dept_total(d INT) RETURNS INT RETURN SELECT SUM(salary) FROM emp WHERE dept_id = d", "CREATE FUNCTION addd(x INT, y INT DEFAULT 10) RETURNS INT RETURN x + y",
-          "CREATE OR REPLACE FUNCTION inc(x INT) RETURNS INT RETURN x + 100", "CREATE FUNCTION IF NOT EXISTS inc(x INT) RETURNS INT RETURN x + 1", "DESCRIBE FUNCTION EXTENDED area", "SHOW USER FUNCTIONS", "DROP FUNCTION IF EXISTS area"),
+          "CREATE OR REPLACE FUNCTION inc(x INT) RETURNS INT RETURN x + 100", "CREATE FUNCTION IF NOT EXISTS inc(x INT) RETURNS INT RETURN x + 1", "DESCRIBE FUNCTION EXTENDED area", why=STORED),
+          runs("SHOW USER FUNCTIONS", []), runs("DROP FUNCTION IF EXISTS area", []),
           setup=T, format="paimon"),
     group(NEW_CALLS,
           runs("CALL sys.create_tag_from_watermark(`table` => 'default.T', `tag` => 'my_tag', `watermark` => 1578883047356, time_retained => '1 d')", [("my_tag", 2)], TAGS),
-          *each_refused("has no argument", "CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')", "CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)",
-          "CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", "CALL sys.compact_manifest(`table` => 'default.T', options => 'manifest-sort.force-rewrite=true', manifest_sort_enabled => true)"),
-          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')", "CALL sys.materialize_deletion_vectors(table => 'T')", "CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')",
-          "CALL sys.rescale(table => 'default.T', bucket_num => 16, partitions => 'p=0')", "CALL sys.repair_earliest_snapshot(table => 'default.T', snapshot_id => 10)", "CALL sys.rename_branch(table => 'default.T', from_branch => 'a', to_branch => 'b')",
+          *each_refused("has no argument", "CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')",
+          "CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", "CALL sys.compact_manifest(`table` => 'default.T', options => 'manifest-sort.force-rewrite=true', manifest_sort_enabled => true)", why=AHEAD),
+          runs("CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)", 2, "SELECT * FROM T.snapshots"), runs("CALL sys.materialize_deletion_vectors(table => 'T')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')", [(1,), (2,)], "SELECT k FROM T"),
+          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')", "CALL sys.repair_earliest_snapshot(table => 'default.T', snapshot_id => 10)", "CALL sys.rename_branch(table => 'default.T', from_branch => 'a', to_branch => 'b')",
           "CALL sys.merge_branch(table => 'default.T', source_branch => 'a')", "CALL sys.merge_branch(table => 'default.T', source_branch => 'a', target_branch => 'b')", "CALL sys.rewrite_file_index(table => 'T')", "CALL sys.rewrite_file_index(table => 'T', where => 'p = 0')",
           *(f"CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => '{kind}'{more})" for kind, more in (("btree", ""), ("bitmap", ", options => 'sorted-index.records-per-range=1000000'"), ("fm", ""), ("btree", ", partitions => 'p=0'"),
           ("full-text", ", options => 'full-text.tokenizer=ngram'"), ("full-text", ", options => 'full-text.tokenizer=jieba'"), ("full-text", ", options => 'full-text.tokenizer=simple'"))),
-          *(f"CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', {more})" for more in ("partitions => 'p=0'", "dry_run => true")), "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')"),
+          *(f"CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', {more})" for more in ("partitions => 'p=0'", "dry_run => true")), "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')", why=AHEAD),
           setup=(*T[:2], marked), format="paimon"),
+    group(NEW_CALLS, runs("CALL sys.rescale(table => 'default.T', bucket_num => 16, partitions => 'p=0')", [("16",)], "SELECT value FROM T.options WHERE key = 'bucket'"),
+          setup=("CREATE TABLE T (k INT, v STRING, p INT) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'k')", *T[1:]), format="paimon"),
     group(COPY, *each_refused("COPY", *(f"COPY INTO T FROM '/data/{kind}_files/' FILE_FORMAT = (TYPE = {kind}{more})" for kind, more in (("CSV", ""), ("CSV", ", SKIP_HEADER = 1"), ("CSV", ", FIELD_DELIMITER = '|', NULL_IF = ('NULL', ''))\nPATTERN = '.*'\nFORCE = (FALSE"), ("JSON", ""), ("JSON", ", MULTI_LINE = TRUE"), ("PARQUET", ""), ("PARQUET", ") PATTERN = ('.*'"))),
-          *(f"COPY INTO '/export/{index}/' FROM {source} FILE_FORMAT = (TYPE = {kind})" for index, source, kind in (("a", "T", "CSV"), ("b", "(SELECT k FROM T)", "CSV"), ("c", "T", "JSON"), ("d", "(SELECT * FROM T)", "JSON"), ("e", "T", "PARQUET"), ("f", "T", "PARQUET, COMPRESSION = GZIP"), ("g", "(SELECT p, COUNT(*) AS n FROM T GROUP BY p)", "PARQUET")))),
+          *(f"COPY INTO '/export/{index}/' FROM {source} FILE_FORMAT = (TYPE = {kind})" for index, source, kind in (("a", "T", "CSV"), ("b", "(SELECT k FROM T)", "CSV"), ("c", "T", "JSON"), ("d", "(SELECT * FROM T)", "JSON"), ("e", "T", "PARQUET"), ("f", "T", "PARQUET, COMPRESSION = GZIP"), ("g", "(SELECT p, COUNT(*) AS n FROM T GROUP BY p)", "PARQUET"))), why=FILES),
           setup=T, format="paimon"),
-    group(FORMAT_TABLES, *each_refused("comes with its first row", "ALTER TABLE T ADD PARTITION (p = 5)", "ALTER TABLE T ADD PARTITION (p = 6) LOCATION 'oss://archive-bucket/events/p=6'"), runs("ALTER TABLE T DROP PARTITION (p = 0)", [(2,)], "SELECT k FROM T"),
-          *each_refused("MSCK", "MSCK REPAIR TABLE T"), runs("SHOW PARTITIONS T", [("p=1",)]), *each_refused("", "ANALYZE TABLE T PARTITION (p = 1) COMPUTE STATISTICS NOSCAN"), setup=T, format="paimon"),
+    group(FORMAT_TABLES, *each_refused("comes with its first row", "ALTER TABLE T ADD PARTITION (p = 5)", "ALTER TABLE T ADD PARTITION (p = 6) LOCATION 'oss://archive-bucket/events/p=6'", why=HIVE), runs("ALTER TABLE T DROP PARTITION (p = 0)", [(2,)], "SELECT k FROM T"),
+          *each_refused("MSCK", "MSCK REPAIR TABLE T", why=HIVE), runs("SHOW PARTITIONS T", [("p=1",)]), *each_refused("", "ANALYZE TABLE T PARTITION (p = 1) COMPUTE STATISTICS NOSCAN"), setup=T, format="paimon"),
 )  # fmt: skip
 
 GROUPS = (*ICEBERG, *PAIMON, *FURTHER)
 
 
 def share():
-    """(examples that run, all examples) of each page, and of all."""
+    """(examples that run, those that need what no Lake has, all examples) of each page, and of all."""
     found = {}
     for each in GROUPS:
-        for page in (each.page,):
-            here = found.setdefault(page, [0, 0])
-            here[0] += sum(example.refused is None for example in each.examples)
-            here[1] += len(each.examples)
+        here = found.setdefault(each.page, [0, 0, 0])
+        here[0] += sum(example.refused is None for example in each.examples)
+        here[1] += sum(bool(example.why) for example in each.examples)
+        here[2] += len(each.examples)
     found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
     return {page: tuple(counts) for page, counts in found.items()}
 
 
 def table():
     """The rows of docs/sql.md's table."""
-    return "\n".join(f"| {page} | {total} | {run} |" for page, (run, total) in share().items())
+    return "\n".join(
+        f"| {page} | {total} | {run} | {elsewhere or ''} | {total - run - elsewhere or ''} |"
+        for page, (run, elsewhere, total) in share().items()
+    )
+
+
+def reasons():
+    """(what refused examples need that no Lake has, how many need it)."""
+    whys = [example.why for each in GROUPS for example in each.examples if example.why]
+    return {why: whys.count(why) for why in (FILES, STORED, HIVE, AHEAD)}

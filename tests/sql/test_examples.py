@@ -9,13 +9,19 @@ import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
 from tests.sql.conftest import rows
-from tests.sql.examples import GROUPS, table
+from tests.sql.examples import GROUPS, SYSTEM, reasons, share, table
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_counts_the_examples():
-    assert table() in (ROOT / "docs" / "sql.md").read_text()
+    page = (ROOT / "docs" / "sql.md").read_text()
+    assert table() in page
+    run, elsewhere, total = share()["all"]
+    assert run >= 0.95 * (total - elsewhere)
+    assert f"{run} of {total} examples run" in page
+    for why, count in reasons().items():
+        assert f"| {why} | {count} |" in page
 
 
 def told(result):
@@ -24,7 +30,23 @@ def told(result):
 
 @pytest.mark.parametrize("place", range(len(GROUPS)), ids=lambda i: f"{GROUPS[i].page}-{i}")
 def test_examples_of_the_connectors_pages(tmp_path, place):
-    group = GROUPS[place]
+    walk(tmp_path, GROUPS[place])
+
+
+PAGES = sorted({group.page for group in GROUPS}, key=lambda page: (page != SYSTEM, page))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(len(PAGES)))  # `make test` runs the first page, of functions.
+def test_examples_of_the_connectors_pages_on_spark(tmp_path, spark, seed):
+    page = PAGES[seed]
+    for place, group in enumerate(group for group in GROUPS if group.page == page):
+        (tmp_path / str(place)).mkdir()
+        walk(tmp_path / str(place), group, spark)
+
+
+def walk(tmp_path, group, spark=None):
+    """Run a group's statements from top to bottom, in process or on Spark, and compare what each gives with the page."""
     lake = Lake(tmp_path / "w", catalog=group.catalog)
     for name in ("prod", "paimon", "catalog_name", "spark_catalog", "hive_prod"):
         lake.sql(f"CREATE CATALOG {name} WITH ('type' = '{group.format}', 'warehouse' = '{tmp_path / 'w'}')")
@@ -42,7 +64,7 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
     def run(text):
         for key, value in known.items():
             text = text.replace("{" + key + "}", str(value))
-        return lake.sql(text, **frames)
+        return lake.sql(text, spark=spark, **frames)
 
     for step in group.setup:
         step(lake) if callable(step) else run(step)
@@ -73,6 +95,8 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
         if example.refused is not None:
             with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as error:
                 run(example.sql)
+            if spark is not None:  # Spark refuses functions in words of its own.
+                continue
             assert example.refused in str(error.value), example.sql
             assert str(error.value).startswith(("SQL at line 1, column ", lake.uri, f"file://{lake.uri}")), example.sql
             continue
