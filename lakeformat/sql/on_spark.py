@@ -44,9 +44,9 @@ def frame(context: Context, query: Query) -> Any:
     _require_inside(query)
     frames = {_name(index): reference.source.frame(context.spark) for index, reference in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
-    transforms_ = _transforms(query)
-    if transforms_:
-        register_transforms(context.spark, {name: (kind, type) for *_, name, kind, type in transforms_})
+    transform_calls = _transforms(query)
+    if transform_calls:
+        register_transforms(context.spark, {name: (kind, type) for *_, name, kind, type in transform_calls})
     try:
         result = context.spark.sql(spliced(query), args=values or None, **frames)
         result.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.

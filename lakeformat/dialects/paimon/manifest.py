@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 
+from lakeformat import lazy
 from lakeformat.codec import avro, binary_row, expression, parsing, waist
 from lakeformat.codec.arrow import rows_where
 from lakeformat.dialects.paimon import options
@@ -26,6 +26,11 @@ from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.cache import cache_of, decoded, keeps_part, remember
 from lakeformat.storage.store import Reader
+
+if TYPE_CHECKING:
+    from pyarrow import orc
+else:
+    orc = lazy.library("pyarrow.orc")
 
 
 class EntryKind(IntEnum):
