@@ -14,11 +14,11 @@ from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import discard
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import Delta, ReadTask, RowKind, WrittenFile, paths_of
 from lakeformat.scan import Scan
 from lakeformat.storage.store import Store
@@ -33,10 +33,12 @@ _READS = (
     "partitionoverwritemode",  # A view that is also written to passes its write options.
 )
 _STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespertrigger", "maxrowspertrigger")
-_WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
+_WRITES = ("path", "table", "branch", "partitionoverwritemode")
+_STREAM_WRITES = ("path", "table", "branch", "user")
 _SPARKS_OWN = ("checkpointlocation", "header")  # Options that Spark adds by itself.
 _START = -1  # Snapshot of an offset: nothing was read yet.
 _WHOLE = -1  # Tasks of an offset: all of them.
+_STEP = ("snapshot", "full", "since")  # What makes a step, of an offset inside it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,15 @@ class TablesByOptions:
     def sink(self, options: Mapping[str, str], user: str | None, overwrite: bool = False) -> Sink | Replacing:
         """The target of written rows, committed under the name `user` (None: a stream whose options name the user).
         Raises `InvalidInput`."""
-        _require_known("write", options, _WRITES)
+        if user is None:
+            _require_known("writeStream", options, _STREAM_WRITES)
+        else:
+            _require_known("write", options, _WRITES)
         table = self._table(options)
-        if overwrite:
-            return Replacing(table, _overwrite_mode(options, table) == "dynamic")
+        if overwrite or options.get("partitionOverwriteMode") is not None:
+            mode = _overwrite_mode(options, table)
+            if overwrite:
+                return Replacing(table, mode == "dynamic")
         name = user or options.get("user")
         if not name:
             raise InvalidInput(
@@ -79,23 +86,28 @@ class TablesByOptions:
     def reading(self, options: Mapping[str, str]) -> Reading:
         """The rows or changes that a read's options select. Raises `InvalidInput`, `NotFound`."""
         _require_known("read", options, _READS)
-        table = self._table(options)
+        table, has_kinds = self._table(options), _is_true(options, "row_kinds")
         snapshot, tag, as_of = _whole(options, "snapshot"), options.get("tag"), options.get("as_of")
         since, until = _whole(options, "from_snapshot"), _whole(options, "to_snapshot")
         if since is None and until is None:
-            scan = table.scan(snapshot_id=snapshot, tag=tag, as_of=_moment(as_of))
-            return Reading(scan, _is_true(options, "row_kinds"))
+            return Reading(table.scan(snapshot_id=snapshot, tag=tag, as_of=_moment(as_of)), has_kinds)
         if since is None:
             raise InvalidInput(
                 "to_snapshot without from_snapshot: changes begin after a snapshot; 0 is before the first"
             )
         if (snapshot, tag, as_of) != (None, None, None):
             raise InvalidInput("from_snapshot reads changes, and snapshot, tag and as_of rows: give one or the other")
+        if not has_kinds and options.get("row_kinds") is not None:
+            raise InvalidInput(
+                f"from_snapshot={since} with row_kinds=false: changes always have the column {KIND_COLUMN}; leave row_kinds out, "
+                "and drop the column once added and removed rows are told apart"
+            )
         return Reading(table.changes(since, until), has_kinds=True)
 
     def following(self, options: Mapping[str, str]) -> Following:
         """The stream that the options of `readStream` select. Raises `InvalidInput`, `NotFound`."""
         _require_known("readStream", options, _STREAMS)
+        _is_true(options, "row_kinds")  # `shown` is not called for a stream with a schema of its own.
         limits = {name: _whole(options, name) for name in ("maxFilesPerTrigger", "maxRowsPerTrigger")}
         for name, limit in limits.items():
             if limit == 0:
@@ -169,7 +181,9 @@ class Following:
 
     An offset is a stream's progress: how many `tasks` of a step have been read. A step is the changes of one
     `snapshot`, or (`full`) all its rows. The tasks of a step are always the same, so a batch that Spark repeats has the
-    same rows.
+    same rows. `made` is the time of the snapshot's commit in milliseconds: Paimon numbers snapshots from 1 in every
+    table and branch, so the number alone does not tell whether a checkpoint is of this table. Offsets without it, of
+    earlier versions, are not checked.
     """
 
     table: Table
@@ -194,8 +208,8 @@ class Following:
 
     def newest(self) -> dict[str, Any]:
         """The offset of a stream that has read everything."""
-        snapshot_id = self.table._view().snapshot_id
-        return _offset(snapshot_id) if snapshot_id > 0 else self.initial()
+        view = self.table._view()
+        return _offset(view.snapshot_id, made=_made(view)) if view.snapshot_id > 0 else self.initial()
 
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
@@ -209,10 +223,10 @@ class Following:
             for index in range(step.tasks_before(start, 0), len(step.pieces)):
                 files, rows = files + step.pieces[index].file_count, rows + step.pieces[index].row_count
                 if came != start and (files > (max_files or files) or rows > (max_rows or rows)):
-                    return came
+                    return self._dated(came)
                 came = {**step.begin, "tasks": index + 1}
             came = _offset(step.begin["snapshot"])
-        return came
+        return self._dated(came)
 
     def pieces(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
         """The tasks between two offsets, oldest changes first. Raises `NotFound` if a snapshot in between has
@@ -225,8 +239,14 @@ class Following:
         ]
 
     def _steps(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[_Step]:
-        """The steps between two offsets, oldest first, and how many tasks of the first have been read."""
-        if start == end or end["snapshot"] == _START:
+        """The steps between two offsets, oldest first. Raises `NotFound` if an offset is of another table's history."""
+        for offset in (start, end):
+            self._require_made(offset)
+        if end["snapshot"] == _START:
+            if start["snapshot"] > 0:
+                raise self._other(start, "the table has no snapshot")
+            return
+        if start == end:
             return
         came = start["snapshot"]
         if start["full"]:
@@ -243,6 +263,34 @@ class Following:
             deltas = changes.view.history.delta(since, snapshot_id, _chosen(changes.fields, names), ALWAYS)
             yield _Step(_offset(snapshot_id, 0, since=since), _pieces(deltas, by_file=True))
 
+    def _dated(self, offset: dict[str, Any]) -> dict[str, Any]:
+        """The offset with the time of its snapshot's commit."""
+        if offset["snapshot"] <= 0 or offset.get("made") is not None:
+            return offset
+        return {**offset, "made": _made(self.table._version(offset["snapshot"], None, None))}
+
+    def _require_made(self, offset: Mapping[str, Any]) -> None:
+        """Raise `NotFound` if the table's snapshot of that number is another one. A snapshot that has expired is not
+        checked."""
+        made = offset.get("made")
+        if made is None:
+            return
+        try:
+            now = _made(self.table._version(offset["snapshot"], None, None))
+        except NotFound:
+            return
+        if now is not None and now != made:
+            raise self._other(offset, f"here snapshot {offset['snapshot']} is of {utc(now)}")
+
+    def _other(self, offset: Mapping[str, Any], note: str) -> NotFound:
+        made = offset.get("made")
+        when = "" if made is None else f" of {utc(made)}"
+        return NotFound(
+            f"{self.table.uri}: the stream's checkpoint has read up to snapshot {offset['snapshot']}{when}, and {note}: the "
+            "table was rolled back, or dropped and created again, or the options now name another table or branch; start the "
+            "stream with a new checkpoint"
+        )
+
 
 class _Step(NamedTuple):
     """The rows of a table, or the changes of a snapshot: the offset where they start, and their tasks."""
@@ -252,7 +300,7 @@ class _Step(NamedTuple):
 
     def tasks_before(self, offset: Mapping[str, Any], otherwise: int) -> int:
         """How many of the tasks come before an offset, if it is inside this step."""
-        is_inside = offset["tasks"] != _WHOLE and {**offset, "tasks": 0} == self.begin
+        is_inside = offset["tasks"] != _WHOLE and all(offset[key] == self.begin[key] for key in _STEP)
         return offset["tasks"] if is_inside else otherwise
 
 
@@ -336,8 +384,15 @@ def _by_file(task: ReadTask) -> list[ReadTask]:
     return [task.of_files([index]) for index in range(len(task.paths))]
 
 
-def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START) -> dict[str, Any]:
-    return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since}
+def _offset(
+    snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START, made: int | None = None
+) -> dict[str, Any]:
+    return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since, "made": made}
+
+
+def _made(view: Any) -> int | None:
+    """When the view's snapshot was committed, in milliseconds since 1970."""
+    return None if view.snapshot is None else view.snapshot.timestamp_ms
 
 
 def _chosen(fields: tuple[Field, ...], names: Sequence[str]) -> tuple[Field, ...]:

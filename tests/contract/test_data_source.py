@@ -12,7 +12,7 @@ from pyspark.sql import datasource
 from lakeformat import Lake
 from lakeformat.data_source import TablesByOptions
 from lakeformat.engines.spark import data_source, executors
-from lakeformat.errors import Conflict, InvalidInput
+from lakeformat.errors import Conflict, InvalidInput, NotFound
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = pa.schema(
@@ -64,9 +64,30 @@ def test_options_choose_the_version_the_branch_or_the_changes(tmp_path, kind):
         ({"from_snapshot": "1", "tag": "one"}, "give one or the other"),
         ({"snapshot": "new"}, "give a whole number"),
         ({"table": "d.other"}, "and not two: d.other, d.t"),
+        ({"snapshot": "1", "tag": "one"}, "one of snapshot_id, as_of and tag"),
+        ({"from_snapshot": "0", "row_kinds": "yes"}, "must be 'true' or 'false'"),
+        ({"from_snapshot": "0", "row_kinds": "false"}, "changes always have the column _row_kind"),
     ]:
         with pytest.raises(InvalidInput, match=why):
             tables.reading({"path": "d.t", **options})
+    for options, why in [
+        ({"snapshot": "1"}, "no option 'snapshot'"),
+        ({"to_snapshot": "1"}, "no option 'to_snapshot'"),
+        ({"row_kinds": "yes"}, "must be 'true' or 'false'"),
+        ({"maxFilesPerTrigger": "0"}, "at least 1"),
+        ({"maxRowsPerTrigger": "-1"}, "give a whole number"),
+    ]:
+        with pytest.raises(InvalidInput, match=why):
+            tables.following({"path": "d.t", **options})
+    for user, options, why in [
+        ("a write", {"user": "me"}, "no option 'user'"),
+        ("a write", {"snapshot": "1"}, "no option 'snapshot'"),
+        ("a write", {"partitionOverwriteMode": "dynamik"}, "found 'dynamik'"),
+        (None, {"user": "me", "partitionOverwriteMode": "dynamic"}, "no option 'partitionOverwriteMode'"),
+        (None, {}, "under a name of its own"),
+    ]:
+        with pytest.raises(InvalidInput, match=why):
+            tables.sink({"path": "d.t", **options}, user)
 
 
 def test_spark_reads_versions_columns_and_changes_by_name(spark, tmp_path):
@@ -140,6 +161,29 @@ def test_a_stream_stops_at_rows_that_go_where_it_shows_no_kinds(tmp_path):
     tasks = [(piece.task, piece.kind) for piece in following.pieces(SCHEMA.names, start, following.newest())]
     with pytest.raises(InvalidInput, match="rows were changed or removed, and the stream shows no kinds"):
         list(executors.pieces(following.store, tasks, following.fields[:-1], None, True))
+
+
+def test_a_checkpoint_of_another_history_is_refused(tmp_path):
+    """Paimon numbers the snapshots of each table and branch from 1."""
+    table = create(tmp_path, "paimon")
+    lake = Lake(str(tmp_path / "lake"))
+    following = TablesByOptions(lake).following({"path": "d.t"})
+    for id in (1, 2):
+        table.append(rows((id, "a", "x")))
+    offset = json.loads(json.dumps(following.newest()))
+    within = {**following.latest(following.initial(), None, 1, None), "tasks": 1}
+    old = {name: value for name, value in offset.items() if name != "made"}  # As earlier versions wrote them.
+    assert read(following, old, following.newest())[0] == []
+    lake.drop_table("d.t")
+    table = create(tmp_path, "paimon")
+    following = TablesByOptions(Lake(str(tmp_path / "lake"))).following({"path": "d.t"})
+    with pytest.raises(NotFound, match="the table has no snapshot"):
+        read(following, offset, following.newest())
+    for id in (3, 4, 5):
+        table.append(rows((id, "c", "x")))
+    for start, end in [(offset, following.newest()), (within, following.newest()), (following.initial(), offset)]:
+        with pytest.raises(NotFound, match=r"read up to snapshot 2 of 20.*dropped and created again.*new checkpoint"):
+            read(following, start, end)
 
 
 def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
