@@ -190,7 +190,7 @@ def test_any_files_give_each_row_its_newest_value(data, count, batch_rows):
     assert all(batch.num_rows <= batch_rows for batch in batches)
 
 
-@given(st.lists(st.integers(-(2**62), 2**62)))
+@given(st.lists(st.integers(-(2**61), 2**61)))
 def test_an_index_of_any_lengths_is_read(numbers):
     assert varint.read_differences(differences(numbers)).tolist() == numbers
 

@@ -1204,7 +1204,7 @@ def test_a_table_that_cannot_be_read_is_not_cleaned_up():
     story(world)
     world.tag("t", 3)
     base = dialect.load(world.store, 12).state
-    strange = replace(base.schema, properties={**base.schema.properties, "blob-field": "v"})
+    strange = replace(base.schema, properties={**base.schema.properties, "blob-view-field": "v"})
     for asked in (replace(base, newest=strange), replace(base, schema=strange)):
         for verb in (
             lambda base: expire.expiry(world.store, base, ONE, 1),
@@ -1212,7 +1212,7 @@ def test_a_table_that_cannot_be_read_is_not_cleaned_up():
             lambda base: expire.orphans(world.store, base, 2),
         ):
             verb(base)
-            with pytest.raises(UnsupportedFeature, match="blob-field"):
+            with pytest.raises(UnsupportedFeature, match="blob-view-field"):
                 verb(asked)
 
 

@@ -164,15 +164,14 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     delete files, which may be more than the rows in data files), `size_bytes` and `last_modified_ms` (epoch
     milliseconds, of the snapshot that wrote the newest file)."""
     spec = base.spec
-    partition_fields = [
-        entries.filter(pc.equal(entries["_spec"], spec.id))
-        for entries in (
+    entries, deletes = (
+        live.filter(pc.equal(live["_spec"], spec.id))
+        for live in (
             manifest.live_entries(reader, base),
             manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES),
         )
-    ]
-    entries = partition_fields[0]
-    every, values = manifest.partitions(pa.concat_tables(partition_fields), spec)
+    )
+    every, values = manifest.partitions(pa.concat_tables([entries, deletes]), spec)
     codes, deleting = np.split(every, [len(entries)])
     count = len(values)
     sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
@@ -195,7 +194,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "small_file_count": sums(sizes < small_file_bytes),
         "row_count": sums(np.asarray(entries["record_count"])),
         "deleted_row_count": pa.array(
-            np.bincount(deleting, np.asarray(partition_fields[1]["record_count"]), minlength=count).astype(np.int64)
+            np.bincount(deleting, np.asarray(deletes["record_count"]), minlength=count).astype(np.int64)
         ),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array(newest),

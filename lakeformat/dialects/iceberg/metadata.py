@@ -1039,6 +1039,9 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
         partition.append(PartitionField(name, function, part["name"], part["field-id"]))
         sources.append(source.id)
         kinds.append(result_type(function, source.type, source.name))
+    for what, given in (("names", [part.name for part in partition]), ("ids", [part.id for part in partition])):
+        if len(set(given)) < len(given) or any(isinstance(value, int) and value < 0 for value in given):
+            raise CorruptFile(f"partition spec {spec['spec-id']}: its fields have the {what} {given}")
     return Spec(spec["spec-id"], Partitioning(tuple(partition), spec["spec-id"]), tuple(sources), tuple(kinds))
 
 
