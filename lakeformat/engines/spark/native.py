@@ -43,16 +43,16 @@ def parted(
     """(groups of tasks that Spark reads together, tasks for the worker)."""
     groups: dict[Any, list[ReadTask]] = {}
     rest = []
-    for task in _described(store, tasks, schemes):
+    for task, has_footers in _described(store, tasks, schemes):
         if _clean(task) and _is_reachable(store, task, schemes):
-            key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants)
+            key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants, has_footers)
             groups.setdefault(key, []).append(task)
         else:
             rest.append(task)
     native = []
     for key, group in groups.items():
         timed = [field for field in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((field,)))]
-        if timed:
+        if timed and not key[-1]:  # The types of footers are those of the files.
             paths = [path for task in group for path in task.paths]
             with ThreadPoolExecutor(8) as pool:
                 plain = dict(zip(paths, pool.map(partial(_plain_timestamps, store, tuple(timed)), paths), strict=True))
@@ -121,8 +121,9 @@ def _is_reachable(store: Reader, task: ReadTask, schemes: Sequence[str]) -> bool
     return all(_scheme(store.location(path)) in schemes for path in task.paths)
 
 
-def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]) -> Iterator[ReadTask]:
-    """The tasks; where files have field ids, those that Spark can read by name have the `file_fields` of their footers.
+def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]) -> Iterator[tuple[ReadTask, bool]]:
+    """The tasks, and whether their `file_fields` come from footers: where files have field ids, those that Spark can read
+    by name get them.
 
     Footers are read where files are few, or large enough that a footer takes little of the time to read them.
     """
@@ -141,10 +142,10 @@ def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str])
             if id(task) in ids:
                 yield from _by_footers(task, list(pool.map(partial(_footer, store, task), range(len(task.paths)))))
             else:
-                yield task
+                yield task, False
 
 
-def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[ReadTask]:
+def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[tuple[ReadTask, bool]]:
     """The task in parts: the files with the same footer together, those without one as they were."""
     alike: dict[_Footer | None, list[int]] = {}
     for index, footer in enumerate(footers):
@@ -154,7 +155,7 @@ def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[R
         if footer is not None:
             file_fields, constants = footer
             part = replace(part, file_fields=file_fields, constants=constants, absent=(), mapping=())
-        yield part
+        yield part, footer is not None
 
 
 def _footer(store: Reader, task: ReadTask, index: int) -> _Footer | None:
