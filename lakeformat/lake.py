@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeformat import sql as statements
 from lakeformat import table as tables
 from lakeformat.catalogs.catalog import Catalog, TableAccess
-from lakeformat.catalogs.choose import open_catalog
+from lakeformat.catalogs.choose import open_catalog, table_defaults
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
 from lakeformat.create_with_rows import create_with_rows
@@ -84,7 +84,8 @@ class Lake:
         catalog_options: For a SQL catalog `name`, the catalog's name in its database ("default"; "jdbc" for Paimon),
             and for Paimon `lock.enabled`. For a REST catalog `token` or `credential`, `warehouse`, `prefix`, `scope`,
             `oauth2-server-uri`, `view-endpoints-supported` and `header.*`; for Paimon only `token`, `warehouse`,
-            `prefix` and `header.*`.
+            `prefix` and `header.*`. With or without a catalog `table-default.<property>`, a property of new tables that
+            do not set it: of those that the catalog keeps, and without one of Paimon tables.
         cache_bytes: The size of the lake's cache of decoded manifests and delete files in memory; 0 for none. Each
             Spark worker keeps half as many bytes of delete files between tasks.
         encryption_keys: What opens encrypted Iceberg tables (`encryption.key-id`): master keys by id (AES, 16, 24 or 32
@@ -110,11 +111,8 @@ class Lake:
             raise InvalidInput(f"{uri!r} is no warehouse; give a path or a URI")
         self._options = dict(options)
         self._store: Store = open_store(self.uri, self._options)
-        if catalog is None and catalog_options:
-            raise InvalidInput("catalog_options without a catalog; say which, e.g. catalog='sql'")
-        self._catalog: Catalog | None = (
-            None if catalog is None else open_catalog(catalog, catalog_options or {}, self._store.root)
-        )
+        of_catalog, self._table_defaults = table_defaults(catalog, catalog_options or {})
+        self._catalog: Catalog | None = None if catalog is None else open_catalog(catalog, of_catalog, self._store.root)
         if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
             raise InvalidInput(f"cache_bytes={cache_bytes!r}: give a whole number of bytes, 0 or more")
         cache = Cache(cache_bytes)
@@ -252,6 +250,8 @@ class Lake:
             comment,
             _names("sort_by", sort_by),
         )
+        if format == ("paimon" if self._catalog is None else self._catalog.format):
+            declared = replace(declared, properties={**self._table_defaults, **declared.properties})
         if location is not None and (not self.places_tables or format != "iceberg"):
             raise UnsupportedFeature(
                 f"{name}: location={location!r}: only an Iceberg table of a SQL catalog lies where it is told; others lie in the warehouse"

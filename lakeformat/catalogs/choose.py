@@ -15,6 +15,25 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~\xa0-\xff](?:[ \t!-~\xa0-\xff]*[!-~\xa0-\xff])?)?")
 _SQL_OPTIONS = {"iceberg": ("format", "name"), "paimon": ("format", "name", "lock.enabled")}
 _SQLITE = "catalog.sqlite"  # File in the warehouse's folder.
+_TABLE_DEFAULT = "table-default."
+
+
+def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """A catalog's own options, and the properties of new tables that do not set them (`table-default.<property>`; Paimon's
+    CatalogUtils.tableDefaultOptions, Iceberg's CatalogProperties). Raises `InvalidInput`."""
+    defaults = {key.removeprefix(_TABLE_DEFAULT): options[key] for key in options if key.startswith(_TABLE_DEFAULT)}
+    own = {key: options[key] for key in options if not key.startswith(_TABLE_DEFAULT)}
+    for key, value in defaults.items():
+        if not key or not isinstance(value, str):
+            raise InvalidInput(
+                f"catalog_options: '{_TABLE_DEFAULT}{key}' is {value!r}: write {_TABLE_DEFAULT}<property> and text"
+            )
+    if own and address is None:
+        raise InvalidInput(
+            f"catalog_options: {min(own)!r} means nothing without a catalog; say which, e.g. catalog='sql'. Known for folders is "
+            f"{_TABLE_DEFAULT}<property>, for new Paimon tables"
+        )
+    return own, defaults
 
 
 def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
@@ -30,7 +49,8 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     format = _format(options, "a SQL catalog")
     if unknown := sorted(options.keys() - set(_SQL_OPTIONS[format])):
         raise InvalidInput(
-            f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog of {format}; known are {', '.join(_SQL_OPTIONS[format])}"
+            f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog of {format}; known are "
+            f"{', '.join(_SQL_OPTIONS[format])}, {_TABLE_DEFAULT}*"
         )
     if address == "sql":
         if paths.scheme_of(warehouse) not in (None, "file"):
@@ -72,7 +92,9 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
     for key, value in options.items():
         if key not in rest.OPTIONS and not key.startswith("header."):
             known = ", ".join(sorted(rest.OPTIONS))
-            raise InvalidInput(f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, header.*")
+            raise InvalidInput(
+                f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, header.*, {_TABLE_DEFAULT}*"
+            )
         if not isinstance(value, str):
             raise InvalidInput(f"catalog_options: {key!r} must be text")
         if key.startswith("header.") and not _HEADER_NAME.fullmatch(key.removeprefix("header.")):

@@ -328,12 +328,34 @@ def test_a_database_without_types_and_one_with_views(tmp_path):
         ({"catalog": ""}, "catalog=''"),
         ({"catalog": 5}, "catalog=5"),
         ({"catalog": "sql", "catalog_options": {"token": "x"}}, "'token'"),
-        ({"catalog_options": {"name": "x"}}, "without a catalog"),
+        ({"catalog_options": {"name": "x"}}, "'name' means nothing without a catalog"),
+        ({"catalog_options": {"case-sensitive": "false", "table-default.k": "v"}}, "'case-sensitive' means nothing"),
+        ({"catalog_options": {"table-default.": "v"}}, "write table-default.<property>"),
+        ({"catalog": "sql", "catalog_options": {"table-default.k": 1}}, "'table-default.k' is 1"),
     ],
 )
 def test_catalogs_that_cannot_be(tmp_path, how, says):
     with pytest.raises(InvalidInput, match=says):
         Lake(tmp_path / "w", **how)
+
+
+@pytest.mark.parametrize("how", [{}, {"catalog": "sql"}, {"catalog": "sql", "catalog_options": {"format": "paimon"}}])
+def test_new_tables_have_the_catalogs_defaults_unless_they_say_otherwise(tmp_path, how):
+    """Of the format that the catalog keeps; without one, of Paimon (Java's FileSystemCatalog)."""
+    kept, other = ("iceberg", "paimon") if how == {"catalog": "sql"} else ("paimon", "iceberg")
+    options = {"table-default.k": "default", "table-default.l": "default"}
+    lake = pickle.loads(
+        pickle.dumps(Lake(tmp_path, **how | {"catalog_options": how.get("catalog_options", {}) | options}))
+    )
+    lake.create_table("a.t", SCHEMA, format=kept, properties={"k": "own"})
+    lake.create_table("a.u", lake.table("a.t").schema, format=kept, properties={"l": "own"})
+    lake.create_table_as("a.v", rows(1), SCHEMA, format=kept)
+    lake.sql(f"CREATE TABLE a.w (id BIGINT) USING {kept} TBLPROPERTIES ('l' = 'own')")
+    lake.create_table("a.x", SCHEMA, format=other)
+    seen = {name: [lake.table(f"a.{name}").properties.get(key) for key in "kl"] for name in "tuvwx"}
+    assert seen == {
+        "t": ["own", "default"], "u": ["own", "own"], "v": ["default"] * 2, "w": ["default", "own"], "x": [None] * 2,
+    }  # fmt: skip
 
 
 def test_a_database_that_does_not_answer_is_named_without_its_password(tmp_path):

@@ -1,5 +1,6 @@
 // Paimon's Java engine with one of its catalogs: JSON requests, one to a line, on stdin; JSON answers on stdout. A table's rows are
-// of a whole number and a text, or a variant, whose JSON is the answer.
+// of a whole number and a text, or a variant, whose JSON is the answer. `create` adds columns (`more`: name -> type), whose values are
+// written as numbers: a timestamp in microseconds.
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -13,14 +14,17 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.schema.Schema;
@@ -32,8 +36,11 @@ import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.DataTypes;
+import org.apache.paimon.types.RowKind;
 
 public final class Catalogs {
     public static void main(String[] args) throws Exception {
@@ -71,6 +78,10 @@ public final class Catalogs {
                     catalog.createDatabase(name.getDatabaseName(), true);
                     Schema.Builder schema = Schema.newBuilder();
                     schema.column("id", DataTypes.BIGINT()).column("dt", DataTypes.STRING());
+                    if (request.has("more")) {
+                        request.get("more").fields().forEachRemaining(
+                            one -> schema.column(one.getKey(), DataTypeJsonParser.parseAtomicTypeSQLString(one.getValue().asText())));
+                    }
                     request.get("options").fields().forEachRemaining(o -> schema.option(o.getKey(), o.getValue().asText()));
                     if (request.get("keyed").asBoolean()) {
                         schema.primaryKey("id");
@@ -78,7 +89,11 @@ public final class Catalogs {
                     catalog.createTable(name, schema.build(), false);
                     return null;
                 case "write":
-                    return write(catalog.getTable(name), request.get("rows"));
+                    return write(catalog.getTable(name), request.get("rows"), request.get("kinds"));
+                case "compact":
+                    return compact(catalog.getTable(name));
+                case "options":
+                    return new TreeMap<>(catalog.getTable(name).options());
                 case "read":
                     return read(catalog.getTable(name));
                 case "add_column":
@@ -96,16 +111,45 @@ public final class Catalogs {
         }
     }
 
-    private static Object write(Table table, JsonNode rows) throws Exception {
+    private static Object write(Table table, JsonNode rows, JsonNode kinds) throws Exception {
         BatchWriteBuilder builder = table.newBatchWriteBuilder();
         try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
             write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
+            int written = 0;
             for (JsonNode row : rows) {
                 GenericRow made = new GenericRow(table.rowType().getFieldCount());
                 made.setField(0, row.get(0).asLong());
                 made.setField(1, BinaryString.fromString(row.get(1).asText()));
+                for (int at = 2; at < row.size(); at++) {
+                    made.setField(at, row.get(at).isNull() ? null : number(table.rowType().getTypeAt(at), row.get(at).asLong()));
+                }
+                if (kinds != null) {
+                    made.setRowKind(RowKind.fromShortString(kinds.get(written++).asText()));
+                }
                 write.write(made);
             }
+            commit.commit(write.prepareCommit());
+        }
+        return null;
+    }
+
+    private static Object number(DataType type, long value) {
+        switch (type.getTypeRoot()) {
+            case INTEGER:
+                return (int) value;
+            case BIGINT:
+                return value;
+            default:
+                return Timestamp.fromMicros(value);
+        }
+    }
+
+    /** Compacts a table of one bucket in full. */
+    private static Object compact(Table table) throws Exception {
+        BatchWriteBuilder builder = table.newBatchWriteBuilder();
+        try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
+            write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
+            write.compact(BinaryRow.EMPTY_ROW, 0, true);
             commit.commit(write.prepareCommit());
         }
         return null;
