@@ -86,7 +86,12 @@ JAVA = JavaPeer(
 )
 PYICEBERG = PythonPeer("pyiceberg", ("pyiceberg[sql-sqlite,pyiceberg-core]==0.12.0", "pyarrow==19.0.1"))
 DUCKDB = PythonPeer(
-    "duckdb", ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5", "pyarrow==19.0.1")
+    "duckdb",
+    (
+        "duckdb==1.5.5",
+        *(f"duckdb-extension-{extension}==1.5.5" for extension in ("avro", "httpfs", "iceberg")),
+        "pyarrow==19.0.1",
+    ),
 )
 # Iceberg's newest runtime, on the newest Spark that it is made for: variants, plain and shredded, and version 3.
 ICEBERG_SPARK_4 = PythonPeer(

@@ -93,6 +93,19 @@ def java(request: dict) -> list:
     return rows
 
 
+def boxes(request: dict) -> list:
+    """For each data file the lower and upper bound of a column of geometries, as Java's library spells them; None without bounds."""
+    jvm = SESSION._jvm
+    table = jvm.org.apache.iceberg.hadoop.HadoopTables(SESSION._jsc.hadoopConfiguration()).load(request["location"])
+    id = table.schema().findField(request["column"]).fieldId()
+    found = []
+    for task in table.newScan().includeColumnStats().planFiles().iterator():
+        ends = [bounds and bounds.get(id) for bounds in (task.file().lowerBounds(), task.file().upperBounds())]
+        bound, order = jvm.org.apache.iceberg.geospatial.GeospatialBound, jvm.java.nio.ByteOrder.LITTLE_ENDIAN
+        found.append([end and bound.fromByteBuffer(end.order(order)).simpleString() for end in ends])
+    return found
+
+
 def _java(jvm: Any, kind: Any, value: Any) -> Any:
     match str(kind.typeId()):
         case "LONG":
@@ -158,4 +171,4 @@ def loaded(request: dict) -> Any:
     return SESSION._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, request["table"])
 
 
-serve({"run": run, "java": java, "delete_keys": delete_keys, "add_default": add_default})
+serve({"run": run, "java": java, "boxes": boxes, "delete_keys": delete_keys, "add_default": add_default})

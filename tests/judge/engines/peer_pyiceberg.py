@@ -66,6 +66,10 @@ def describe(request: dict) -> dict:
         "tags": {name: ref.snapshot_id for name, ref in table.refs().items() if ref.snapshot_ref_type.value == "tag"},
         "statuses": sorted(entry["status"] for entry in entries),
         "files": table.inspect.files().num_rows,
+        "bounds": [
+            {name: [_hex(metrics[end]) for end in ("lower_bound", "upper_bound")] for name, metrics in file.items()}
+            for file in table.inspect.files()["readable_metrics"].to_pylist()
+        ],
         "manifests": table.inspect.manifests().num_rows,
     }
 
@@ -148,6 +152,10 @@ def continue_(request: dict) -> dict:
         table.delete(request["where"])
     names = [".".join(name) for namespace in there.list_namespaces() for name in there.list_tables(namespace)]
     return {"metadata": table.metadata_location, "tables": sorted(names), **rows(table.scan().to_arrow())}
+
+
+def _hex(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _internal(value: Any) -> Any:
