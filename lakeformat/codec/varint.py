@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+_SLICE = 1 << 16  # Numbers that are encoded together.
+
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """(the number at `at`, where it ends). Raises `IndexError` at the end of the data."""
@@ -41,3 +43,19 @@ def read_differences(data: bytes) -> np.ndarray:
     decoded = np.bitwise_or.reduceat((raw & 0x7F).astype(np.uint64) << shifts.astype(np.uint64), starts)
     halves, signs = (decoded >> np.uint64(1)).astype(np.int64), (decoded & np.uint64(1)).astype(np.int64)
     return np.cumsum(halves ^ -signs)
+
+
+def write_differences(numbers: np.ndarray) -> bytes:
+    """The int64 `numbers` as `read_differences` reads them."""
+    steps: np.ndarray = np.diff(numbers.astype(np.int64), prepend=0)
+    folded = ((steps << 1) ^ (steps >> 63)).view(np.uint64)
+    shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
+    pieces = []
+    for start in range(0, len(folded), _SLICE):
+        groups = folded[start : start + _SLICE, None] >> shifts
+        used = groups > 0
+        used[:, 0] = True
+        encoded = (groups & np.uint64(0x7F)).astype(np.uint8)
+        encoded[:, :-1] |= used[:, 1:].astype(np.uint8) << 7
+        pieces.append(encoded[used].tobytes())
+    return b"".join(pieces)

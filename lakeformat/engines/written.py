@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from lakeformat.codec import file_index
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines.files import formats, parquet, statistics
+from lakeformat.engines.files import blob, formats, parquet, statistics
 from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
@@ -68,7 +69,9 @@ class Files:
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
         stored = _stored(self._file_task.fields)
         self._leaves_out = stored != self._file_task.fields
-        self._file_task = replace(self._file_task, fields=stored)
+        apart = task.blobs.names if task.blobs else frozenset()
+        self._file_task = replace(self._file_task, fields=tuple(f for f in stored if f.name not in apart))
+        self._kept_fields = stored
         # Rows of a file that is sorted and written as a whole.
         self._is_whole = task.keyed is not None and not task.keyed.is_numbered
         self._buffer_bytes = buffer_bytes
@@ -143,13 +146,17 @@ class Files:
 
     def abandon(self, error: BaseException) -> None:
         self._let_go()
+        unfinished = []
         for writer in self._open.values():
             if writer.file is not None:
                 writer.file.output.give_up()
-                with suppress(Exception):
-                    writer.file.sink.give_up(error)
+                beside = writer.file.blobs.files if writer.file.blobs else []
+                unfinished += [file.path for file in beside]
+                for sink in (writer.file.sink, *(file.sink for file in beside)):
+                    with suppress(Exception):
+                        sink.give_up(error)
         with suppress(LakeError):
-            self._store.delete(paths_of(self._written))
+            self._store.delete([*paths_of(self._written), *unfinished])
 
     def _writer(self, partition: tuple[Any, ...], bucket: int | None) -> _Writer:
         writer = self._writers.get((partition, bucket))
@@ -246,7 +253,7 @@ class Files:
         file.added_bytes += waited_bytes
         self._open.move_to_end(id(writer))
         if self._leaves_out:
-            table = _table_of(table, self._task.fields, self._file_task.fields)
+            table = _table_of(table, self._task.fields, self._kept_fields)
         with _unwritable(file.path):
             file.output.add(table)
         if self._is_whole or file.output.size() >= self._task.target_size_bytes:
@@ -268,21 +275,26 @@ class Files:
         # Threads that close files use one each for a moment; none may close another's.
         while not self._ending and len(self._open) >= self._task.open_files:
             self._close(next(iter(self._open.values())))
-        folder = self._task.directory(writer.partition, self._bucket(writer))
-        number = self._task.name_suffix.format(next(self._numbers))
-        name = f"{prefix or self._task.name_prefix}{self._name}{number}.{self._task.file_format}"
-        path = self._task.locate(folder, name)
-        sink = _Sink(self._store.create_stream(path))
+        path, sink = self._create(writer, prefix or self._task.name_prefix, self._task.file_format)
         with _unwritable(path):
             try:
-                writer.file = _Open(
-                    path, sink, self._format.Output(sink, self._file_task), indexes=self._fresh_indexes()
-                )
+                output, beside = self._format.Output(sink, self._file_task), None
+                if self._task.blobs is not None:
+                    create = partial(self._create, writer, self._task.name_prefix, "blob")
+                    output = beside = blob.Output(output, self._task.blobs, create, self._store)
+                writer.file = _Open(path, sink, output, beside, indexes=self._fresh_indexes())
             except BaseException as error:
                 sink.give_up(error)
                 raise
         self._open[id(writer)] = writer
         return writer.file
+
+    def _create(self, writer: _Writer, prefix: str, ending: str) -> tuple[str, _Sink]:
+        """A new file: (its path, what it is written to)."""
+        folder = self._task.directory(writer.partition, self._bucket(writer))
+        number = self._task.name_suffix.format(next(self._numbers))
+        path = self._task.locate(folder, f"{prefix}{self._name}{number}.{ending}")
+        return path, _Sink(self._store.create_stream(path))
 
     def _close(self, writer: _Writer, content: Content | None = None) -> None:
         file = writer.file
@@ -295,26 +307,44 @@ class Files:
         index = self._index(file)
         writer.file = None
         del self._open[id(writer)]
-        self._written.append(
-            WrittenFile(
-                path=file.path,
-                partition=writer.partition,
-                row_count=file.row_count,
-                size_bytes=size,
-                bucket=self._bucket(writer),
-                content=content or self._task.content,
-                file_format=self._task.file_format,
-                stats=self._trimmed(stats),
-                split_offsets=offsets,
-                created_ms=int(time.time() * 1000),
-                keys=file.keys,
-                sort_order_id=self._task.sort_order_id,
-                columns=self._task.columns,
-                first_row_id=self._task.first_row_id,
-                bucket_count=self._task.bucket.count if self._task.bucket else None,
-                index=index,
-            )
+        made = WrittenFile(
+            path=file.path,
+            partition=writer.partition,
+            row_count=file.row_count,
+            size_bytes=size,
+            bucket=self._bucket(writer),
+            content=content or self._task.content,
+            file_format=self._task.file_format,
+            stats=self._trimmed(stats),
+            split_offsets=offsets,
+            created_ms=int(time.time() * 1000),
+            keys=file.keys,
+            sort_order_id=self._task.sort_order_id,
+            columns=self._task.columns,
+            first_row_id=self._task.first_row_id,
+            bucket_count=self._task.bucket.count if self._task.bucket else None,
+            index=index,
         )
+        self._written += [made, *self._blob_files(made, file.blobs.files if file.blobs else ())]
+
+    def _blob_files(self, data_file: WrittenFile, blob_files: Sequence[blob.NewFile]) -> Iterator[WrittenFile]:
+        ids = {column.name: column.id for column in self._task.fields}
+        for file in sorted(blob_files, key=lambda file: (ids[file.column], file.position)):
+            counts = ColumnStats(None, None, file.null_count, file.row_count)
+            yield WrittenFile(
+                path=file.path,
+                partition=data_file.partition,
+                row_count=file.row_count,
+                size_bytes=file.size_bytes,
+                bucket=data_file.bucket,
+                file_format="blob",
+                stats={ids[file.column]: counts},
+                created_ms=data_file.created_ms,
+                refers_to=(data_file.path,),
+                offset=file.position,
+                columns=(file.column,),
+                bucket_count=data_file.bucket_count,
+            )
 
     def _fresh_indexes(self) -> dict[str, dict[str, file_index.Index]]:
         """By column, by kind."""
@@ -389,6 +419,7 @@ class _Open:
     path: str
     sink: _Sink
     output: Any
+    blobs: blob.Output | None = None  # The output, if there are blob files beside the file.
     row_count: int = 0
     added_bytes: int = 0  # In memory.
     keys: KeyRange | None = None

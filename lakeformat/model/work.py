@@ -439,6 +439,16 @@ class FileIndexes:
 
 
 @dataclass(frozen=True, slots=True)
+class BlobColumns:
+    """Which columns of a write go to blob files of their own, of about `target_size_bytes` each, beside the data file with the
+    other columns of their rows."""
+
+    names: frozenset[str]
+    target_size_bytes: int
+    as_descriptors: bool = False  # A value may be one of Paimon's descriptors: then the bytes that it names are copied.
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTask:
     """How rows become data files.
 
@@ -468,11 +478,12 @@ class WriteTask:
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is false raises `OutsideScope`, and nothing is written.
     keyed: KeyValues | None = None  # Then the files' columns are `keyed.fields`, and the data may have `ROW_KIND` too.
-    # Files with some columns of existing rows: the column names, the first row id, and the partition.
+    # Files with some of the columns: their names; of existing rows also the first row id, and the partition.
     columns: tuple[str, ...] = ()
     first_row_id: int | None = None
     partition: tuple[Any, ...] | None = None
     file_indexes: FileIndexes | None = None
+    blobs: BlobColumns | None = None  # `columns` are those of the data files.
     open_files: int = 64  # The most files written at the same time.
     # Rows of partitions that have no open file wait on local disk. Without, that is so once rows are seen to come mixed; for rows
     # that come partition by partition files are ended, for others to be opened.
@@ -497,11 +508,13 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
     keys: KeyRange | None = None
-    refers_to: tuple[str, ...] = ()  # Delete files: the data files that they apply to, by the paths in read tasks.
+    # Delete files: the data files that they apply to, by the paths in read tasks; blob files: the data file of their rows.
+    refers_to: tuple[str, ...] = ()
     sort_order_id: int = 0  # The table's id of the sort order of its rows; 0: none.
     spec_id: int | None = None  # Delete files: the partition spec of `partition`.
-    offset: int | None = None  # Deletion vectors: the vector's offset in `path`,
-    vector_bytes: int | None = None  # and its length as the table records it.
+    # Deletion vectors: the vector's offset in `path`; blob files: the position of their first row in the data file.
+    offset: int | None = None
+    vector_bytes: int | None = None  # The length of a deletion vector as the table records it.
     replaces: tuple[DeleteFile, ...] = ()  # The earlier deletes of the same data files, which this file includes.
     compared: tuple[int, ...] = ()  # Equality deletes: the ids of the compared columns.
     columns: tuple[str, ...] = ()  # As in `WriteTask`.

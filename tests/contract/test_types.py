@@ -50,6 +50,26 @@ def test_icebergs_types_on_either_engine(tmp_path, session, format):
     assert seen()["id"].to_pylist() == [2, 2]
 
 
+def test_blobs_on_either_engine(tmp_path, session):
+    given = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
+    columns = pa.schema([("id", pa.int64()), ("b", pa.binary()), ("name", pa.string()), ("dt", pa.string())])
+    t = Lake(tmp_path).create_table(
+        "d.t", columns, format="paimon", partition_by=["dt"], properties={**given, "blob-field": "b"}
+    )
+    values = [None if i % 7 == 0 else bytes([i]) * i * 50 for i in range(40)]
+    rows = pa.table({"id": range(40), "b": values, "name": ["n"] * 40, "dt": ["xy"[i % 2] for i in range(40)]}, columns)
+    snapshot = t.append(rows if session is None else session.createDataFrame(rows))
+    assert snapshot.rows_added == 40
+    t.update({"name": "concat(name, id)"}, "id > 30", spark=session)
+    t.delete("id = 8", spark=session)
+    t.compact(full=True, spark=session)
+    scan = t.scan(["id", "b", "name"])
+    found = (scan.to_arrow() if session is None else scan.to_spark(session).toArrow()).sort_by("id").to_pylist()
+    assert [(row["id"], row["b"]) for row in found] == [(i, values[i]) for i in range(40) if i != 8]
+    assert [row["name"] for row in found][-9:] == [f"n{i}" for i in range(31, 40)]
+    assert {path.suffix for path in tmp_path.rglob("data-*")} == {".parquet", ".blob"}
+
+
 @pytest.mark.spark
 def test_variants_are_sparks_own(tmp_path, spark):
     frame = spark.sql(

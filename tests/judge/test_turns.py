@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakeformat import Lake
+
 from .model import moments
 from .recipes import COMPACT, Recipe, Step, alter, append, delete, overwrite, overwrite_partitions, request, update
 from .rows import assert_rows, assert_shows
@@ -321,6 +323,56 @@ def test_blobs_are_read_as_pypaimon_reads_them(engines: dict[str, Any], tmp_path
         for each in ("pypaimon", "lakeformat")
     )
     assert theirs == ours
+
+
+def test_blobs_are_written_in_turns(engines: dict[str, Any], tmp_path: Path) -> None:
+    """lakeformat and pypaimon append blobs and go on from each other: columns updated beside them, ranges joined, rows deleted."""
+    columns = (("id", "BIGINT"), ("picture", "BYTES"), ("name", "STRING"), ("sound", "BYTES"), ("dt", "STRING"))
+    options = {
+        "row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true",
+        "blob-field": "picture,sound", "blob.target-file-size": "1 kb",
+    }  # fmt: skip
+    recipe = Recipe("blobs", columns, (), ("dt",), options=options)
+    place = {"warehouse": str(tmp_path), "table": "turns.ours"}
+    wanted: dict[int, list] = {}
+
+    def rows(low: int, high: int) -> Step:
+        new = [[i, f"{i:02x}" * (100 * i), f"n{i}", None if i % 3 else "00ff", "xy"[i % 2]] for i in range(low, high)]
+        wanted.update({row[0]: row for row in new})
+        return append(*new)
+
+    def pictures(*ids: int) -> Step:
+        for id in ids:
+            wanted[id][1] = f"new {id}".encode().hex()
+        values = {"picture": [f"new {id}" for id in ids]}
+        return {"do": "update_columns", "row_ids": [row_ids[id] for id in ids], "set": values}
+
+    def named(low: int) -> Step:
+        for id in range(low, len(wanted)):
+            wanted[id][2] += "!"
+        return {"do": "update", "set": {"name": "concat(name, '!')"}, "where": f"id >= {low}"}
+
+    engines["lakeformat"].ask(verb="write", **place, **(request(recipe) | {"steps": [rows(0, 12)]}))
+    assert_rows(
+        engines["pypaimon"].ask(verb="read", **place)["rows"], list(wanted.values()), recipe.fields(), "pypaimon"
+    )
+    of = Lake(str(tmp_path)).table("turns.ours").scan(["id", "_ROW_ID"]).to_arrow()
+    row_ids = dict(zip(of["id"].to_pylist(), of["_ROW_ID"].to_pylist(), strict=True))
+    assert sorted(row_ids.values()) == list(range(12))
+    turns: tuple[tuple[str, Step], ...] = (
+        ("pypaimon", pictures(1, 4, 9)),
+        ("lakeformat", named(6)),
+        ("pypaimon", rows(12, 16)),
+        ("lakeformat", rows(16, 18)),
+        ("lakeformat", {"do": "compact"}),
+        ("pypaimon", pictures(0, 4)),
+    )
+    for engine, step in turns:
+        engines[engine].ask(verb="steps", **place, steps=[step])
+    engines["lakeformat"].ask(verb="steps", **place, steps=[{"do": "delete", "where": "id = 5"}, EXPIRE])
+    del wanted[5]
+    for reader in ("pypaimon", "lakeformat", "rust"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], list(wanted.values()), recipe.fields(), reader)
 
 
 def described(value: str | None) -> tuple[str, str, str]:

@@ -62,6 +62,11 @@ CROSSING = replace(
 EVOLVING = replace(
     MARKED, properties=MARKED.properties | {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 )
+BLOBS = replace(
+    EVOLVING,
+    fields=(*SCHEMA.fields, Field(-1, "b", scalar(Kind.BYTES))),
+    properties=EVOLVING.properties | {"blob-field": "b", "blob.target-file-size": "1 b"},
+)
 WAITING = replace(KEYED, properties=KEYED.properties | {"bucket": "-2", "deletion-vectors.enabled": "true"})
 INDEXED = replace(
     SCHEMA,
@@ -84,6 +89,7 @@ TABLES = (
     LIFTING,
     TOLD,
     EVOLVING,
+    BLOBS,
     WAITING,
     INDEXED,
 )
@@ -91,6 +97,10 @@ TABLES = (
 
 def rows(*ids: int, dt: str = "a", v: str = "v") -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "v": [v] * len(ids), "dt": [dt] * len(ids)})
+
+
+def blobs(*ids: int, dt: str = "a") -> pa.Table:
+    return rows(*ids, dt=dt).append_column("b", [[b"%d" % id for id in ids]])
 
 
 VERBS: dict[str, Callable[[Table], object]] = {
@@ -170,6 +180,8 @@ CASES += [
         .when_matched("t.id = 1").delete().when_matched().update({"v": "s.v"}).when_not_matched().insert_all().merge(id="op")
     )),
     *((f"evolving {name}", EVOLVING, VERBS[name]) for name in ("update", "compact", "expire snapshots", "remove orphans")),
+    ("blobs append", BLOBS, lambda t: t.append(blobs(20, 21, dt="c"), id="op")),
+    *((f"blobs {name}", BLOBS, VERBS[name]) for name in ("delete", "compact", "drop partitions", "expire snapshots")),
 ]  # fmt: skip
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [
@@ -208,7 +220,9 @@ def _before(which: int) -> dict[str, bytes]:
     elif "deletion-vectors.enabled" in schema.properties:
         table.delete("id in (2, 8)")
         table.append(rows(10, 11, 12))
-    if schema is EVOLVING:
+    if schema is BLOBS:
+        table.append(blobs(14, 15))
+    if schema in (EVOLVING, BLOBS):
         table.update({"v": "concat(v, id)"}, where="id in (1, 6)")
     if schema is LOOKING:
         table.compact(full=True)
@@ -238,7 +252,8 @@ def state(store: MemoryFiles, remembered: Remembered) -> dict[str, Any]:
 
 
 def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
-    found = table.scan(["id", "v", "dt"], **version).to_arrow()
+    columns = [name for name in ("id", "v", "dt", "b") if name in table.schema.names]
+    found = table.scan(columns, **version).to_arrow()
     return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
 

@@ -1,7 +1,9 @@
-"""BLOB columns of Paimon tables, whose values are in blob files: a table of pypaimon, and files that are damaged."""
+"""BLOB columns of Paimon tables, whose values are in blob files: a table of pypaimon, our own, and files that are damaged."""
 
+import datetime
 import json
 import zlib
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from lakeformat.codec import varint
 from lakeformat.dialects.paimon import tracking
 from lakeformat.engines import worker
 from lakeformat.engines.files import blob
-from lakeformat.errors import CorruptFile, CorruptTable, UnsupportedFeature
+from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.lake import Paimon
 from lakeformat.maintenance import sweep
 from lakeformat.model.schema import Field, Kind, scalar
@@ -89,20 +91,24 @@ def test_values_of_other_places_are_refused_by_name():
         golden(**{"blob-view-field": "picture"}).scan().to_arrow()
 
 
-def test_blobs_are_not_written():
+def test_a_table_of_pypaimon_goes_on():
     table = golden()
-    row = table.scan(where="id = 0").to_arrow()
-    before = {each.path for each in table._store.list("")}
-    for verb in (
-        lambda: table.append(row),
-        lambda: table.delete("id = 0"),
-        lambda: table.update({"name": "'x'"}),
-        lambda: table.compact(),
-        lambda: table.alter().add_column("x", "int").commit(),
-    ):
-        with pytest.raises(UnsupportedFeature, match="blob-field=picture,sound"):
-            verb()
-    assert {each.path for each in table._store.list("")} == before
+    pictures, sounds = dict(LAST), dict(SOUNDS)
+    new = table.scan(where="id IN (1, 7)").to_arrow()
+    table.append(new.set_column(new.column_names.index("id"), "id", pa.array([20, 21], pa.int64())))
+    pictures |= {20: b"one", 21: b"seven"}
+    sounds |= {20: None, 21: b"re"}
+    table.update({"name": "'x'"}, where="id = 20")
+    table.compact(full=True)
+    assert (column(table, "picture"), column(table, "sound")) == (pictures, sounds)
+    assert column(table, "name")[20] == "x"
+    assert sorted(table.scan(["_ROW_ID"]).to_arrow()["_ROW_ID"].to_pylist()) == list(range(len(pictures)))
+    with pytest.raises(UnsupportedFeature, match=r"deletion-vectors\.enabled"):
+        table.delete("id = 0")
+    table.expire_snapshots(retain_last=1)
+    assert table.remove_orphan_files(older_than=AT_ONCE) == []
+    assert sweep.missing(table._store, table._view()) == []
+    assert (column(table, "picture"), column(table, "sound")) == (pictures, sounds)
 
 
 def test_queries_read_them(tmp_path):
@@ -132,6 +138,224 @@ def test_rows_that_no_data_file_has_are_an_error():
     lone = entries.filter(pc.ends_with(entries["_FILE_NAME"], ".blob"))
     with pytest.raises(CorruptTable, match="that no one data file has"):
         tracking.by_row_id(lone, "t")
+
+
+# --- writes -----------------------------------------------------------------------------------------------------------
+
+AT_ONCE = datetime.timedelta(days=-1)
+OPTIONS = {
+    "row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true",
+    "blob-field": "picture,sound", "blob.target-file-size": "1 kb",
+}  # fmt: skip
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("picture", pa.binary()),
+        ("name", pa.string()),
+        ("sound", pa.large_binary()),
+        ("dt", pa.string()),
+    ]
+)
+
+
+def made(tmp_path, **options: str) -> Table:
+    given = OPTIONS | {key.replace("_", "-"): value for key, value in options.items()}
+    return Lake(tmp_path).create_table("db.t", COLUMNS, format="paimon", partition_by=["dt"], properties=given)
+
+
+def rows(low: int, high: int, dt: str = "x") -> pa.Table:
+    """Pictures of other sizes, some NULL and some empty; sounds that are short."""
+    found = [
+        {"id": i, "picture": None if i % 5 == 4 else bytes([i % 251]) * (i % 7 * 90), "name": f"n{i}", "sound": b"%d" % i, "dt": dt}
+        for i in range(low, high)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(found, COLUMNS)
+
+
+def seen(table: Table) -> dict[int, tuple]:
+    found = table.scan().to_arrow()
+    assert found.schema.field("sound").type == pa.binary()
+    return {row["id"]: tuple(row.values()) for row in found.to_pylist()}
+
+
+def test_whatever_changes_beside_them_blobs_stay_with_their_rows(tmp_path):
+    """Random verbs beside a dict. After each the rows and their ids are as they should be; files are neither lost nor left."""
+    for seed in range(3):
+        random, table, model = Random(seed), made(tmp_path / str(seed), **{"target-file-size": "1 kb"}), {}
+        high, rolled_back = 0, False
+        for step in range(14):
+            cut = random.randrange(max(high, 1))
+            match random.choice(
+                ["append", "append", "update", "merge", "delete", "compact", "overwrite", "expire", "rollback"]
+            ):
+                case "append":
+                    low, high = high, high + random.randrange(1, 60)
+                    new = pa.concat_tables([rows(low, high, "x"), rows(high, high + 2, "y")])
+                    high += 2
+                    table.append(new)
+                    model |= {row["id"]: tuple(row.values()) for row in new.to_pylist()}
+                case "update":
+                    table.update({"name": "concat(name, '!')"}, where=f"id >= {cut}")
+                    model |= {i: (*row[:2], row[2] + "!", *row[3:]) for i, row in model.items() if i >= cut}
+                case "merge":
+                    new = pa.concat_tables([rows(cut, cut + 1), rows(high, high + 1)])
+                    merge = table.merge_into(new, on="t.id = s.id").when_matched().update({"name": "'merged'"})
+                    merge.when_not_matched().insert_all().merge()
+                    for row in new.to_pylist():
+                        before = model.get(row["id"])
+                        model[row["id"]] = (*before[:2], "merged", *before[3:]) if before else tuple(row.values())
+                    high += 1
+                case "delete":
+                    table.delete(f"id = {cut}")
+                    model.pop(cut, None)
+                case "compact":
+                    table.compact(full=True)
+                case "overwrite":
+                    new = rows(high, high + 3, "y")
+                    high += 3
+                    table.overwrite_partitions(new)
+                    model = {i: row for i, row in model.items() if row[4] != "y"}
+                    model |= {row["id"]: tuple(row.values()) for row in new.to_pylist()}
+                case "expire":
+                    table.expire_snapshots(retain_last=1)
+                case "rollback" if (version := table.current_snapshot()) is not None:
+                    table.append(rows(10_000, 10_003))
+                    table.rollback_to(snapshot_id=version.id)
+                    rolled_back = True
+            assert seen(table) == model, (seed, step)
+            assert table.scan().count() == len(model)
+            ids = table.scan(["_ROW_ID"]).to_arrow()["_ROW_ID"].to_pylist()
+            assert len(set(ids)) == len(ids)
+            assert sweep.missing(table._store, table._view()) == []
+        table.expire_snapshots(retain_last=1)
+        # Files of a snapshot that was rolled back are left to the sweep.
+        assert table.remove_orphan_files(older_than=AT_ONCE) == [] or rolled_back
+        live = {file["path"] for file in table.inspect.files().to_pylist()}
+        assert any(path.endswith(".blob") for path in live)
+        assert {file.path for file in table._store.list("") if file.path.endswith((".blob", ".parquet"))} == live
+
+
+def test_the_blob_files_of_a_data_file_have_its_row_ids(tmp_path):
+    table = made(tmp_path, **{"blob.target-file-size": "2 kb"})
+    table.append(pa.concat_tables([rows(0, 40), rows(40, 50, "y")]))
+    table.append(rows(50, 60))
+    entries = table._view().files().each().entries.to_pylist()
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for entry in entries:
+        (name,) = entry["_WRITE_COLS"] if entry["_FILE_NAME"].endswith(".blob") else ["rest"]
+        ranges.setdefault(name, []).append((entry["_FIRST_ROW_ID"], entry["_ROW_COUNT"]))
+    assert ranges["rest"] == [(0, 40), (40, 10), (50, 10)]
+    assert ranges["sound"] == ranges["rest"]
+    assert len(ranges["picture"]) > 5
+    for first, count in ranges["rest"]:
+        own = sorted((start, size) for start, size in ranges["picture"] if first <= start < first + count)
+        assert [start for start, _ in own] == [first, *(start + size for start, size in own[:-1])]
+        assert sum(size for _, size in own) == count
+    assert all(entry["_VALUE_STATS_COLS"] == entry["_WRITE_COLS"] for entry in entries)
+
+
+def test_descriptors_are_written_as_the_bytes_that_they_name(tmp_path):
+    source = made(tmp_path / "a")
+    source.append(rows(0, 12))
+    whole = tmp_path / "whole.bin"
+    whole.write_bytes(b"0123456789" * 300_000)
+    source.alter().set_properties({"blob-as-descriptor": "true"}).commit()
+    found = source.scan().to_arrow()
+    target = made(tmp_path / "b", **{"blob-as-descriptor": "true"})
+    target.append(found)
+    ends = [descriptor(f"file://{whole}", 1, 2_000_001), descriptor(f"file://{whole}", 2_999_998, -1), b"as they are"]
+    beside = pa.Table.from_pylist([{"id": 100 + i, "picture": value} for i, value in enumerate(ends)], COLUMNS)
+    target.append(beside)
+    target.alter().set_properties({"blob-as-descriptor": "false"}).commit()
+    wanted = {row["id"]: tuple(row.values()) for row in rows(0, 12).to_pylist()}
+    taken = seen(target)
+    assert {i: row for i, row in taken.items() if i < 100} == wanted
+    assert [taken[100 + i][1] for i in range(3)] == [whole.read_bytes()[1:2_000_002], b"89", b"as they are"]
+
+
+def descriptor(uri: str, offset: int, length: int) -> bytes:
+    ends = b"".join(number.to_bytes(8, "little", signed=True) for number in (offset, length))
+    return b"\x02CSEDBOLB" + len(uri).to_bytes(4, "little") + uri.encode() + ends
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (descriptor("file:///no/such/file", 0, 1), "names file:///no/such/file, which is not there"),
+        (descriptor("file://HERE/a", 0, 9), "names bytes 0 to 9 of file://.*/a, which has 8"),
+        (descriptor("file://HERE/a", 0, 8)[:-1], "damaged"),
+    ],
+)
+def test_descriptors_that_name_nothing_write_nothing(tmp_path, value, says):
+    (tmp_path / "a").write_bytes(b"12345678")
+    start, rest = value[:9], value[13:]
+    here = rest.replace(b"HERE", str(tmp_path).encode())
+    length = int.from_bytes(value[9:13], "little") + len(here) - len(rest)
+    table = made(tmp_path, **{"blob-as-descriptor": "true"})
+    before = {file.path for file in table._store.list("")}
+    data = pa.Table.from_pylist(
+        [{"id": 1, "picture": b"fine"}, {"id": 2, "picture": start + length.to_bytes(4, "little") + here}], COLUMNS
+    )
+    with pytest.raises(InvalidInput, match=f"'picture'.*{says}"):
+        table.append(data)
+    assert {file.path for file in table._store.list("")} == before
+
+
+def test_what_is_no_blob_column_is_refused_by_name(tmp_path):
+    for options, error, says in (
+        ({"blob-field": "pic"}, InvalidInput, "names 'pic', which is no column"),
+        ({"blob-field": "name"}, InvalidInput, "'name', of type string"),
+        ({"data-evolution.enabled": "false"}, InvalidInput, r"blob-field=picture,sound needs .*data-evolution\.enabled=true"),
+        ({"blob-descriptor-field": "sound"}, UnsupportedFeature, "blob-descriptor-field=sound"),
+        ({"blob-external-storage-field": "sound"}, UnsupportedFeature, "blob-external-storage-field=sound"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=says):
+            made(tmp_path, **options)
+    lake = Lake(tmp_path)
+    with pytest.raises(InvalidInput, match="every column is in blob-field"):
+        lake.create_table("db.t", pa.schema([("picture", pa.binary()), ("sound", pa.binary())]), properties=OPTIONS)
+    table = made(tmp_path)
+    table.append(rows(0, 3))
+    for change, says in (
+        (lambda: table.alter().rename_column("sound", "noise").commit(), "rename BLOB column 'sound'"),
+        (lambda: table.alter().set_properties({"blob-field": "picture"}).commit(), "change blob-field=picture"),
+        (lambda: table.update({"picture": "sound"}, where="id = 1"), "'picture' is a BLOB column"),
+        (lambda: table.merge_into(rows(0, 1), on="t.id = s.id").when_matched().update({"picture": "s.picture"}).merge(), "'picture' is a BLOB"),
+        (lambda: table.compact(sort_by=["id"]), "data evolution"),
+        (lambda: lake.convert("db.t", to="iceberg"), "data.evolution"),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedFeature, match=says):
+            change()
+    assert seen(table) == {row["id"]: tuple(row.values()) for row in rows(0, 3).to_pylist()}
+
+
+def test_blob_columns_are_added_and_dropped(tmp_path):
+    table = made(tmp_path)
+    table.append(rows(0, 3))
+    table.alter().add_column("video", "binary").set_properties({"blob-field": "picture,sound,video"}).commit()
+    assert column(table, "video") == {0: None, 1: None, 2: None}
+    table.append(rows(3, 4).append_column("video", pa.array([b"film"])))
+    table.alter().drop_column("sound").commit()
+    assert table.schema.properties["blob-field"] == "picture,video"
+    types = {field["name"]: field["type"] for field in json.loads(table._store.read("schema/schema-2"))["fields"]}
+    assert types["video"] == types["picture"] == "BLOB"
+    table.compact(full=True)
+    assert column(table, "video") == {0: None, 1: None, 2: None, 3: b"film"}
+    assert list(column(table, "picture").values()) == rows(0, 4)["picture"].to_pylist()
+    table.alter().drop_column("picture").drop_column("video").commit()
+    assert "blob-field" not in table.schema.properties
+    table.append(rows(4, 5).select(["id", "name", "dt"]))
+    assert table.scan().to_arrow().column_names == ["id", "name", "dt"]
+
+
+def test_sql_makes_them_and_fills_them(tmp_path):
+    lake = Lake(tmp_path)
+    options = ", ".join(f"'{key}' = '{value}'" for key, value in (OPTIONS | {"blob-field": "picture"}).items())
+    lake.sql(f"CREATE TABLE db.t (id BIGINT, picture BINARY) USING paimon TBLPROPERTIES ({options})")
+    lake.sql("INSERT INTO db.t VALUES (1, X'00ff'), (2, NULL)")
+    lake.sql("DELETE FROM db.t WHERE picture IS NULL")
+    assert lake.sql("SELECT * FROM db.t").to_arrow().to_pylist() == [{"id": 1, "picture": b"\x00\xff"}]
+    assert [file.path.rpartition(".")[2] for file in lake.table("db.t")._store.list("bucket-0")].count("blob") == 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -193,6 +417,7 @@ def test_any_files_give_each_row_its_newest_value(data, count, batch_rows):
 @given(st.lists(st.integers(-(2**61), 2**61)))
 def test_an_index_of_any_lengths_is_read(numbers):
     assert varint.read_differences(differences(numbers)).tolist() == numbers
+    assert varint.write_differences(np.array(numbers, np.int64)) == differences(numbers)
 
 
 def test_batches_hold_so_many_bytes(monkeypatch):

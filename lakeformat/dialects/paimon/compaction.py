@@ -103,9 +103,9 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 
 def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, least: int) -> list[RewriteTask]:
     """With data evolution: adjacent row ranges of a partition become one file, and so do the files of one range, up to
-    the target size (DataEvolutionCompactCoordinator). Deleted rows are kept: a file has all rows of its range, and the
+    the target size (DataEvolutionCompactCoordinator). Blob files stay. Deleted rows are kept: a file has all rows of its range, and the
     commit moves their deletion vectors."""
-    entries, beside = data_files.entries, data_files.beside
+    entries, beside = data_files.entries, data_files.beside.without_blobs()
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
     indices = beside.owners(entries)
@@ -121,8 +121,9 @@ def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, leas
             chosen = rows[part]
             if files[chosen].sum() < least:
                 continue
-            tasks = scan.tasks(reader, base, data_files.take(chosen), base.schema.fields, alone=True)
             write = of_range(base, int(first[chosen[0]]), partitions[int(chosen[0])])
+            fields = tuple(base.schema.field(f.name) for f in write.fields)
+            tasks = scan.tasks(reader, base, data_files.take(chosen), fields, alone=True)
             result.append(RewriteTask(tuple(replace(task, deletes=()) for task in tasks), write))
     return result
 

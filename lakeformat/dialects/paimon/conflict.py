@@ -126,7 +126,10 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     chosen = pc.is_in(paths, value_set=wanted)
     removed_entries = entries.filter(chosen)
     if options.of(base.schema).data_evolution_enabled and len(removed_entries) == len(wanted):
-        # Column files are removed with the file that they belong to.
+        # Column files are removed with the file that they belong to. A compaction keeps blob files, beside the file that then
+        # has the other columns of their rows.
+        if operation.kind == OperationKind.COMPACT:
+            entries = entries.filter(pc.invert(tracking.is_blob(entries)))
         removed_entries = entries.filter(pa.array(tracking.meet(entries, removed_entries)))
         _require_no_newer(reader, base, operation.kind, removed_entries, operation.read_at)
     if len(removed_entries) < len(wanted):
@@ -158,7 +161,8 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
         return
     scope = manifest.scope_of(base.schema, {f.partition for f in operation.added})
     live = manifest.live_entries(reader, base.document, base.schema, scope)
-    there = set(zip(live["_FIRST_ROW_ID"].to_pylist(), live["_ROW_COUNT"].to_pylist(), strict=True)) if added else set()
+    whole = live.filter(pc.invert(tracking.is_blob(live))) if added else live.slice(0, 0)
+    there = set(zip(whole["_FIRST_ROW_ID"].to_pylist(), whole["_ROW_COUNT"].to_pylist(), strict=True))
     for file in added:
         if (file.first_row_id, file.row_count) not in there:
             raise Conflict(

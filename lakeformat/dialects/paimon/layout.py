@@ -21,6 +21,7 @@ from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
+    BlobColumns,
     BucketRule,
     ColumnIndex,
     FileIndexes,
@@ -155,8 +156,21 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
         file_indexes=_file_indexes(schema),
+        **_blobs(schema),
         open_files=table_options.write_max_writers_to_spill,
     )
+
+
+def _blobs(schema: Schema) -> dict[str, Any]:
+    """Of a table with BLOB columns: these, and the columns that data files have."""
+    table_options = options.of(schema)
+    if not (names := table_options.columns_in_blobs):
+        return {}
+    size_bytes = table_options.blob_target_file_size or table_options.target_file_bytes
+    return {
+        "blobs": BlobColumns(names, size_bytes, table_options.blob_as_descriptor),
+        "columns": tuple(name for name in schema.names if name not in names),
+    }
 
 
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
@@ -188,6 +202,11 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             "delete these rows and append them again"
         )
     task = layout(base)
+    if task.blobs and (apart := task.blobs.names.intersection(names)):
+        raise UnsupportedFeature(
+            f"table at schema {schema.id}: {sorted(apart)[0]!r} is a BLOB column, whose values are not updated; "
+            "delete these rows and append them again"
+        )
     own = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]
     return [
         replace(
@@ -196,6 +215,7 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             stats=tuple(stats for _, stats in own),
             columns=tuple(f.name for f, _ in own),
             file_indexes=None,
+            blobs=None,
             **_in_place(first, partition),
         )
         for first, partition in zip(files.entries["_FIRST_ROW_ID"].to_pylist(), partitions, strict=True)
@@ -203,8 +223,12 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
 
 
 def of_range(base: State, first_row_id: int, partition: tuple[Any, ...]) -> WriteTask:
-    """How the rows from this row id on, with all columns, become one file."""
-    return replace(layout(base), **_in_place(first_row_id, partition))
+    """How the rows from this row id on, with all columns but those in blob files, become one file."""
+    task = layout(base)
+    if task.blobs is not None:
+        own = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in task.columns]
+        task = replace(task, fields=tuple(f for f, _ in own), stats=tuple(stats for _, stats in own), blobs=None)
+    return replace(task, **_in_place(first_row_id, partition))
 
 
 def _in_place(first_row_id: int, partition: tuple[Any, ...]) -> dict[str, Any]:

@@ -336,7 +336,7 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
     document: dict[str, Any] = {
         "version": _SCHEMA_VERSION,
         "id": schema.id,
-        "fields": [types.emit_field(f) for f in schema.fields],
+        "fields": types.with_blobs([types.emit_field(f) for f in schema.fields], options.of(schema).blob_field),
         "highestFieldId": schema.last_field_id,
         "partitionKeys": list(schema.partitioning.names),
         "primaryKeys": list(schema.primary_key),
@@ -412,6 +412,8 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
     if given.bucket == 0 or given.bucket < -2:
         raise InvalidInput(f"{where}: bucket={given.bucket}; it must be -1 or at least 1")
+    if given.blob_field:
+        _check_blobs(schema, given.blob_field, where)
     if given.sequence_snapshot_ordering:
         _check_ordering(schema, where)
     if schema.primary_key:
@@ -423,6 +425,24 @@ def check_options(schema: Schema, where: str) -> None:
             if not AVRO_NAME.fullmatch(part.name):
                 raise InvalidInput(f"{where}: column {part.name!r}: Avro's names are letters, digits and underscores")
     given.compression()
+
+
+def _check_blobs(schema: Schema, names: Sequence[str], where: str) -> None:
+    """Raise `InvalidInput` for BLOB columns that a table cannot have."""
+    if not options.of(schema).data_evolution_enabled:
+        raise InvalidInput(
+            f"{where}: blob-field={','.join(names)} needs row-tracking.enabled=true and data-evolution.enabled=true"
+        )
+    for name in names:
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{where}: blob-field names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+        kind = schema.field(name).type
+        if kind != scalar(Kind.BYTES):
+            raise InvalidInput(f"{where}: blob-field names {name!r}, of type {kind}; a BLOB column is of binary values")
+    if set(schema.names) == set(names):
+        raise InvalidInput(f"{where}: every column is in blob-field; a table needs one that is not")
 
 
 def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:

@@ -226,6 +226,7 @@ class TableOptions:
     blob_as_descriptor = Option("blob-as-descriptor", boolean, False)
     blob_descriptor_field = Option("blob-descriptor-field", names, ())
     blob_field = Option("blob-field", names, ())
+    blob_target_file_size = Option[int | None]("blob.target-file-size", positive, None)
     bucket = Option("bucket", integer, -1)
     bucket_function_type = Option("bucket-function.type", _text, "default")
     bucket_key = Option("bucket-key", names, ())
@@ -488,7 +489,8 @@ ACCEPTED = "lakeformat.accepted-options"
 # The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
 DOCUMENTED = Documented.of(
     heeded="""
-    aggregation.remove-record-on-delete blob-as-descriptor blob-descriptor-field blob-field blob-view-field bucket bucket-function.type bucket-key chain-table.enabled
+    aggregation.remove-record-on-delete blob-as-descriptor blob-descriptor-field blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket
+    bucket-function.type bucket-key chain-table.enabled
     changelog-file.prefix changelog-producer changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
     changelog.num-retained.max changelog.num-retained.min changelog.time-retained clustering.incremental commit.force-compact
     commit.max-retries compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
@@ -525,8 +527,8 @@ DOCUMENTED = Documented.of(
     ignored="""
     add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes async-file-write
     auto-create avro.* bitmap-index.* blob-compaction.enabled
-    blob-external-storage-field blob-external-storage-path blob-view.resolve.enabled
-    blob-write-null-on-missing-file blob.split-by-file-size blob.target-file-size branch btree-index.* bucket-append-only
+    blob-external-storage-path blob-view.resolve.enabled
+    blob-write-null-on-missing-file blob.split-by-file-size branch btree-index.* bucket-append-only
     bucket-append-ordered cache-page-size catalog-default-db chain-table.chain-partition-keys changelog-file.compression
     changelog-file.format changelog-file.stats-mode changelog.precommit-compact changelog.precommit-compact.thread-num
     clustering.columns clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
@@ -623,7 +625,12 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("blob-field", lambda v: bool(v), "blob columns; they are read, not written"),
+    (
+        "blob-descriptor-field",
+        lambda v: bool(v),
+        "blob columns whose values are outside the table; they are read, not written",
+    ),
+    ("blob-external-storage-field", lambda v: bool(v), "blob columns whose values are copied to another place"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),

@@ -162,6 +162,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         for old, new in _renamed(earlier, after):
             after = replace(after, properties=options.renamed(after.properties, earlier.names, old, new))
             known = options.renamed(known, earlier.names, old, new)
+    after = _with_blobs_as_before(before, after, reader.root)
     if after.partitioning != before.partitioning:
         raise UnsupportedFeature(
             f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
@@ -184,6 +185,25 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if after.primary_key and options.of(before).looks_up != options.of(after).looks_up:
         _require_one_level(reader, base, after)
     return _schema_plan(after, request, base, stamp, "evolve")
+
+
+def _with_blobs_as_before(before: Schema, after: Schema, where: str) -> Schema:
+    """The schema without dropped columns in `blob-field`. Raises for a column that becomes a BLOB, or stops being one: its
+    values are in other files; and for a renamed BLOB column, which other engines do not find by its name."""
+    was, now = (options.of(schema).blob_field for schema in (before, after))
+    if not was and not now:
+        return after
+    old_names = {field.id: field.name for field in before.fields}
+    for field in after.fields:
+        old = old_names.get(field.id)
+        if old is not None and (old in was) != (field.name in now):
+            change = f"rename BLOB column {old!r}" if field.name != old else f"change blob-field={','.join(now)}"
+            raise UnsupportedFeature(
+                f"{where}: {change}: a column is a BLOB from the start, and keeps its name; add another column, or make a new table"
+            )
+    kept = [name for name in now if name in after.names or name not in before.names]
+    properties = {**after.properties, "blob-field": ",".join(kept)}
+    return replace(after, properties={key: value for key, value in properties.items() if key != "blob-field" or value})
 
 
 def _renamed(before: Schema, after: Schema) -> list[tuple[str, str]]:
@@ -228,7 +248,7 @@ def _commit(
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
-    if any(file.columns for file in added) and kind != OperationKind.COMPACT:
+    if any(tracking.changes_rows(file) for file in added) and kind != OperationKind.COMPACT:
         # The global index would still have the column's old values, and Java would look up rows by it.
         _require_known_indexes(reader, _entries_of(reader, base, index))
     log, hashes, vectors, added = (
@@ -408,6 +428,7 @@ def _numbered(
 ) -> tuple[pa.Table, int]:
     """(the entries of new data files with the row ids and sequence numbers that a commit assigns, the table's next row
     id)."""
+    added = tuple(sorted(added, key=lambda file: file.columns))  # Files of the same columns are recorded together.
     entries, given = _added(reader, request, kind, base, gone, added), options.of(base.schema)
     next_row_id = (base.document or {}).get("nextRowId") or 0
     if given.row_tracking_enabled and added:
@@ -662,7 +683,9 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
         return np.bincount(codes[chosen], weights=weights[chosen], minlength=count).astype(np.int64).tolist()
 
     ones, sizes = (np.concatenate([part, more]) for part in (np.ones(len(delta)), np.asarray(delta["_FILE_SIZE"])))
-    rows = np.concatenate([np.asarray(delta["_ROW_COUNT"]), np.asarray(marked["rows"])])
+    # The rows of blob files are those of their data file.
+    row_counts = np.where(np.asarray(tracking.is_blob(delta)), 0, np.asarray(delta["_ROW_COUNT"]))
+    rows = np.concatenate([row_counts, np.asarray(marked["rows"])])
     from_scan = zip(
         manifest.partition_values(values, schema),
         *(sums(w, chosen) for w in (ones, rows, sizes) for chosen in (is_add, ~is_add)),

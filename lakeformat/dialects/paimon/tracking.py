@@ -46,6 +46,11 @@ class Beside:
         indices = pc.index_in(self.of, value_set=entries["_FILE_NAME"].combine_chunks())
         return np.asarray(pc.fill_null(indices, -1)).astype(np.int64)
 
+    def without_blobs(self) -> Beside:
+        """The column files."""
+        chosen = pc.invert(is_blob(self.entries))
+        return Beside(self.entries.filter(chosen), self.of.filter(chosen))
+
     def replaces(self, reader: Reader, base: State, entries: pa.Table, names: Iterable[str]) -> np.ndarray:
         """For each of `entries`, whether column files have one of the columns `names`: its own bounds are then
         invalid."""
@@ -66,6 +71,11 @@ BLOB_ENDING = ".blob"
 NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.nulls(0, pa.string()))  # `pa.array` of a list loads pandas.
 
 
+def is_blob(entries: pa.Table) -> pa.Array:
+    """Which files are blob files."""
+    return pc.ends_with(entries["_FILE_NAME"], BLOB_ENDING).combine_chunks()
+
+
 def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     """(the oldest file of each row range, in the order of `entries`; the others). Raises `CorruptTable` for files
     without row ids, and for ranges that partly overlap."""
@@ -74,10 +84,10 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     if entries["_FIRST_ROW_ID"].null_count:
         name = entries["_FILE_NAME"].filter(entries["_FIRST_ROW_ID"].is_null())[0].as_py()
         raise CorruptTable(f"{where}: {name} has no first row id, which every file of a table with data evolution has")
-    is_blob = pc.ends_with(entries["_FILE_NAME"], BLOB_ENDING)
-    if pc.any(is_blob).as_py():
-        whole, columns = by_row_id(entries.filter(pc.invert(is_blob)), where)
-        blobs, of_blobs = _in_ranges(whole, entries.filter(is_blob), where)
+    in_blobs = is_blob(entries)
+    if pc.any(in_blobs).as_py():
+        whole, columns = by_row_id(entries.filter(pc.invert(in_blobs)), where)
+        blobs, of_blobs = _in_ranges(whole, entries.filter(in_blobs), where)
         return whole, Beside(pa.concat_tables([columns.entries, blobs]), pa.concat_arrays([columns.of, of_blobs]))
     first, count = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     order = np.lexsort((_ranks(entries), np.asarray(entries["_MAX_SEQUENCE_NUMBER"]), first))
@@ -129,11 +139,16 @@ def assigned(
     first_row_ids = pa.array([f.first_row_id for f in added], pa.int64())
     moved = np.array([ROW_ID_NAME in f.columns for f in added], bool)
     # Moved rows have ids in their file; rows that a merge inserts beside them have none.
+    in_blobs = np.array([f.file_format == "blob" for f in added], bool)
     wants = (
         np.asarray(first_row_ids.is_null()) & ~(moved & (kind != OperationKind.MERGE)) & (kind != OperationKind.COMPACT)
-    )
+    ) & ~in_blobs
     taken = np.where(wants, counts, 0)
     first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), first_row_ids)
+    if in_blobs.any():  # They have rows of their data file.
+        of = dict(zip((f.path for f in added), first.to_pylist(), strict=True))
+        starts = [of[f.refers_to[0]] + (f.offset or 0) if f.file_format == "blob" else None for f in added]
+        first = pc.coalesce(pa.array(starts, pa.int64()), first)
     low, high = np.full(len(added), version), np.full(len(added), version)
     oldest, newest = (pc.min(gone["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(gone["_MAX_SEQUENCE_NUMBER"]).as_py())
     if oldest is not None and kind == OperationKind.COMPACT:
@@ -155,6 +170,11 @@ def assigned(
         position = entries.column_names.index(name)
         entries = entries.set_column(position, manifest.ENTRY.field(name), values)
     return entries, next_row_id + int(taken.sum())
+
+
+def changes_rows(file: WrittenFile) -> bool:
+    """Whether a new file has rows that the table has already, with new values or in another place."""
+    return file.first_row_id is not None or ROW_ID_NAME in file.columns
 
 
 def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +49,7 @@ _TEXT = re.compile(
     r"\s*(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<parameters>\d+(?:\s*,\s*\d+)?)\s*\))?"
     r"(?P<zone>\s+WITH LOCAL TIME ZONE|\s+WITHOUT TIME ZONE)?(?P<not_null>\s+NOT NULL)?\s*$"
 )
-_BLOB = re.compile(r"BLOB(?=$| NOT NULL$)")
+_BLOB, _BYTES = (re.compile(rf"{name}(?=$| NOT NULL$)") for name in ("BLOB", "BYTES"))
 _MAX_LENGTH = 2**31 - 1
 NESTED_STATS = scalar(Kind.BYTES)  # A null of any nested type has the same size in a row of bounds.
 
@@ -87,6 +88,11 @@ def without_blobs(fields: Any) -> tuple[Any, list[str]]:
         return fields, []
     changed = [{**f, "type": _BLOB.sub("BYTES", f["type"])} if f in blobs else f for f in fields]
     return changed, [f["name"] for f in blobs]
+
+
+def with_blobs(fields: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Columns as schema JSON, those of `names` with BLOB instead of BYTES."""
+    return [{**f, "type": _BYTES.sub("BLOB", f["type"])} if f["name"] in names else f for f in fields]
 
 
 def parse_field(value: Any) -> Field:

@@ -1,4 +1,4 @@
-"""Paimon's blob files (`.blob`), read only: the values of one BLOB column, each with a checksum, then the index of their lengths.
+"""Paimon's blob files (`.blob`): the values of one BLOB column, each with a checksum, then the index of their lengths.
 
 Source: Paimon's specification, File Format, BLOB; lengths of NULL and of a value that an older file has, and descriptors, as in
 pypaimon 2.1 (`BlobFormatWriter`, `BlobDescriptor`).
@@ -7,16 +7,16 @@ pypaimon 2.1 (`BlobFormatWriter`, `BlobDescriptor`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import spans, varint
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.errors import CorruptFile, UnsupportedFeature
-from lakeformat.model.work import ReadTask
+from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, UnsupportedFeature
+from lakeformat.model.work import BlobColumns, ColumnStats, ReadTask
 from lakeformat.storage.store import Reader
 
 CHUNK_BYTES = 64 << 20  # Bytes of values per batch, unless one value is larger.
@@ -27,6 +27,8 @@ _NULL, _OLDER = -1, -2  # Lengths: of NULL, and of a row whose value is in an ol
 _HEAD, _TAIL = 4, 12  # Around a value: the magic; the length of the whole and its CRC-32.
 _END = 5  # After the index: its length and the version.
 _MOST_BYTES = (1 << 31) - 1  # In one value of Arrow's binary type.
+_BUFFER_BYTES = 1 << 20  # Bytes that are written together, and read together where a descriptor says they are.
+_GROUP_BYTES = 8 << 20  # Bytes in memory of a row group of the other columns, whose values are small beside the blobs.
 
 # Of version 2; the URI, the offset and the length follow.
 _DESCRIPTOR = b"\x02" + (0x424C4F4244455343).to_bytes(8, "little")
@@ -136,3 +138,146 @@ def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) 
                 count += len(own)
         yield pa.RecordBatch.from_arrays([pa.concat_arrays(pieces).take(pa.array(index))], schema=schema)
         start = end
+
+
+class Output:
+    """A data file that is written to `inner`, and beside it the blob files of some columns of its rows. `create` opens a new
+    blob file: (its path, what it is written to). `store` reads what descriptors name."""
+
+    def __init__(self, inner: Any, columns: BlobColumns, create: Callable[[], tuple[str, Any]], store: Reader) -> None:
+        self._inner, self._columns, self._create, self._store = inner, columns, create, store
+        self.files: list[NewFile] = []
+        self._last: dict[str, NewFile] = {}  # Of each column, the file that is being written.
+        self._row_count = 0
+        self._waiting: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        for name in table.column_names:
+            if name in self._columns.names:
+                self._put(name, table.column(name))
+        self._row_count += table.num_rows
+        self._waiting.append(table.select([name for name in table.column_names if name not in self._columns.names]))
+        if sum(part.nbytes for part in self._waiting) >= _GROUP_BYTES:
+            self._flush()
+
+    def size(self) -> int:
+        """Bytes of the data file written so far."""
+        size: int = self._inner.size()
+        return size
+
+    def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
+        """As the data file's own; blob files are complete, in `files`."""
+        self._flush()
+        for file in self._last.values():
+            file.close()
+        result: tuple[dict[int, ColumnStats], tuple[int, ...]] = self._inner.close()
+        return result
+
+    def give_up(self) -> None:
+        """Abandon the data file; the blob files are `files`."""
+        self._inner.give_up()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._inner.add(pa.concat_tables(waiting).combine_chunks())
+
+    def _put(self, name: str, values: pa.ChunkedArray) -> None:
+        position = self._row_count
+        for chunk in values.chunks:
+            offsets, nulls = spans.offsets_of(chunk).tolist(), np.asarray(chunk.is_null()).tolist()
+            buffer = chunk.buffers()[2]
+            data = memoryview(b"" if buffer is None else buffer)
+            for row, is_null in enumerate(nulls):  # A checksum is a call of its own.
+                file = self._last.get(name)
+                if file is None:
+                    file = self._last[name] = NewFile(name, position + row, *self._create())
+                    self.files.append(file)
+                if is_null:
+                    file.add_null()
+                else:
+                    file.add(self._bytes_of(name, data[offsets[row] : offsets[row + 1]]))
+                if file.size_bytes >= self._columns.target_size_bytes:
+                    self._last.pop(name).close()
+            position += len(chunk)
+
+    def _bytes_of(self, name: str, value: memoryview) -> Iterable[bytes | memoryview]:
+        """A value in pieces: itself, or the bytes that it names as a descriptor. Raises `InvalidInput` if they are not there."""
+        if not self._columns.as_descriptors or value[: len(_DESCRIPTOR)] != _DESCRIPTOR:
+            return (value,)
+        uri, offset, length = _named_by(bytes(value), name)
+        try:
+            source = self._store.open(uri)
+        except NoSuchFile as error:
+            raise InvalidInput(f"column {name!r}: a descriptor names {uri}, which is not there") from error
+        return _pieces(source, uri, name, offset, length)
+
+
+class NewFile:
+    """A blob file being written to `sink`: values of `column` from the row at `position` of the data file on."""
+
+    def __init__(self, column: str, position: int, path: str, sink: Any) -> None:
+        self.column, self.position, self.path, self.sink = column, position, path, sink
+        self.size_bytes = self.null_count = 0
+        self._lengths: list[int] = []
+        self._buffer = bytearray()
+
+    @property
+    def row_count(self) -> int:
+        return len(self._lengths)
+
+    def add_null(self) -> None:
+        self._lengths.append(_NULL)
+        self.null_count += 1
+
+    def add(self, pieces: Iterable[bytes | memoryview]) -> None:
+        start, checksum = self.size_bytes, zlib.crc32(_MAGIC)
+        self._write(_MAGIC)
+        for piece in pieces:
+            checksum = zlib.crc32(piece, checksum)
+            self._write(piece)
+        length = self.size_bytes - start + _TAIL
+        counted = length.to_bytes(8, "little")
+        self._write(counted + zlib.crc32(counted, checksum).to_bytes(4, "little"))
+        self._lengths.append(length)
+
+    def close(self) -> None:
+        index = varint.write_differences(np.array(self._lengths, np.int64))
+        self._write(index + len(index).to_bytes(4, "little") + bytes([_VERSION]))
+        self.sink.write(self._buffer)
+        self.sink.finish()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._buffer += data
+        self.size_bytes += len(data)
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self.sink.write(self._buffer)
+            self._buffer = bytearray()
+
+
+def _named_by(descriptor: bytes, column: str) -> tuple[str, int, int]:
+    """(URI, offset, length) in a descriptor."""
+    start = len(_DESCRIPTOR) + 4
+    end = start + int.from_bytes(descriptor[start - 4 : start], "little")
+    if len(descriptor) != end + 16:
+        raise InvalidInput(f"column {column!r}: a descriptor of {len(descriptor)} bytes is damaged")
+    offset, length = np.frombuffer(descriptor, "<i8", 2, end).tolist()
+    return descriptor[start:end].decode(), offset, length
+
+
+def _pieces(source: BinaryIO, uri: str, column: str, offset: int, length: int) -> Iterator[bytes]:
+    """The bytes from `offset` on; a length of -1 is the rest of the file."""
+    with source:
+        size = source.seek(0, 2)
+        end = size if length == -1 else offset + length
+        if not 0 <= offset <= end <= size:
+            raise InvalidInput(
+                f"column {column!r}: a descriptor names bytes {offset} to {end} of {uri}, which has {size}"
+            )
+        source.seek(offset)
+        while offset < end:
+            piece = source.read(min(_BUFFER_BYTES, end - offset))
+            if not piece:
+                raise InvalidInput(f"column {column!r}: {uri} ends at byte {offset}, {end - offset} bytes too early")
+            offset += len(piece)
+            yield piece
