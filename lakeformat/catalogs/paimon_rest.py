@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from lakeformat import redact
@@ -26,6 +26,7 @@ OPTIONS = frozenset({"format", "prefix", "token", "token.provider", "warehouse"}
 _NOT_YET = "this change through the server of Paimon's REST catalog is not supported"
 _BRANCH = re.compile(r"^branch/branch-[^/]*/")
 _PROTOCOL = "Paimon's REST protocol"
+_NO_SUCH_REQUEST = (404, 405)  # What servers answer to a request that they do not know.
 _DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # The resource types that a 404 names.
 
 
@@ -105,7 +106,17 @@ class PaimonRestCatalog:
         return None
 
     def register(self, name: str, metadata_location: str) -> None:
-        self._refuse(name)
+        namespace, _, table = name.rpartition(".")
+        body = {"identifier": {"database": namespace, "object": table}, "path": metadata_location}
+        response = self._server.ask("POST", f"databases/{_quoted(namespace)}/register", body)
+        if response.status == 409:
+            raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
+        if response.status in _NO_SUCH_REQUEST:
+            raise UnsupportedFeature(
+                f"{name}: {self.uri} does not register tables ({response.status}); create the table and copy its rows"
+            )
+        if not response.is_good:
+            raise self._server.refused(response, name)
 
     def rename(self, old: str, new: str) -> None:
         names = (name.rpartition(".") for name in (old, new))
@@ -222,9 +233,6 @@ class PaimonRestCatalog:
                     f"{self.uri}: {path}: page {following!r} of the listing refers to itself: it has no end"
                 )
             seen.add(token := following)
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise UnsupportedFeature(f"{what}: {self.uri}: {_NOT_YET}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeformat import AlreadyExists, Lake, NotFound, StoreError, UnsupportedFeature
+from lakeformat import AlreadyExists, Lake, NotFound, StoreError
 from lakeformat.catalogs.paimon_rest import PaimonRestCatalog, _path
 from lakeformat.table import Table
+from tests.unit.serving import Serving
+from tests.unit.test_paimon_rest import Server
 
 from . import environments
 from .peers import Conversation
 
+GIVEN = {"format": "paimon", "warehouse": "main", "token": "token"}
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
 
 
@@ -99,8 +102,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_rest_catalog_is_listed_and_read(java: Conversation, server: str, tmp_path: Path, keyed: bool) -> None:
     namespace = f"n{keyed}".lower()
     catalog = {"metastore": "rest", "uri": server, "warehouse": "main", "token.provider": "bear", "token": "token"}
-    given = {"format": "paimon", "warehouse": "main", "token": "token"}
-    lake = Lake(tmp_path / "w", catalog=server, catalog_options=given)
+    lake = Lake(tmp_path / "w", catalog=server, catalog_options=GIVEN)
 
     def theirs(verb: str, table: str = f"{namespace}.t", **how: object) -> object:
         return java.ask(verb=verb, catalog=catalog, table=table, **how)
@@ -118,8 +120,6 @@ def test_a_rest_catalog_is_listed_and_read(java: Conversation, server: str, tmp_
     for number in range(3):
         theirs("create", f"{namespace}.t{number}", keyed=keyed, options={})
     assert lake.tables(namespace) == [f"{namespace}.{name}" for name in ("t", "t0", "t1", "t2")]
-    with pytest.raises(UnsupportedFeature, match="not supported"):
-        lake.register_table(f"{namespace}.u", table.uri)
     assert theirs("read") == content(table)
     with pytest.raises(NotFound, match=rf"{namespace}\.none"):
         lake.table(f"{namespace}.none")
@@ -128,7 +128,36 @@ def test_a_rest_catalog_is_listed_and_read(java: Conversation, server: str, tmp_
     assert content(lake.table("plain.ice")) == [[7, "v7"]]
     lake.drop_table("plain.ice")
     with pytest.raises(StoreError, match="401"):
-        Lake(tmp_path / "w", catalog=server, catalog_options={**given, "token": "wrong"}).tables(namespace)
+        Lake(tmp_path / "w", catalog=server, catalog_options={**GIVEN, "token": "wrong"}).tables(namespace)
+
+
+def test_a_table_is_registered_by_the_request_that_java_makes(java: Conversation, tmp_path: Path) -> None:
+    """Java's own server does not know the request, which its client has: what both ask of another server is the same."""
+    Lake(tmp_path / "served").create_table("n.t", SCHEMA, format="paimon").append(rows(1))
+    folder, asked = f"file:{tmp_path}/served/n.db/t", list[tuple[str, object]]()
+    there = {"id": "1", "name": "t", "path": folder, "schema": {"options": {}}}
+
+    def respond(path: str, body: object) -> tuple[int, object] | None:
+        if path.endswith("/register"):
+            asked.append((path, body))
+        if body is None and path.endswith("/snapshot"):
+            return 200, {"snapshot": {"snapshot": {"id": 1}}}
+        return None if body is None and not asked else (200, there)
+
+    with Serving(served := Server()):
+        served.respond, served.config = respond, {"defaults": {"prefix": "p"}}
+        lake = Lake(tmp_path / "w", catalog=served.address, catalog_options=GIVEN)
+        assert content(lake.register_table("n.t", folder)) == [[1, "v1"]]
+        catalog = {
+            "metastore": "rest",
+            "uri": served.address,
+            "warehouse": "main",
+            "token.provider": "bear",
+            "token": "token",
+        }
+        java.ask(verb="register", catalog=catalog, table="n.t", path=folder)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -137,8 +166,7 @@ def test_a_rest_catalog_makes_alters_and_branches_tables(
 ) -> None:
     name = f"m{keyed}.t".lower()
     catalog = {"metastore": "rest", "uri": server, "warehouse": "main", "token.provider": "bear", "token": "token"}
-    given = {"format": "paimon", "warehouse": "main", "token": "token"}
-    lake = Lake(tmp_path / "w", catalog=server, catalog_options=given)
+    lake = Lake(tmp_path / "w", catalog=server, catalog_options=GIVEN)
 
     def theirs(verb: str, table: str = name, **how: object) -> object:
         return java.ask(verb=verb, catalog=catalog, table=table, **how)
@@ -214,15 +242,14 @@ def test_a_rest_catalog_makes_alters_and_branches_tables(
 def test_both_commit_through_a_rest_catalog(java: Conversation, server: str, tmp_path: Path, keyed: bool) -> None:
     name = f"w{keyed}.t".lower()
     catalog = {"metastore": "rest", "uri": server, "warehouse": "main", "token.provider": "bear", "token": "token"}
-    given = {"format": "paimon", "warehouse": "main", "token": "token"}
-    lake = Lake(tmp_path / "w", catalog=server, catalog_options=given)
+    lake = Lake(tmp_path / "w", catalog=server, catalog_options=GIVEN)
 
     def theirs(verb: str, **how: object) -> object:
         return java.ask(verb=verb, catalog=catalog, table=name, **how)
 
     def counted() -> tuple[list[list[int]], list[int]]:
         """Rows, files and bytes: as the server has summed up the commits' statistics, of all its tables, and as it is there."""
-        response = PaimonRestCatalog(server, tuple(given.items()))._get(f"{_path(name)}/partitions", name, ())
+        response = PaimonRestCatalog(server, tuple(GIVEN.items()))._get(f"{_path(name)}/partitions", name, ())
         assert response is not None
         sums = [
             [partition[key] for key in ("recordCount", "fileCount", "fileSizeInBytes")]

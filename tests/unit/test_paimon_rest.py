@@ -115,14 +115,44 @@ def test_tables_are_listed_and_read_as_the_server_says(server, tmp_path):
     server.answers["databases/n/tables/t/snapshot"] = 404, {"resourceType": "SNAPSHOT"}
     assert table.scan().count() == 0
     server.answers["databases/n/tables/t/snapshot"] = 200, {"snapshot": {"snapshot": {"id": 3}}}
-    for change in (lambda: lake.register_table("n.u", table.uri),):
-        with pytest.raises((UnsupportedFeature, InvalidInput), match="not supported"):
-            change()
     assert table.scan().count() == 3
     for name in ("n.none", "x.t"):
         assert not lake.exists(name)
     with pytest.raises(NotFound, match=r"n\.none"):
         lake.drop_table("n.none")
+
+
+def test_a_folder_becomes_a_table_of_the_server(server, tmp_path):
+    lake, known, asked = opened(server, tmp_path), server.answers, []
+    folder = known["databases/n/tables/t"][1]["path"]
+    table = known.pop("databases/n/tables/t")
+
+    def respond(path, body):
+        if body is None:
+            return known.get(path)
+        asked.append((path, body))
+        if path == "databases/n/register":
+            known["databases/n/tables/t"] = table
+        return answers[-1] if path == "databases/n/register" else (200, {})
+
+    server.respond, answers = respond, []
+    for answer, error, says in (
+        ((404, {}), UnsupportedFeature, "does not register tables"),
+        ((405, {}), UnsupportedFeature, "does not register tables"),
+        ((409, {}), AlreadyExists, r"n\.t: there is a table already"),
+        ((403, {"message": "not for you"}), StoreError, "not for you"),
+    ):
+        answers.append(answer)
+        with pytest.raises(error, match=says):
+            lake.register_table("n.t", folder)
+        known.pop("databases/n/tables/t")
+    with pytest.raises(NotFound, match="no Paimon table lies in"):
+        lake.register_table("n.t", str(tmp_path))
+    answers.append((200, {}))
+    assert lake.register_table("n.t", folder).scan().count() == 2
+    assert asked[-1] == ("databases/n/register", {"identifier": {"database": "n", "object": "t"}, "path": folder})
+    with pytest.raises(AlreadyExists, match=r"n\.t"):
+        lake.register_table("n.t", folder)
 
 
 def test_answers_that_cannot_be_are_named(server, tmp_path):

@@ -102,6 +102,9 @@ public final class Catalogs {
                 case "rename":
                     catalog.renameTable(name, Identifier.fromString(request.get("to").asText()), false);
                     return null;
+                case "register":
+                    catalog.registerTable(name, request.get("path").asText());
+                    return null;
                 case "drop":
                     catalog.dropTable(name, false);
                     return null;
