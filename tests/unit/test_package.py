@@ -1,5 +1,6 @@
 """What pip installs: `lakeformat` and nothing else. `make package` builds it and installs it for real."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -59,3 +60,10 @@ def test_every_public_name_is_found_when_it_is_asked_for(package):
     assert all(getattr(module, name) is not None for name in module.__all__)
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Nothing'"):
         _ = module.Nothing
+
+
+def test_what_the_tests_import_into_sparks_python_workers_is_there():
+    daemon = [sys.executable, "-m", "pyspark.daemon", "pyspark.worker"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "spark_python"), str(ROOT)])}
+    done = subprocess.run(daemon, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
+    assert "sitecustomize" not in done.stderr, done.stderr  # Python says what failed there, and goes on.
