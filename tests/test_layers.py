@@ -45,6 +45,7 @@ KEPT = {
     "lakeformat/codec/waist.py row_kinds": "a constant",
     "lakeformat/model/option_keys.py _logged": "options that were logged once",
     "lakeformat/model/option_keys.py _pattern": "a constant per format",
+    "lakeformat/engines/spark/reachable.py _known": "what a Spark session reaches, as long as there is the session",
     "lakeformat/scan.py _hashing": "a DuckDB connection",
     "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
     "lakeformat/sql/in_process.py _add_transforms": "whether a DuckDB connection has functions",

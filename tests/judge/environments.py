@@ -68,6 +68,14 @@ class NodeServer:
 AZURITE = NodeServer("azurite", "3.35.0", "azurite-blob")  # Azure's own emulator of its blob storage.
 VERSITYGW = GoServer("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")  # S3 over a folder.
 
+# Hadoop's file system for S3, of the version of Hadoop that PySpark brings, with those parts of Amazon's client that it uses.
+HADOOP_AWS = (
+    ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
+    ("software.amazon.awssdk", "s3-transfer-manager", "2.35.4"),
+    ("software.amazon.awssdk", "sts", "2.35.4"),
+    ("software.amazon.awssdk", "apache-client", "2.35.4"),
+    ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+)
 MAVEN_JARS = (
     ("org.apache.paimon", "paimon-bundle", "1.3.1"),
     ("org.xerial", "sqlite-jdbc", "3.44.0.0"),
@@ -247,6 +255,28 @@ def jar(group: str, artifact: str, version: str) -> Path:
         _run([*maven, f"-Dartifact={wanted}", f"-DoutputDirectory={home}"])
         _write_stamp(home, {"jar": wanted})
     return home / f"{artifact}-{version}.jar"
+
+
+def hadoop_aws() -> list[Path]:
+    """The jars by which Spark reads `s3a://`. The two that would bring all of Amazon's clients, or what PySpark has, come alone."""
+    home = BUILT / "hadoop-aws"
+    if not _stamped(home, {"jars": HADOOP_AWS}):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+            f"{'' if group == 'software.amazon.awssdk' else alone}</dependency>"
+            for group, artifact, version in HADOOP_AWS
+        )
+        (home / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>judge</groupId><artifactId>hadoop-aws</artifactId>"
+            f"<version>1</version><dependencies>{wanted}</dependencies></project>"
+        )
+        maven = [_tool("mvn", "Maven, to fetch the jars"), "-q", "-B", "-f", str(home / "pom.xml")]
+        _run([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"])
+        _write_stamp(home, {"jars": HADOOP_AWS})
+    return sorted((home / "jars").glob("*.jar"))
 
 
 def server(found: GoServer | NodeServer) -> Path:

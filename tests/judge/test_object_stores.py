@@ -4,11 +4,15 @@ wait for one another."""
 from __future__ import annotations
 
 import base64
+import datetime
 import email.utils
 import hmac
+import json
+import os
 import random
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -318,3 +322,52 @@ def test_a_sweep_deletes_a_thousand_files_a_request(s3: S3, far: Delayed):
     assert len([request for request in far.requests if request.method == "POST"]) == 3
     assert far.in_sequence() <= BUSY * 16
     assert len(list(folder.iterdir())) == 1
+
+
+def test_spark_reads_by_its_own_file_system_what_workers_read(s3: S3):
+    """Partitions whose names Hadoop could take for patterns or escapes, tables of which Spark reads all files, some and none."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("v", pa.string()), ("ts", pa.timestamp("us")), ("f", pa.float64()), ("p", pa.string())]
+    )
+    parts = ["a b%20", "{x}[y]*?", None, "k=v", "ü"]
+    moments = [datetime.datetime(1960, 1, 2, 3, 4, 5, 6), None, datetime.datetime(2024, 2, 29)]
+    data = pa.table(
+        {
+            "id": range(60),
+            "v": [None, "x", "y"] * 20,
+            "ts": moments * 20,
+            "f": [1.5, float("nan"), None] * 20,
+            "p": parts * 12,
+        },
+        schema,
+    )
+    lake, by_spark = s3.lake(name="s3a"), {}
+    for format in FORMATS:
+        for file_format in ("parquet", "orc", "avro"):
+            option = {"iceberg": "write.format.default", "paimon": "file.format"}[format]
+            name = f"d.{format}_{file_format}"
+            rows_of = data.drop_columns(["ts"]) if file_format == "orc" else data  # ORC's times are the worker's.
+            properties = {option: file_format}
+            table = lake.create_table(name, rows_of.schema, format=format, partition_by=["p"], properties=properties)
+            table.append(rows_of)
+            table.append(rows_of)
+            by_spark[name] = 10 if file_format == "parquet" or name == "d.paimon_orc" else 0
+    marked = lake.create_table(
+        "d.marked", schema, format="iceberg", partition_by=["p"], properties={"write.delete.mode": "merge-on-read"}
+    )
+    marked.append(data)
+    marked.delete("id = 1")
+    by_spark["d.marked"] = 4
+    jars = ",".join(map(str, environments.hadoop_aws()))
+    command = [sys.executable, "-m", "tests.judge.engines.ours_on_s3a", "s3://lake/s3a", json.dumps(s3.options()), jars]
+    run = subprocess.run(
+        [*command, *by_spark],
+        cwd=environments.ROOT, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-5000:]
+    answer = json.loads(run.stdout.splitlines()[-1])
+    for name, count in by_spark.items():
+        read = answer["tables"][name]
+        assert read["by_spark"] == ["s3a"] * count, name
+        assert read["rows"] == sorted(map(str, lake.table(name).scan().to_arrow().to_pylist())), name
+    assert answer["said"] == ["s3://lake: Spark reads Parquet and ORC files itself, by its file system s3a"]

@@ -5,14 +5,13 @@ lakeformat: installed, or sent along by `add_to_session`.
 """
 
 from lakeformat.engines.spark.data_source import attach, push_filters, register
-from lakeformat.engines.spark.engine import NATIVE_SCHEMES, SparkEngine
+from lakeformat.engines.spark.engine import SparkEngine
 from lakeformat.engines.spark.merge import SparkSource
 from lakeformat.engines.spark.session import add_to_session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema, spark_type
 from lakeformat.engines.spark.workers import pack_packages, ready
 
 __all__ = [
-    "NATIVE_SCHEMES",
     "SparkEngine",
     "SparkSource",
     "add_to_session",

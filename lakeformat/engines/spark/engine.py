@@ -21,6 +21,7 @@ from lakeformat.engines.row_level import marks
 from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
 from lakeformat.engines.spark.frames import OURS, assignable, mapped, quoted
 from lakeformat.engines.spark.merge import SparkSource
+from lakeformat.engines.spark.reachable import Reach
 from lakeformat.engines.spark.types import arrow_of, nullable, require_whole, spark_field, spark_schema, spark_type
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import ALWAYS
@@ -43,25 +44,23 @@ from lakeformat.model.work import (
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
 
-NATIVE_SCHEMES = ("file",)  # URI schemes that Spark reads itself; add e.g. "s3a" if the session has the file system.
-
 
 class SparkEngine:
-    """Runs on the executors of `spark`. Spark itself reads from `native_schemes`; the worker reads from elsewhere."""
+    """Runs on the executors of `spark`. Spark itself reads from where the session has a file system."""
 
-    def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         session.require_running(spark)
         session.run_here_as_here(spark)
         self.spark = spark
-        self.native_schemes = tuple(native_schemes)
+        self._reach = Reach(spark)
 
     def read(
         self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
     ) -> DataFrame:
         """The rows of all tasks, lazily. Parquet and ORC files that need nothing of ours are read by Spark."""
         names = [field.name for field in fields]
-        groups, rest = native.parted(store, tasks, self.native_schemes)
-        frames = [native.read(self.spark, store, group).select(*map(quoted, names)) for group in groups]
+        groups, rest = native.parted(store, tasks, self._reach)
+        frames = [native.read(self.spark, store, group, self._reach).select(*map(quoted, names)) for group in groups]
         if rest or not frames:
             frames.append(self._worked(store, rest, fields))
         frame = reduce(DataFrame.union, frames)

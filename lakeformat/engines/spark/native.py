@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from lakeformat.engines.files.formats import opened
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
+from lakeformat.engines.spark.reachable import Reach, unglobbed
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, rebuild, scalar, walk
@@ -30,21 +30,21 @@ from lakeformat.storage.store import Reader
 # (columns of a file, (field id, value) of requested columns that it lacks)
 _Footer = tuple[tuple[Field, ...], tuple[tuple[int, Any], ...]]
 
+_NEEDS_OF_FILES = ("keys", "deletes", "taken_by", "beside")  # Attributes by which a file needs the worker.
 _FEW_FILES = 1_000
 _LARGE_FILE_BYTES = 1 << 20
+_THREADS = 8  # More where requests take long.
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
-def parted(
-    store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]
-) -> tuple[list[list[ReadTask]], list[ReadTask]]:
+def parted(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> tuple[list[list[ReadTask]], list[ReadTask]]:
     """(groups of tasks that Spark reads together, tasks for the worker)."""
     groups: dict[Any, list[ReadTask]] = {}
     rest = []
-    for task, has_footers in _described(store, tasks, schemes):
-        if _clean(task) and _is_reachable(store, task, schemes):
+    for task, has_footers in _described(store, list(_divided(tasks)), reach):
+        if _clean(task) and _is_reachable(store, task, reach):
             key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants, has_footers)
             groups.setdefault(key, []).append(task)
         else:
@@ -54,8 +54,8 @@ def parted(
         timed = [field for field in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((field,)))]
         if timed and not key[-1]:  # The types of footers are those of the files.
             paths = [path for task in group for path in task.paths]
-            with ThreadPoolExecutor(8) as pool:
-                plain = dict(zip(paths, pool.map(partial(_plain_timestamps, store, tuple(timed)), paths), strict=True))
+            work = partial(_plain_timestamps, store, tuple(timed))
+            plain = dict(zip(paths, store.several(work, paths, _THREADS), strict=True))
             rest += [task for task in group if not all(plain[path] for path in task.paths)]
             group = [task for task in group if all(plain[path] for path in task.paths)]
         if group:
@@ -63,7 +63,7 @@ def parted(
     return native, rest
 
 
-def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataFrame:
+def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask], reach: Reach) -> DataFrame:
     """The rows of tasks that differ only in their files."""
     task = group[0]
     assert task.file_fields is not None, task
@@ -79,8 +79,9 @@ def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataF
     )
     if task.file_format == "parquet":
         reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
-    paths = [_unglobbed(store.location(path)) for task in group for path in task.paths]
-    with session.listed_by_driver(spark, paths):
+    locations = (reach.uri(store.location(path), task.file_format) for task in group for path in task.paths)
+    paths = [unglobbed(location) for location in locations if location is not None]
+    with session.listing(spark, paths):
         frame = reader.format(task.file_format).load(paths)
     columns = []
     for field in task.fields:
@@ -108,20 +109,23 @@ def _constant(value: Any, type: Type) -> Column:
     return F.lit(array[0].as_py()).cast(spark_type(type))
 
 
-def _unglobbed(location: str) -> str:
-    """A location in which Spark finds no pattern."""
-    return re.sub(r"([{}\[\]*?\\])", r"\\\1", location)
+def _is_reachable(store: Reader, task: ReadTask, reach: Reach) -> bool:
+    return all(reach.uri(store.location(path), task.file_format) is not None for path in task.paths)
 
 
-def _scheme(location: str) -> str:
-    return location.partition(":")[0]
+def _divided(tasks: Sequence[ReadTask]) -> Iterator[ReadTask]:
+    """The tasks; one of which some files need the worker as two, so that Spark may read the others."""
+    for task in tasks:
+        needs = [values for name in _NEEDS_OF_FILES if (values := getattr(task, name))]
+        worked = [index for index in range(len(task.paths)) if any(values[index] for values in needs)]
+        if task.merge or not 0 < len(worked) < len(task.paths):
+            yield task
+        else:
+            yield task.of_files(worked)
+            yield task.of_files(sorted(set(range(len(task.paths))) - set(worked)))
 
 
-def _is_reachable(store: Reader, task: ReadTask, schemes: Sequence[str]) -> bool:
-    return all(_scheme(store.location(path)) in schemes for path in task.paths)
-
-
-def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]) -> Iterator[tuple[ReadTask, bool]]:
+def _described(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> Iterator[tuple[ReadTask, bool]]:
     """The tasks, and whether their `file_fields` come from footers: where files have field ids, those that Spark can read
     by name get them.
 
@@ -131,18 +135,22 @@ def _described(store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str])
         task
         for task in tasks
         if task.file_fields is None and task.file_format == "parquet" and _is_row_by_row(task)
-        if _is_reachable(store, task, schemes)
+        if _is_reachable(store, task, reach)
     ]
     count = sum(len(task.paths) for task in unknown)
     if count > _FEW_FILES and sum(task.size_bytes for task in unknown) < count * _LARGE_FILE_BYTES:
         unknown = []
     ids = {id(task) for task in unknown}
-    with ThreadPoolExecutor(8) as pool:
-        for task in tasks:
-            if id(task) in ids:
-                yield from _by_footers(task, list(pool.map(partial(_footer, store, task), range(len(task.paths)))))
-            else:
-                yield task, False
+    footers = store.several(
+        lambda file: _footer(store, *file),
+        ((task, index) for task in unknown for index in range(len(task.paths))),
+        _THREADS,
+    )
+    for task in tasks:
+        if id(task) in ids:
+            yield from _by_footers(task, list(islice(footers, len(task.paths))))
+        else:
+            yield task, False
 
 
 def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[tuple[ReadTask, bool]]:
@@ -200,10 +208,7 @@ def _is_row_by_row(task: ReadTask) -> bool:
     """Whether rows come from one file each, as they stand there."""
     return not (
         task.merge
-        or any(task.keys)
-        or any(task.deletes)
-        or any(task.taken_by)
-        or any(task.beside)
+        or any(any(getattr(task, name)) for name in _NEEDS_OF_FILES)
         or task.lineage
         or {FILE, POSITION, BUCKET} & set(task.fields)
     )

@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 from lakeformat import errors
 from lakeformat.errors import InvalidInput
 
+_LISTED_BY_DRIVER = 4  # Objects, each of which takes some requests.
+
 
 def require_running(spark: SparkSession) -> None:
     """Raise `InvalidInput` for a stopped session."""
@@ -78,13 +80,13 @@ def cancelled_with_caller(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
-    """Local files are listed one by one by the driver, where Spark would start a job with a task for each."""
-    if not all(path.startswith("file:") for path in paths):
-        yield
-        return
+def listing(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
+    """Local files are listed by the driver, where Spark would start a job with a task for each, and objects by such a
+    job, where the driver would wait for one after the other."""
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    with _configured(spark, name, str(max(int(spark.conf.get(name) or 0), len(paths)))):
+    least = int(spark.conf.get(name) or 0)
+    is_local = all(path.startswith("file:") for path in paths)
+    with _configured(spark, name, str(max(least, len(paths)) if is_local else min(least, _LISTED_BY_DRIVER))):
         yield
 
 
