@@ -82,8 +82,8 @@ class Inspect:
 
     def statistics(self) -> pa.Table:
         """One row per column or partition statistics file of a snapshot: `snapshot_id`, `of` ("table" or "partition"),
-        `column`, `distinct_values` (an estimate), `path`, `size_bytes`. Raises `UnsupportedFeature` for Paimon
-        tables."""
+        `column`, `distinct_values` (an estimate), `path`, `size_bytes`. Of a Paimon table, the statistics that its
+        newest snapshot names."""
         return self._table("statistics")
 
     def options(self) -> pa.Table:

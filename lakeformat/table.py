@@ -687,11 +687,13 @@ class Table:
     def compute_table_stats(
         self, columns: Sequence[str] | None = None, snapshot_id: int | None = None, *, id: str | None = None
     ) -> str | None:
-        """Estimate the number of distinct values per column at a snapshot, and store it as theta sketches in a Puffin
-        file of the table, for engines whose optimizer reads them (Iceberg).
+        """Estimate the number of distinct values per column at a snapshot, and store it for engines whose optimizer
+        reads it: in Iceberg as theta sketches in a Puffin file; in Paimon, with nulls, bounds and lengths, in a
+        statistics file that a new snapshot names, as ANALYZE TABLE of its Spark connector does.
 
         Reads all rows of these columns, in this process. `columns` are by default all columns of plain types. Returns
-        the location of the file, or None if the table has no snapshot. `inspect.statistics()` shows the counts.
+        the location of the file, or None if the table has no snapshot. `inspect.statistics()` shows the counts. Raises
+        `Conflict` if another writer changes the schema of a Paimon table meanwhile.
         """
         names = None if columns is None else arguments.columns(columns)
         return self._analyze("table", snapshot_id, id, lambda change: analyze.columns(change, names))

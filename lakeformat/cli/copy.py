@@ -58,7 +58,7 @@ def copy(
     commits = 0
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=session.console, transient=True, disable=session.as_json or not session.console.is_terminal,
+        console=session.notes, transient=True, disable=not session.notes.is_terminal,
     ) as progress:  # fmt: skip
         bar = progress.add_task(f"copying {opened.name}", total=total)
         for number, chunk in enumerate(_chunks(scan, rows)):

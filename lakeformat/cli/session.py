@@ -30,6 +30,7 @@ class Session:
         self.other = other  # Opens another warehouse: a path, a URI, or a name in the config file.
         self._lake: Lake | None = None
         self.console = Console(highlight=False)
+        self.notes = Console(stderr=True, highlight=False)  # What is no output: progress.
 
     @property
     def lake(self) -> Lake:

@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from lakeformat.codec.figures import Figures
 from lakeformat.codec.pruning import Bounds
-from lakeformat.codec.theta import Sketch
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.partition import Sort
@@ -652,12 +652,12 @@ class Statistics(Protocol):
         """Values as the bytes (binary) that the format counts."""
         ...
 
-    def column_statistics(self, request: Request, sketches: Mapping[int, Sketch]) -> Operation:
-        """The operation that records the distinct values of columns, by field id."""
+    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
+        """The operation that records the figures of columns, by field id, of the snapshot's `row_count` rows."""
         ...
 
     def partition_statistics(self, request: Request) -> Operation:
-        """The operation that records the statistics of partitions."""
+        """The operation that records the statistics of partitions. Raises `UnsupportedFeature`."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -145,6 +146,7 @@ def _add(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         declared = [declare.column(context, cursor)]
         while cursor.take(","):
             declared.append(declare.column(context, cursor))
+    declare.require_kept(context, table.format, [column.field for column in declared], start)
     alteration, known = table.alter(), {name.casefold() for name in table.schema.names}
     for column in declared:
         if if_not_exists and len(column.path) == 1 and column.path[0].casefold() in known:
@@ -260,15 +262,15 @@ def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     while True:
         name = _column(table, cursor.path())
         alteration = (_changed if cursor.done or cursor.word() in _ACTIONS else _declared_anew)(
-            context, cursor, alteration, name
+            context, cursor, table, alteration, name
         )
         while not cursor.done and not cursor.peek(","):
-            alteration = _changed(context, cursor, alteration, name)
+            alteration = _changed(context, cursor, table, alteration, name)
         if not cursor.take(","):
             return alteration
 
 
-def _declared_anew(context: Context, cursor: Cursor, alteration: Alteration, name: str) -> Alteration:
+def _declared_anew(context: Context, cursor: Cursor, table: Table, alteration: Alteration, name: str) -> Alteration:
     """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: redeclares the column, under the same or a new name."""
     said = declare.column(context, cursor)
     if not said.nullable:
@@ -284,7 +286,7 @@ def _declared_anew(context: Context, cursor: Cursor, alteration: Alteration, nam
     return alteration if same else alteration.rename_column(name, said.path[0])
 
 
-def _changed(context: Context, cursor: Cursor, alteration: Alteration, name: str) -> Alteration:
+def _changed(context: Context, cursor: Cursor, table: Table, alteration: Alteration, name: str) -> Alteration:
     if cursor.take("TYPE"):
         return alteration.change_type(name, declare.type_(context, cursor))
     if cursor.take("COMMENT"):
@@ -296,7 +298,12 @@ def _changed(context: Context, cursor: Cursor, alteration: Alteration, name: str
     if cursor.take("DROP NOT NULL"):
         return alteration.drop_not_null(name)
     if cursor.take("SET DEFAULT"):
-        return alteration.change_default(name, declare.default(context, cursor.until(",")))
+        piece = cursor.until(",")
+        column = next((field for field in table.schema.fields if field.name == name), None)
+        default = declare.default(context, piece, None if column is None else column.type)
+        if column is not None:
+            declare.require_kept(context, table.format, [replace(column, default=default)], piece.origin(0))
+        return alteration.change_default(name, default)
     if cursor.take("DROP DEFAULT"):
         return alteration.change_default(name, None)
     if cursor.peek("SET NOT NULL"):

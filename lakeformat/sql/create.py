@@ -71,6 +71,8 @@ def create(context: Context, cursor: Cursor) -> Result:
         )
     data = None if asked.rows is None else query.rows(context, asked.rows)
     _complete(context, asked, data)
+    if asked.like is None:
+        declare.require_kept(context, asked.format or "paimon", asked.fields, asked.offset)
     if there is not None:
         return _replaced(context, there, asked, data)
     declaration = {

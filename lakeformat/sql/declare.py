@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from sqlglot.tokens import TokenType
 
+from lakeformat.engines.kernels import nested_text
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.schema import NO_ID, Field, Type
+from lakeformat.model.schema import NO_ID, Field, Scalar, Type
 from lakeformat.model.type_text import parse_type
 from lakeformat.sql import parameters, query
 from lakeformat.sql.session import Context
@@ -47,7 +50,8 @@ def column(context: Context, cursor: Cursor, flink: bool = False) -> Declared:
         elif cursor.take("COMMENT"):
             attributes["comment"] = cursor.string()
         elif cursor.take("DEFAULT"):
-            attributes["default"] = default(context, cursor.until(",", ")", "COMMENT", "NOT", "FIRST", "AFTER"))
+            piece = cursor.until(",", ")", "COMMENT", "NOT", "FIRST", "AFTER")
+            attributes["default"] = default(context, piece, attributes["type"])
         elif cursor.take("FIRST"):
             attributes["first"] = True
         elif cursor.take("AFTER"):
@@ -81,20 +85,35 @@ def type_(context: Context, cursor: Cursor, flink: bool = False) -> Type:
         raise context.script.invalid(start, str(error)) from error
 
 
-def default(context: Context, piece: Piece) -> str | None:
-    """A default value as text, as the library stores it."""
+def default(context: Context, piece: Piece, type: Type | None) -> str | None:
+    """A default value of a type as text, as the library stores it; that of an array, map or struct as Paimon reads it."""
     value = parameters.constant(piece, context.params)
-    if value is parameters.UNKNOWN:
-        value = query.constant(context, piece)
-    if value is None:
-        return None
-    if isinstance(value, list | tuple | dict):
-        raise context.script.unsupported(
-            piece.origin(0), "a DEFAULT of an array, map or struct; declare the column without it, and write the value"
-        )
+    is_nested = type is not None and not isinstance(type, Scalar)
+    try:
+        if value is parameters.UNKNOWN:
+            result = query.scalar(context, piece)
+            is_nested |= pa.types.is_nested(result.type)
+            value = nested_text.emit(result) if pa.types.is_nested(result.type) and result.is_valid else result.as_py()
+        if value is None:
+            return None
+        if type is not None and is_nested:
+            nested_text.parse(str(value), type, "DEFAULT")
+    except InvalidInput as error:
+        raise context.script.invalid(piece.origin(0), f"a DEFAULT of {piece.text.strip()}: {error}") from error
     if isinstance(value, bool):
         return str(value).lower()
     return value.isoformat(" ") if isinstance(value, dt.datetime) else str(value)
+
+
+def require_kept(context: Context, format: str, fields: Sequence[Field], offset: int) -> None:
+    """Refuse defaults that the format cannot keep."""
+    nested = [field for field in fields if field.default is not None and not isinstance(field.type, Scalar)]
+    if nested and format == "iceberg":
+        raise context.script.unsupported(
+            offset,
+            f"column {nested[0].name!r} has a DEFAULT of {nested[0].type}, which SQL gives Paimon tables only; in Python, "
+            "add_column(..., default=) takes the JSON of Iceberg's specification",
+        )
 
 
 def properties(cursor: Cursor) -> dict[str, str]:

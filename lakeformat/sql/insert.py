@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
+from lakeformat.codec.spark_sql import spark_type, to_sql
 from lakeformat.engines.choose import fields_from_spark
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import Expression, coerce, resolve
+from lakeformat.model.predicate import Expression, Literal, cast, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
@@ -90,9 +92,11 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         columns = tuple(cursor.listed(cursor.part))
     if cursor.done:
         cursor.fail("expected a query or VALUES")
-    rows = _query(cursor)
-    rows = rows if before is None else _with(before, rows)
-    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start, where, evolve and by_name)
+    targets = [resolve((name,), table.schema.fields)[0][0] for name in columns or ()]
+    targets = targets or [name for name in table.schema.names if name not in static]
+    given = _defaults(cursor, table, targets) or _query(cursor)
+    given = given if before is None else _with(before, given)
+    return Insert(table, overwrite, static, is_dynamic, columns, by_name, given, start, where, evolve and by_name)
 
 
 def fields(schema: Any) -> tuple[Field, ...]:
@@ -110,6 +114,13 @@ def grow(table: Table, given: Sequence[Field]) -> None:
         change.commit()
 
 
+def default(field: Field) -> Expression:
+    """A column's declared default."""
+    if field.default is None or isinstance(field.default, bytes):
+        return Literal(field.default)
+    return cast(Literal(field.default), spark_type(field.type))
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +136,39 @@ def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
         elif comment.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
             cursor.refuse(f"the hint {comment.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
     return is_dynamic
+
+
+def _defaults(cursor: Cursor, table: Table, targets: Sequence[str]) -> Piece | None:
+    """VALUES with the columns' defaults in place of the word DEFAULT; None for other queries."""
+    words = [cursor.word(ahead) for ahead in range(len(cursor.tokens) - cursor.at)]
+    if words[:1] != ["VALUES"] or "DEFAULT" not in words:
+        return None
+    cursor.expect("VALUES")
+    parts: list[str | Piece] = ["VALUES "]
+    while True:
+        at, values = cursor.offset, cursor.listed(lambda: cursor.until(",", ")"))
+        if len(values) != len(targets):
+            raise cursor.script.invalid(
+                at, f"INSERT of {len(values)} values into {len(targets)} columns: {', '.join(targets)}"
+            )
+        for index, (value, name) in enumerate(zip(values, targets, strict=True)):
+            is_default = value.text.strip().upper() == "DEFAULT"
+            parts += [", " if index else "(", _default(value, table.schema.field(name)) if is_default else value]
+        parts.append(")")
+        if not cursor.take(","):
+            cursor.close()
+            return Piece.join(cursor.script, parts)
+        parts.append(", ")
+
+
+def _default(word: Piece, field: Field) -> str:
+    if field.default is not None and (isinstance(field.default, bytes) or not isinstance(field.type, Scalar)):
+        raise word.script.unsupported(
+            word.origin(0), f"DEFAULT of {field.name!r}, {field.type}, in VALUES; leave the column out of the list"
+        )
+    value = None if field.default is None else coerce(field.default, field.type, f"the default of column {field.name}")
+    # `to_sql` spells text with quotes as bytes, for Spark alone.
+    return exp.Literal.string(value).sql(dialect="spark") if isinstance(value, str) else to_sql(Literal(value))
 
 
 def _query(cursor: Cursor) -> Piece:

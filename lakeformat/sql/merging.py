@@ -312,7 +312,7 @@ def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expr
 
 def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Expression:
     if piece.text.strip().upper() == "DEFAULT":
-        return rows.default(reading.on.table.schema.field(column))
+        return insert.default(reading.on.table.schema.field(column))
     return _expression(reading, piece, group)
 
 

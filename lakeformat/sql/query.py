@@ -133,12 +133,16 @@ def rows(context: Context, piece: Piece) -> Any:
     return result.to_spark() if context.spark is not None else result.to_arrow()
 
 
+def scalar(context: Context, piece: Piece) -> pa.Scalar:
+    """The value of an expression without columns, with the engine's type."""
+    result = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
+    return (result if isinstance(result, pa.Table) else result.toArrow())["value"][0]
+
+
 def constant(context: Context, piece: Piece) -> Any:
     """The value of an expression without columns."""
-    result = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
-    value = (result if isinstance(result, pa.Table) else result.toArrow())["value"][0]
     try:
-        return value.as_py()
+        return scalar(context, piece).as_py()
     except ValueError as error:  # A struct with two fields of one name.
         raise context.script.invalid(piece.origin(0), f"{piece.text.strip()!r} is no constant: {error}") from error
 

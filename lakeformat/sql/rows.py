@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
-from lakeformat.codec.spark_sql import quoted, spark_type
+from lakeformat.codec.spark_sql import quoted
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET
@@ -25,13 +25,12 @@ from lakeformat.model.predicate import (
     Expression,
     Literal,
     and_,
-    cast,
     in_tuples,
     is_in,
     resolve,
     wants_values,
 )
-from lakeformat.model.schema import Field, Row, Scalar
+from lakeformat.model.schema import Row, Scalar
 from lakeformat.sql import insert, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
@@ -182,14 +181,8 @@ def _rebuilt(
 def assigned(context: Context, piece: Piece, on: Target, column: str) -> Expression | None:
     """A column's new value; None if our evaluator does not support it."""
     if piece.text.strip().upper() == "DEFAULT":
-        return default(on.table.schema.field(column))
+        return insert.default(on.table.schema.field(column))
     return known(context, piece, on)
-
-
-def default(field: Field) -> Expression:
-    if field.default is None or isinstance(field.default, bytes):
-        return Literal(field.default)
-    return cast(Literal(field.default), spark_type(field.type))
 
 
 def known(context: Context, piece: Piece, on: Target) -> Expression | None:

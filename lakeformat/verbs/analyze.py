@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakeformat.codec.theta import Sketch
+from lakeformat.codec.figures import Figures
 from lakeformat.dialects.dialect import AnyView, Statistics
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import Operation
@@ -12,15 +12,18 @@ from lakeformat.verbs.change import Change
 
 
 def columns(change: Change, names: Sequence[str] | None) -> Operation:
-    """The operation that records the estimated number of distinct values of columns. Reads all rows of the snapshot."""
+    """The operation that records figures of columns, such as the estimated number of distinct values. Reads all rows of
+    the snapshot."""
     view = supported(change.view)
     fields = view.countable(names)
-    sketches = {field.id: Sketch() for field in fields}
+    figures, row_count = {field.id: Figures() for field in fields}, 0
     tasks = change.view.scan([field.name for field in fields])
     for batch in change.engine.read(change.files, tasks, fields):
+        row_count += batch.num_rows
         for field in fields:
-            sketches[field.id].add(view.comparable(batch.column(field.name).unique(), field))
-    return view.column_statistics(change.request, sketches)
+            values = batch.column(field.name)
+            figures[field.id].add(values, view.comparable(values.unique(), field))
+    return view.column_statistics(change.request, figures, row_count)
 
 
 def partitions(change: Change) -> Operation:
@@ -31,6 +34,6 @@ def partitions(change: Change) -> Operation:
 def supported(view: AnyView) -> Statistics:
     if not isinstance(view, Statistics):
         raise UnsupportedFeature(
-            f"{view.reader.root}: statistics of {view.format.capitalize()} tables are not computed; its manifests have bounds and counts"
+            f"{view.reader.root}: statistics of {view.format.capitalize()} tables are not computed"
         )
     return view

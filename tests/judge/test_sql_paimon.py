@@ -3,6 +3,7 @@ each."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tests.golden import wire
 from .environments import PAIMON_SPARK, jar, script
 from .peers import Conversation
 from .test_iceberg import counted
-from .test_sql import STEPS, Statements, on_spark
+from .test_sql import SEED, STEPS, Statements, on_spark
 
 __all__ = ["on_spark"]
 
@@ -99,8 +100,11 @@ def paimon_spark() -> Iterator[Conversation]:
 def test_statements_do_what_they_do_in_paimon_s_own_connector(
     paimon_spark: Conversation, on_spark: Conversation, tmp_path: Path, kind: str
 ) -> None:
-    lake, spark_warehouse, theirs = Lake(tmp_path / "here"), str(tmp_path / "there"), str(tmp_path / "theirs")
-    made = OfPaimon(random.Random(kind), keyed="primary" in TABLES[kind])
+    root = tmp_path / kind.replace(
+        " ", "_"
+    )  # The engines keep what they know of a path, which another test may have had.
+    lake, spark_warehouse, theirs = Lake(root / "here"), str(root / "there"), str(root / "theirs")
+    made = OfPaimon(random.Random(kind + SEED), keyed="primary" in TABLES[kind])
 
     def ask(text: str) -> list[list[Any]]:
         """The rows, by each."""
@@ -119,3 +123,35 @@ def test_statements_do_what_they_do_in_paimon_s_own_connector(
         for each in ("SELECT * FROM {t}", made.query()):
             them, here, there = (counted(found) for found in ask(each))
             assert them == here == there, f"{kind}, step {step}: {text}; then {each}"
+
+
+def test_statistics_are_those_of_paimon_s_own_connector(paimon_spark: Conversation, tmp_path: Path) -> None:
+    """Both analyze one table: the same figures, but for what Java estimates. The connector's planner reads ours."""
+    lake = Lake(tmp_path / "w")
+    lake.sql(
+        "CREATE TABLE d.t (k INT, v STRING, f DOUBLE, day DATE, n DECIMAL(10, 2), b BOOLEAN, x BINARY, l BIGINT) USING paimon"
+    )
+    lake.sql(
+        "INSERT INTO d.t VALUES (1, 'a', 1.5D, DATE '2020-01-01', 1.5, true, X'0102', 1), (2, '', -0.25D, DATE '1969-12-31', -2.25, false, X'', 3),"
+        "(3, 'häß', NULL, NULL, NULL, NULL, NULL, NULL), (4, NULL, 1e20D, NULL, 7, NULL, X'01', -9)"
+    )
+
+    def analyzed() -> dict[str, Any]:
+        path = lake.table("d.t").inspect.statistics()["path"][0].as_py()
+        columns: dict[str, Any] = json.loads(Path(path.removeprefix("file://")).read_text())["colStats"]
+        return columns
+
+    lake.sql("ANALYZE TABLE d.t COMPUTE STATISTICS FOR ALL COLUMNS")
+    own = analyzed()
+    told = paimon_spark.ask(
+        verb="run", warehouse=str(tmp_path / "w"), statements=["EXPLAIN COST SELECT * FROM d.t WHERE k = 9"]
+    )
+    assert "rowCount=4" in told["rows"][0][0]
+    paimon_spark.ask(
+        verb="run",
+        warehouse=str(tmp_path / "w"),
+        statements=["ANALYZE TABLE d.t COMPUTE STATISTICS FOR ALL COLUMNS", "SELECT 1"],
+    )
+    theirs = analyzed()
+    assert len(lake.table("d.t").snapshots()) == 3
+    assert own == theirs

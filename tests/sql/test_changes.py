@@ -433,3 +433,22 @@ def test_nulls_without_a_type_go_into_columns_of_every_type(lake, format):
     ]
     with pytest.raises(InvalidInput, match="column s: int32 does not fit"):
         lake.sql("INSERT INTO d.t (id, s) VALUES (5, NULL), (6, 7)")
+
+
+def test_default_in_values_is_the_columns_default(lake):
+    lake.sql(
+        "CREATE TABLE shop.d (a INT, b STRING DEFAULT 'it''s', c DECIMAL(5, 2) DEFAULT 1.5, l ARRAY<INT> DEFAULT ARRAY(1, 2)) USING paimon"
+    )
+    lake.sql("INSERT INTO shop.d (b, a, c) VALUES (DEFAULT, 1, 2), ('x, DEFAULT', 2, default), (DEFAULT, 3, DEFAULT)")
+    told = "SELECT a, b, c, l FROM shop.d ORDER BY a"
+    assert rows(lake.sql(told)) == [
+        (1, "it's", Decimal("2.00"), [1, 2]),
+        (2, "x, DEFAULT", Decimal("1.50"), [1, 2]),
+        (3, "it's", Decimal("1.50"), [1, 2]),
+    ]
+    with pytest.raises(InvalidInput, match="line 1, column 35: INSERT of 1 values into 2 columns: a, b"):
+        lake.sql("INSERT INTO shop.d (a, b) VALUES  (DEFAULT)")
+    with pytest.raises(UnsupportedFeature, match="column 33: DEFAULT of 'l', array<int>, in VALUES; leave"):
+        lake.sql("INSERT INTO shop.d (l) VALUES  (DEFAULT)")
+    with pytest.raises(UnsupportedFeature, match="'l' has a DEFAULT of array<int>, which SQL gives Paimon tables only"):
+        lake.sql("CREATE TABLE shop.e (l ARRAY<INT> DEFAULT ARRAY(1)) USING iceberg")

@@ -180,12 +180,8 @@ def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
     assert "line 1, column" in str(raised.value)
 
 
-def test_analyze_table_counts_distinct_values_where_the_format_keeps_them(lake, orders):
+def test_analyze_table_counts_distinct_values(lake, orders):
     text = "ANALYZE TABLE shop.orders COMPUTE STATISTICS"
-    if orders.format == "paimon":
-        with pytest.raises(UnsupportedFeature, match=r"line 1, column 1: ANALYZE TABLE: .*statistics of Paimon tables"):
-            lake.sql(text)
-        return
     (path,) = column(lake.sql(f"{text} FOR COLUMNS DT, `id`"), "statistics_file")
     found = orders.inspect.statistics()
     assert set(found["path"].to_pylist()) == {path}

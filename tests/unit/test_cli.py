@@ -258,7 +258,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_shows_how_far_a_copy_is_on_a_terminal_alone(table, cli, monkeypatch):
+def test_a_bar_shows_how_far_a_copy_is_on_a_terminal_and_never_in_the_output(table, cli, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
@@ -266,10 +266,12 @@ def test_a_bar_shows_how_far_a_copy_is_on_a_terminal_alone(table, cli, monkeypat
     assert piped.splitlines() == [piped.rstrip("\n")]
     assert piped.startswith("copied 7 rows in 3 commits")
     for name, flags in (("shown", ()), ("told", ("--json",))):
-        monkeypatch.setattr("sys.stdout", Terminal())
+        monkeypatch.setattr("sys.stdout", io.StringIO())
+        monkeypatch.setattr("sys.stderr", Terminal())
         assert run(["--warehouse", "wh", "copy", "shop.orders", f"shop.{name}", "--rows", "3", *flags]) == 0
         written = sys.stdout.getvalue()
-        assert ("copying shop.orders" in written, "7/7" in written) == (not flags, not flags)
+        bar = sys.stderr.getvalue()
+        assert ("copying shop.orders" in bar, "7/7" in bar, "copying" in written) == (True, True, False)
         assert "copied 7 rows" in written or json.loads(written)["commits"] == 3
 
 

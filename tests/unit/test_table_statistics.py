@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import InvalidInput, Lake, UnsupportedFeature
+from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.catalogs import documents
 from lakeformat.codec import theta
+from lakeformat.verbs import analyze
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string()), ("l", pa.list_(pa.int32()))])
 
@@ -139,8 +140,10 @@ def test_a_rest_catalog_is_asked_to_note_statistics(tmp_path):
 
 def test_what_has_no_statistics_is_named(tmp_path):
     lake = Lake(str(tmp_path))
-    with pytest.raises(UnsupportedFeature, match="Paimon"):
-        lake.create_table("d.p", SCHEMA).compute_table_stats()
+    written = lake.create_table("d.p", SCHEMA)
+    written.append(rows(0, 3))
+    with pytest.raises(UnsupportedFeature, match="Paimon has no statistics of partitions"):
+        written.compute_partition_stats()
     plain = lake.create_table("d.i", SCHEMA, format="iceberg")
     assert plain.compute_table_stats() is None
     plain.append(rows(0, 3))
@@ -150,3 +153,44 @@ def test_what_has_no_statistics_is_named(tmp_path):
         1,
         1,
     )
+
+
+def test_figures_of_a_paimon_table_are_in_a_file_that_its_snapshots_name(tmp_path):
+    lake = Lake(str(tmp_path))
+    table = lake.create_table("d.t", pa.schema([("k", pa.int32()), ("v", pa.string()), ("f", pa.float64()), ("day", pa.date32()), ("l", pa.list_(pa.int32()))]))  # fmt: skip
+    assert table.compute_table_stats() is None
+    table.append({"k": [1, 2, 2, None], "v": ["a", "", "häß", None], "f": [1.5, -1e20, float("nan"), None], "day": [datetime.date(1969, 12, 31), None, None, None], "l": [None] * 4})  # fmt: skip
+    path = table.compute_table_stats()
+    document = json.loads(table._store.read(path))
+    assert {name: list(figures.values()) for name, figures in document.pop("colStats").items()} == {
+        "k": [0, 2, "1", "2", 1, 4, 4],
+        "v": [1, 3, 1, 2, 3],
+        "f": [2, 3, "-1.0E20", "NaN", 1, 8, 8],
+        "day": [3, 1, "-1", "-1", 3, 4, 4],
+    }
+    size = sum(table.inspect.files()["size_bytes"].to_pylist())
+    assert document == {"snapshotId": 1, "schemaId": 0, "mergedRecordCount": 4, "mergedRecordSize": size}
+    analyzed = table.current_snapshot()
+    assert (analyzed.id, analyzed.kind, analyzed.rows_added, len(table.scan().to_arrow())) == (2, "analyze", 0, 4)
+    table.append({"k": [5]})
+    assert table.inspect.statistics()["path"].to_pylist() == [path] * 4
+    again = table.compute_table_stats(["k"])
+    table.expire_snapshots(retain_last=1)
+    assert [table._store.exists(file) for file in (path, again)] == [False, True]
+    table.alter().add_column("n", "int").commit()
+    table.append({"k": [6]})
+    assert len(table.inspect.statistics()) == 0  # They are of the columns before.
+    with pytest.raises(InvalidInput, match="'l' is"):
+        table.compute_table_stats(["l"])
+
+
+def test_paimon_s_figures_of_columns_that_others_change_meanwhile_are_a_conflict(tmp_path):
+    table = Lake(str(tmp_path)).create_table("d.t", pa.schema([("k", pa.int32())]))
+    table.append({"k": [1]})
+    view = table._view()
+    change = table._change(view, table._asked(view, None, None)[0])
+    operation = analyze.columns(change, None)
+    table.alter().rename_column("k", "n").commit()
+    with pytest.raises(Conflict, match="changed the schema"):
+        table._commit(view, operation)
+    assert len(table.snapshots()) == 1

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from lakeformat.codec import puffin, single_value, theta
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.figures import Figures
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
@@ -53,20 +54,20 @@ def comparable(values: pa.Array, field: Field) -> pa.Array:
     return single_value.encode(values, field.type)
 
 
-def of_columns(base: State, request: Request, sketches: Mapping[int, theta.Sketch]) -> SetStatistics:
+def of_columns(base: State, request: Request, figures: Mapping[int, Figures]) -> SetStatistics:
     """The file of sketches by field id, for the base's snapshot."""
     snapshot = base.snapshot_document
     assert snapshot is not None
     blobs = [
         puffin.Blob(
             theta.BLOB,
-            sketch.emit(),
+            column.sketch.emit(),
             (id,),
-            {"ndv": str(round(sketch.estimate))},
+            {"ndv": str(round(column.sketch.estimate))},
             snapshot["snapshot-id"],
             snapshot.get("sequence-number", 0),
         )
-        for id, sketch in sketches.items()
+        for id, column in figures.items()
     ]
     data, _ = puffin.emit(blobs, {"created-by": "lakeformat"})
     notes = [

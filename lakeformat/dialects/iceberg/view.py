@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.figures import Figures
 from lakeformat.codec.pruning import Bounds
-from lakeformat.codec.theta import Sketch
 from lakeformat.dialects.dialect import Part, TableView
 from lakeformat.dialects.iceberg import (
     compaction,
@@ -233,8 +233,8 @@ class IcebergView(TableView[State]):
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         return statistics.comparable(values, field)
 
-    def column_statistics(self, request: Request, sketches: Mapping[int, Sketch]) -> Operation:
-        return statistics.of_columns(self.state, request, sketches)
+    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
+        return statistics.of_columns(self.state, request, figures)
 
     def partition_statistics(self, request: Request) -> Operation:
         return statistics.of_partitions(self.reader, self.state, request)

@@ -24,6 +24,7 @@
                       upgraded a file that it upgrades                      Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
     Restore           expired the snapshot                                  NotFound
+    SetStatistics     changed the schema                                    Conflict
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
 
 Compaction changes no rows, so it does not conflict with a pinned operation. A rollback may have added and removed any row.
@@ -55,6 +56,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetStatistics,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, not_, split
 from lakeformat.model.schema import Schema
@@ -85,6 +87,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_all_seen(reader, base, scope)
         case Rewrite():
             _check_rewrite(reader, operation, base)
+        case SetStatistics(request=request) if base.schema.id != request.schema_id:
+            raise Conflict(f"{reader.root}: another writer changed the schema: statistics of its columns would be lost")
         case _:
             pass
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import branch as branching
-from lakeformat.dialects.paimon import manifest, metadata, options, scan, tracking, types
+from lakeformat.dialects.paimon import manifest, metadata, options, scan, statistics, tracking, types
 from lakeformat.dialects.paimon.layout import directory
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import UnsupportedFeature
@@ -218,6 +218,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "branches": branches,
     "schemas": schemas,
     "sort_orders": sort_orders,
+    "statistics": statistics.registered,
     "options": table_options,
     "consumers": consumers,
 }

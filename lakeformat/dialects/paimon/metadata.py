@@ -289,7 +289,7 @@ def parse_schema(data: bytes, where: str) -> Schema:
     """A schema file -> Schema; the same object for the same bytes, which every view of a table reads. Older versions
     get the options that were implied then (SchemaSerializer)."""
     with parsing.of(where):
-        document = _json(data, where, _SCHEMA_KEYS)
+        document = parsed(data, where, _SCHEMA_KEYS)
         properties = dict(document["options"])
         version = document.get("version") or 1
         if version <= 1:
@@ -707,7 +707,7 @@ def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
 
 def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
     with parsing.of(where):
-        document = _json(data, where, keys)
+        document = parsed(data, where, keys)
         if (document.get("version") or 1) > _SNAPSHOT_VERSION:
             raise UnsupportedFeature(
                 f"{where}: snapshot version {document['version']}; lakeformat knows up to {_SNAPSHOT_VERSION}"
@@ -759,7 +759,7 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     request = operation.request
     if isinstance(operation, Create | Evolve):
         for schema_id in reversed(schema_ids(reader)):
-            data = _json(reader.read(schema_path(schema_id)), f"{reader.root}/{schema_path(schema_id)}", {})
+            data = parsed(reader.read(schema_path(schema_id)), f"{reader.root}/{schema_path(schema_id)}", {})
             if data.get(_OPERATION_KEY) == request.id:
                 return schema_id
         return None
@@ -785,6 +785,10 @@ def commit_identity(request: Request) -> tuple[str, int]:
 
 
 # --- tags, consumers, branches ----------------------------------------------------------------------------------------
+
+
+def statistics_path(name: str) -> str:
+    return f"{STATISTICS_FOLDER}/{name}"
 
 
 def tag_path(name: str) -> str:
@@ -888,7 +892,7 @@ def consumers(reader: Reader) -> dict[str, int]:
         path = f"{CONSUMER_FOLDER}/{name}"
         for attempt in range(10):
             try:
-                document = _json(reader.read(path), f"{reader.root}/{path}", {"nextSnapshot": int})
+                document = parsed(reader.read(path), f"{reader.root}/{path}", {"nextSnapshot": int})
                 next_snapshots[name.removeprefix("consumer-")] = document["nextSnapshot"]
                 break
             except NoSuchFile:
@@ -1019,7 +1023,7 @@ def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:
     return document
 
 
-def _json(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
+def parsed(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
     """A JSON object whose `keys` have these types; other keys are ignored."""
     try:
         document = json.loads(data)

@@ -46,6 +46,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetStatistics,
 )
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type, is_plain
@@ -93,6 +94,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             )
         case RewriteManifests(request=request):
             return _merged(reader, request, base, stamp)
+        case SetStatistics(request=request, data=data):
+            return _analyzed(reader, request, data, base, stamp)
         case Restore():
             return _restore(reader, operation, base, stamp)
     raise AssertionError(f"{operation}: tags and snapshots are files of their own in Paimon")
@@ -338,26 +341,47 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
 
 
 def _merged(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan:
-    """All manifests of the snapshot merged into the base list, and an empty delta."""
+    """All manifests of the snapshot merged into the base list."""
     metadata.require_writable(base.schema, reader.root)
     metas, document = manifest.read_metas(reader, base.document), base.document or {}
     merged = manifest.merge(reader, metas, base.schema, f"manifest-{_derived(stamp, 'base')}", full=True)
-    kept = (
-        "indexManifest",
-        "totalRecordCount",
-        *(["statistics"] if document.get("schemaId") == base.schema.id else []),
-    )
+    kept = document.get("statistics") if document.get("schemaId") == base.schema.id else None
+    return _unchanged(reader, request, base, stamp, "COMPACT", merged.metas, dict(merged.files), kept)
+
+
+def _analyzed(reader: Reader, request: Request, data: bytes, base: State, stamp: Stamp) -> Plan:
+    """A snapshot that names a statistics file."""
+    metadata.require_writable(base.schema, reader.root)
+    name = f"stat-{_derived(stamp, 'statistics')}-0"
+    metas = manifest.read_metas(reader, base.document)
+    return _unchanged(reader, request, base, stamp, "ANALYZE", metas, {metadata.statistics_path(name): data}, name)
+
+
+def _unchanged(
+    reader: Reader,
+    request: Request,
+    base: State,
+    stamp: Stamp,
+    commit_kind: str,
+    metas: pa.Table,
+    files: dict[str, bytes],
+    statistics_file: str | None,
+) -> Plan:
+    """A snapshot with the same rows: all manifests in the base list, and an empty delta."""
+    document = base.document or {}
     return _publish(
         reader,
         base,
         stamp,
         request,
-        lists=(merged.metas, manifest.EMPTY_METAS),
-        files=dict(merged.files),
+        lists=(metas, manifest.EMPTY_METAS),
+        files=files,
         partitions=(),
         document={
-            **{key: document.get(key) for key in kept},
-            "commitKind": "COMPACT",
+            "indexManifest": document.get("indexManifest"),
+            "totalRecordCount": document.get("totalRecordCount"),
+            "statistics": statistics_file,
+            "commitKind": commit_kind,
             "operation": None,
             "deltaRecordCount": 0,
         },

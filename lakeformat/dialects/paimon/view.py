@@ -11,10 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.figures import Figures
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Part, Published, TableView
 from lakeformat.dialects.paimon import branch as branches
-from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata, options, postponed
+from lakeformat.dialects.paimon import (
+    compaction,
+    conflict,
+    expire,
+    lineage,
+    manifest,
+    metadata,
+    options,
+    postponed,
+    statistics,
+)
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import mirror as mirrors
@@ -24,7 +35,7 @@ from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind
+from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
@@ -120,7 +131,7 @@ class Maintenance(Part[State]):
 
 @dataclass(frozen=True, slots=True)
 class PaimonView(TableView[State]):
-    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers` and `Mirrored`."""
+    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers`, `Mirrored` and `Statistics`."""
 
     fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` add where the table lacks them.
 
@@ -281,6 +292,20 @@ class PaimonView(TableView[State]):
 
     def consumer_path(self, name: str) -> str:
         return metadata.consumer_path(name)
+
+    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
+        return statistics.countable(self.state, names)
+
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        return statistics.comparable(values, field)
+
+    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
+        return statistics.of_columns(self.reader, self.state, request, figures, row_count)
+
+    def partition_statistics(self, request: Request) -> Operation:
+        raise UnsupportedFeature(
+            f"{self.reader.root}: Paimon has no statistics of partitions; its manifests have their counts and sizes"
+        )
 
     def mirror(self) -> Mirror | None:
         if options.of(self.schema).metadata_iceberg_storage == "disabled":

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import default_value, variant
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
-from lakeformat.engines.kernels import casts
+from lakeformat.engines.kernels import casts, nested_text
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
@@ -83,16 +83,15 @@ def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
 
 def default(field: Field, length: int) -> pa.Array:
     """The column's declared default, `length` times."""
+    assert field.default is not None, field
     if isinstance(field.default, bytes) or (isinstance(field.type, Scalar) and field.type.kind in _ICEBERGS):
-        assert field.default is not None, field
         value = default_value.value(field.default, field.type, f"column {field.name!r}", "default")
         return casts.repeated(value, length)
-    text = pa.array([field.default], pa.string())
     try:
-        values = casts.project(text, Scalar(Kind.STRING), field.type, field.name)
+        values = nested_text.parse(field.default, field.type, field.name)
     except InvalidInput as error:
-        raise InvalidInput(f"column {field.name!r}: default {field.default!r} is no {field.type}") from error
-    return pa.repeat(values[0], length)
+        raise InvalidInput(f"column {field.name!r}: default {field.default!r} is no {field.type}: {error}") from error
+    return casts.repeated(values[0], length)
 
 
 def _check_type(given: pa.DataType, field: Field, name: str) -> None:
