@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeformat import Conflict, Lake, NotFound, open_table
+from lakeformat import Conflict, Lake, NotFound, Snapshot, StoreError, open_table
 from lakeformat.table import Table
+from tests.simulation.failing import NthCallFails
 
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Verbs(RuleBasedStateMachine):
         mirrored: bool,
     ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-model-")
-        self.mirrored = mirrored and not evolving  # Of whose files Iceberg would read rows twice.
+        self.mirrored, evolving = mirrored, evolving and not mirrored  # Of whose files Iceberg would read rows twice.
         file_format, vectors = ("parquet", vectors and 64) if self.mirrored else (file_format, vectors)
         properties = {"file.format": file_format, "manifest.merge-min-count": merge, "compaction.min.file-num": "2"}
         if evolving:
@@ -310,10 +311,30 @@ class Verbs(RuleBasedStateMachine):
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
         id = data.draw(st.sampled_from(sorted(self.past)))
-        made = self.table.rollback_to(snapshot_id=id)
         if id == max(self.past):
-            assert made is None
+            assert self.table.rollback_to(snapshot_id=id) is None
             return
+        self.rolled_back(id, self.table.rollback_to(snapshot_id=id))
+
+    @precondition(lambda self: len(self.past) > 1)
+    @rule(data=st.data())
+    def roll_back_in_two_runs(self, data: st.DataObject) -> None:
+        """The first dies before it deletes the snapshots in between; another process follows with the mirror, then it runs again."""
+        id, once = data.draw(st.sampled_from(sorted(self.past)[:-1])), f"r{self.next_id}"
+        self.next_id += 1
+        table = self.table
+        where = "" if self.on == "main" else "branch/branch-b*/"
+        store = NthCallFails(table._whole, 1, False, kind=f"delete {where}snapshot/snapshot-*")
+        try:
+            Table(table.name, store, table._format, table._branch).rollback_to(snapshot_id=id, id=once)
+        except StoreError:
+            assert store.failed
+        else:
+            raise AssertionError("no snapshot was deleted")
+        self.lake().table("db.t").sync_iceberg()
+        self.rolled_back(id, self.table.rollback_to(snapshot_id=id, id=once))
+
+    def rolled_back(self, id: int, made: Snapshot | None) -> None:
         self.past = {i: p for i, p in self.past.items() if i <= id}
         # The schema stays the newest: columns added since are null, columns dropped since stay dropped.
         self.rows = self.in_columns(self.past[id][1])
