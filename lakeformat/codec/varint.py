@@ -28,11 +28,11 @@ def write(value: int) -> bytes:
     return bytes(encoded)
 
 
-def read_differences(data: bytes) -> np.ndarray:
-    """All int64 numbers in `data`, each stored as its difference from the one before, in zigzag. Raises `ValueError` if the last
-    one is incomplete or one is longer than ten bytes."""
+def read_all(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """(all numbers below 2**64 in `data`, the position of each). Raises `ValueError` if the last one is incomplete or one is
+    longer than ten bytes."""
     if not data:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw < 0x80)
     starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
@@ -40,7 +40,12 @@ def read_differences(data: bytes) -> np.ndarray:
     if not len(ends) or ends[-1] != len(raw) - 1 or lengths.max() > 10:
         raise ValueError(f"{len(data)} bytes are no whole numbers of at most ten bytes each")
     shifts = (np.arange(len(raw)) - np.repeat(starts, lengths)) * 7
-    decoded = np.bitwise_or.reduceat((raw & 0x7F).astype(np.uint64) << shifts.astype(np.uint64), starts)
+    return np.bitwise_or.reduceat((raw & 0x7F).astype(np.uint64) << shifts.astype(np.uint64), starts), starts
+
+
+def read_differences(data: bytes) -> np.ndarray:
+    """All int64 numbers in `data`, each stored as its difference from the one before, in zigzag. Raises as `read_all`."""
+    decoded, _ = read_all(data)
     halves, signs = (decoded >> np.uint64(1)).astype(np.int64), (decoded & np.uint64(1)).astype(np.int64)
     return np.cumsum(halves ^ -signs)
 

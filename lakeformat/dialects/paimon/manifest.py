@@ -122,6 +122,7 @@ INDEX_ENTRY = pa.schema(
 )
 HASH_INDEX = "HASH"
 DELETION_VECTORS = "DELETION_VECTORS"
+BTREE_INDEX = "btree"
 _ENTRY_VERSION = 2
 _FEW = 32  # Entries below which a value at a time costs less than a few calls of Arrow.
 _LIST_BYTES = 32_000  # Of the records of a list that is made of those before: they go into one block.
@@ -143,6 +144,18 @@ class Manifests:
 
 EMPTY_ENTRIES = pa.Table.from_batches([], ENTRY)
 EMPTY_INDEX = pa.Table.from_batches([], INDEX_ENTRY)  # `Schema.empty_table` imports pandas.
+_NO_BTREES = pa.Table.from_batches(
+    [],
+    pa.schema(
+        [
+            ("path", pa.string()),
+            ("field_id", pa.int32()),
+            ("first", pa.int64()),
+            ("last", pa.int64()),
+            ("ends", pa.binary()),
+        ]
+    ),
+)
 EMPTY_METAS = pa.Table.from_batches([], META)
 NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
@@ -211,6 +224,28 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     if not name:
         return EMPTY_INDEX
     return _all_decoded(reader, [name], partial(map, parse_index), EMPTY_INDEX)[0]
+
+
+def read_btree_indexes(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
+    """The global indexes of one column with a B-tree in a snapshot's index manifest: the `path` of each, the column's id
+    `field_id`, the row ids that it covers (from `first` to `last`), and its `ends` (see `btree_index.Ends`)."""
+    entries = read_index(reader, document)
+    if not pc.any(pc.equal(entries["_INDEX_TYPE"], BTREE_INDEX)).as_py():
+        return _NO_BTREES
+    path = f"{MANIFEST_FOLDER}/{(document or {})['indexManifest']}"
+    whole = _decode(reader.read(path))
+    if "_GLOBAL_INDEX" not in whole.column_names:
+        return _NO_BTREES
+    of = whole["_GLOBAL_INDEX"].combine_chunks()
+    extra = pc.fill_null(pc.list_value_length(pc.struct_field(of, "_EXTRA_FIELD_IDS")), 0)
+    own = pc.and_(pc.equal(whole["_INDEX_TYPE"], BTREE_INDEX), pc.and_(of.is_valid(), pc.equal(extra, 0)))
+    names = ("_INDEX_FIELD_ID", "_ROW_RANGE_START", "_ROW_RANGE_END", "_INDEX_META")
+    columns = [pa.array(index_paths(whole), pa.string()), *(pc.struct_field(of, name) for name in names)]
+    table = pa.Table.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, _NO_BTREES.schema, strict=True)],
+        schema=_NO_BTREES.schema,
+    )
+    return table.filter(pc.and_(own, table["ends"].is_valid()))
 
 
 def vectors(entries: pa.Table) -> pa.Table:

@@ -278,6 +278,8 @@ class TableOptions:
     file_format = Option("file.format", _file_format, "parquet")
     force_lookup = Option("force-lookup", boolean, False)
     full_compaction_delta_commits = Option[int | None]("full-compaction.delta-commits", integer, None)
+    global_index_column_update_action = Option("global-index.column-update-action", _word, "throw_error")
+    global_index_enabled = Option("global-index.enabled", boolean, True)
     ignore_update_before = Option("ignore-update-before", boolean, False)
     index_file_in_data_file_dir = Option("index-file-in-data-file-dir", boolean, False)
     lookup_wait = Option("lookup-wait", boolean, True)
@@ -505,7 +507,8 @@ DOCUMENTED = Documented.of(
     file-index.bitmap.*.index-block-size file-index.bitmap.*.version file-index.bitmap.columns
     file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns file-index.in-manifest-threshold file-index.read.enabled
     file.block-size file.compression format-table.partition-path-only-value
-    file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
+    file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits global-index.column-update-action global-index.enabled
+    ignore-delete
     ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
     metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
@@ -550,8 +553,7 @@ DOCUMENTED = Documented.of(
     file.compression.per.level file.format.per.level file.suffix.include.compression filesystem.job-level-settings.enabled
     flink.* format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
     format-table.repair.collect-statistics format-table.statistics.parallelism
-    full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.column-update-action
-    global-index.enabled global-index.external-path global-index.row-count-per-shard global-index.search-mode
+    full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.external-path global-index.row-count-per-shard global-index.search-mode
     global-index.thread-num hive.* image-column incremental-between incremental-between-scan-mode
     incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag json.* kafka.* lance.*
     legacy-timestamp-mapping.enabled local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import binary_row, bitmap, expression, file_index, murmur, vector_file
 from lakeformat.codec.arrow import rows_where, to_arrow
-from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking
+from lakeformat.dialects.paimon import global_index, manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
@@ -821,7 +821,10 @@ def _entries(
     if rest != ALWAYS and len(entries):
         if matching is None:
             newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
-            entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
+            may = np.asarray(_may_match(reader, base, entries, predicate))
+            if evolves:
+                may = may & global_index.may_hold(reader, base, entries, predicate)
+            entries = rows_where(entries, pa.array(may | newer))
         if not options.of(schema).data_evolution_enabled:
             entries = _without_indexed(reader, base, entries, rest)
     return entries, beside

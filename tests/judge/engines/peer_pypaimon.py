@@ -9,6 +9,7 @@ import pyarrow as pa
 from protocol import literal, rows, serve
 from pypaimon import CatalogFactory, Schema
 from pypaimon.common.predicate_builder import PredicateBuilder
+from pypaimon.globalindex.create_global_index import create_global_index
 from pypaimon.schema.data_types import DataField, DataTypeParser, PyarrowFieldParser
 from pypaimon.schema.schema_change import Move, SchemaChange
 
@@ -116,6 +117,8 @@ def take(step: dict, request: dict) -> None:
             commit(table, table.new_postpone_fixed_bucket_write_builder(), step)
         case "update_columns":  # By row id, of a table with data evolution.
             update_columns(table, step)
+        case "index":  # Of a table with data evolution.
+            create_global_index(table, step["column"], step["kind"])
         case "overwrite_partitions":
             dynamic = table.copy({"dynamic-partition-overwrite": "true"})
             commit(dynamic, dynamic.new_batch_write_builder().overwrite(), step)

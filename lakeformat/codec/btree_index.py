@@ -1,0 +1,138 @@
+"""Paimon's B-tree global indexes: the distinct values of a column in order, each with the ids of its rows. They are in blocks;
+an index block has the last value of each.
+
+Source: Java's and pypaimon's BTreeIndexWriter, SstFileWriter and BlockWriter, version 1. Compressed blocks are not read.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import spans, varint
+from lakeformat.errors import CorruptFile, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
+
+_FOOTER = np.dtype(
+    [("bloom_at", "<u8"), ("bloom_size", "<u4"), ("bloom_count", "<u8"), ("index_at", "<u8"), ("index_size", "<u4"),
+     ("nulls_at", "<u8"), ("nulls_size", "<u4"), ("version", "<u4"), ("magic", "<u4")]
+)  # fmt: skip
+_MAGIC, _VERSION = 0x50425449, 1
+_TRAILER = 5  # After a block: how it is compressed, and the CRC-32 of both.
+_PLAIN = 0  # Not compressed, as by default.
+_ALIGNED, _UNALIGNED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The first and last value in an index, as it stores them; None if all are null."""
+
+    first: bytes | None
+    last: bytes | None
+
+    @classmethod
+    def of(cls, data: bytes, where: str) -> Ends:
+        """The ends in what an index manifest says of an index. Raises `CorruptFile`."""
+        values, at = [], 0
+        for _ in range(2):
+            size = int.from_bytes(data[at : at + 4], "little")
+            values.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+        if at >= len(data):
+            raise CorruptFile(f"{where}: the {len(data)} bytes that describe an index are damaged")
+        flags = data[at + 2] if len(data) >= at + 3 and data[at + 1] == 1 else 3 * (data[at] == 1 and at == 8)
+        return cls(None if flags & 1 else values[0], None if flags & 2 else values[1])
+
+
+class File:
+    """An index opened for reading. Raises `CorruptFile`, and `UnsupportedFeature` for other versions and compressions."""
+
+    def __init__(self, source: BinaryIO, path: str) -> None:
+        self._source, self.path, self._size = source, path, source.seek(0, 2)
+        footer = np.frombuffer(self._read(self._size - _FOOTER.itemsize, _FOOTER.itemsize), _FOOTER)[0]
+        if footer["magic"] != _MAGIC:
+            raise CorruptFile(f"{path}: no B-tree index")
+        if footer["version"] != _VERSION:
+            raise UnsupportedFeature(f"{path}: a B-tree index of version {footer['version']}; known is {_VERSION}")
+        block = _Block(self._block(int(footer["index_at"]), int(footer["index_size"])), path)
+        self.last_values = block.keys()  # Of each block.
+        self._starts, after = _varints(block.raw, block.value_starts, path)
+        self.block_bytes, _ = _varints(block.raw, after, path)
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return len(self.last_values)
+
+    def block(self, number: int) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """(the values in a block; the row ids; for each row id, which of the values the row has)."""
+        block = _Block(self._block(int(self._starts[number]), int(self.block_bytes[number])), self.path)
+        data = spans.gather(block.raw, block.value_starts, block.value_ends)
+        offsets = spans.offsets_of(data).astype(np.int64)
+        stored = np.frombuffer(data.buffers()[2] or b"", np.uint8)[: offsets[-1]]
+        numbers, begins = varint.read_all(stored.tobytes())
+        heads = np.searchsorted(begins, offsets[:-1])  # Each list of ids begins with its length.
+        counts = np.diff(np.append(heads, len(numbers))) - 1
+        if (numbers[heads] != counts).any():
+            raise CorruptFile(f"{self.path}: the row ids in block {number} of the index are damaged")
+        return block.keys(), np.delete(numbers, heads), np.repeat(np.arange(len(counts)), counts)
+
+    def _block(self, start: int, size: int) -> bytes:
+        data = self._read(start, size + _TRAILER)
+        kind, checksum = data[size], int.from_bytes(data[size + 1 :], "little")
+        if zlib.crc32(data[: size + 1]) != checksum:
+            raise CorruptFile(f"{self.path}: the block at byte {start} of the index is damaged: its checksum is wrong")
+        if kind != _PLAIN:
+            raise UnsupportedFeature(f"{self.path}: blocks of an index with compression {kind}: not supported")
+        return data[:size]
+
+    def _read(self, start: int, size: int) -> bytes:
+        if not 0 <= start <= start + size <= self._size:
+            raise CorruptFile(f"{self.path}: the index of {self._size} bytes ends before byte {start + size}")
+        self._source.seek(start)
+        return self._source.read(size)
+
+
+class _Block:
+    """The keys and values in a block."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        kind, number = data[-1] if data else -1, int.from_bytes(data[-_TRAILER:-1], "little")
+        if kind == _ALIGNED and number:
+            end = len(data) - _TRAILER
+            starts = np.arange(0, end, number)
+        elif kind == _UNALIGNED and len(data) >= _TRAILER + 4 * number:
+            end = len(data) - _TRAILER - 4 * number
+            starts = np.frombuffer(data, "<u4", number, end).astype(np.int64)
+        else:
+            raise CorruptFile(f"{path}: a block of the index is damaged: it ends with {data[-_TRAILER:].hex()}")
+        self.raw = np.frombuffer(data, np.uint8, end)
+        sizes, self._key_starts = _varints(self.raw, starts, path)
+        self._key_ends = self._key_starts + sizes
+        sizes, self.value_starts = _varints(self.raw, self._key_ends, path)
+        self.value_ends = self.value_starts + sizes
+        if (self.value_ends > end).any():
+            raise CorruptFile(f"{path}: a block of the index is damaged: a value ends behind it")
+
+    def keys(self) -> pa.Array:
+        return spans.gather(self.raw, self._key_starts, self._key_ends)
+
+
+def _varints(raw: np.ndarray, at: np.ndarray, path: str) -> tuple[np.ndarray, np.ndarray]:
+    """(the numbers at these positions, where each ends)."""
+    at, values = at.copy(), np.zeros(len(at), np.int64)
+    open_ones = np.arange(len(at))
+    for shift in range(0, 63, 7):
+        if not len(open_ones):
+            return values, at
+        if at[open_ones].max() >= len(raw):
+            break
+        byte = raw[at[open_ones]].astype(np.int64)
+        values[open_ones] |= (byte & 0x7F) << shift
+        at[open_ones] += 1
+        open_ones = open_ones[byte >= 0x80]
+    if len(open_ones):
+        raise CorruptFile(f"{path}: a block of the index is damaged: a number does not end")
+    return values, at
