@@ -258,11 +258,14 @@ class WriteSession:
         """A function for Structured Streaming's `foreachBatch`: a batch that Spark repeats after a failure is written
         once.
 
+        Spark repeats only the newest batch. `InvalidInput` refuses an older one, with which a new checkpoint begins, or
+        goes on from a copy: its rows may be others than those committed under that number.
+
         If others have changed what the rows were prepared for (the buckets of new keys), they are prepared again, up to
         three times.
         """
         for start in range(_STARTS):
-            if self.is_committed(batch_id):
+            if self._is_repeated(batch_id):
                 self._again(batch_id, engine_for(frame))
                 return None
             try:
@@ -271,6 +274,17 @@ class WriteSession:
                 if start == _STARTS - 1:
                     raise
         raise AssertionError("unreachable")
+
+    def _is_repeated(self, batch_id: int) -> bool:
+        """Whether Spark gives the newest committed batch again. Raises `InvalidInput` for an older one."""
+        last = self.last_committed()
+        if last is not None and batch_id < last:
+            raise InvalidInput(
+                f"{self.store.root}: batch {batch_id} comes under the name {self.user!r}, of which batch {last} is committed: the "
+                "stream's checkpoint is new, or older than the table. Nothing was written: start the stream with the checkpoint "
+                "that wrote those batches, or under a new name"
+            )
+        return batch_id == last
 
     def _again(self, identifier: int, engine: Engine) -> None:
         """Run the compaction of a commit that has landed, if the process that committed it did not get to it."""
@@ -460,8 +474,8 @@ class Sink:
         return self.open().part(batches, appends=self.appends)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
-        """Commit what all tasks of a batch wrote, once. Returns None if the batch is committed already or has no
-        rows."""
+        """Commit what all tasks of a batch wrote, once. Returns None if the batch is committed already or has no rows.
+        Raises `InvalidInput` for a batch older than the newest, as `write_batch` does."""
         session = self.open()
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
             discard(session._reach(session._view()), (file.path for part in parts for file in part.files))
@@ -471,6 +485,11 @@ class Sink:
             )
         if not parts:
             return None
+        try:
+            session._is_repeated(identifier)
+        except InvalidInput:
+            discard(session._reach(session._view()), (file.path for part in parts for file in part.files))
+            raise
         files = tuple(file for part in parts for file in part.files)
         read_at = min(part.read_at for part in parts)
         session._waiting[identifier] = files  # They were written a moment ago: whether they exist is not checked.

@@ -1075,7 +1075,7 @@ class Table:
             raise InvalidInput("a version is one of snapshot_id, as_of and tag, not several")
         if snapshot_id is not None:
             snapshot_id = arguments.whole("snapshot_id", snapshot_id, 0)
-            return self._format.at(self._store, snapshot_id)
+            return self._of_branch(self._format.at(self._store, snapshot_id), f"snapshot {snapshot_id}")
         if as_of is not None and self._branch is not None:
             passed = [s.id for s in self.snapshots() if s.timestamp_ms <= arguments.epoch_ms(as_of)]
             if not passed:
@@ -1084,8 +1084,19 @@ class Table:
         if as_of is not None:
             return self._format.at_time(self._store, arguments.epoch_ms(as_of))
         if tag is not None:
-            return self._format.at_tag(self._store, tag)
+            return self._of_branch(self._format.at_tag(self._store, tag), f"tag {tag!r}")
         return self._view()
+
+    def _of_branch(self, view: AnyView, version: str) -> AnyView:
+        """The view. Raises `NotFound` if the branch, where branches share snapshots and tags, has not passed it."""
+        if self._branch is not None and self._store is self._whole:
+            passed = {snapshot.id for snapshot in self.snapshots()}
+            if view.snapshot_id > 0 and view.snapshot_id not in passed:
+                raise NotFound(
+                    f"{self.name}: {version} is not in the history of branch {self._branch!r}, as far as that is kept; read it "
+                    "without the branch"
+                )
+        return view
 
     def _until(self, to_snapshot: int | None) -> AnyView:
         """The table at the snapshot up to which changes are read."""

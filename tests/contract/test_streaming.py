@@ -130,6 +130,26 @@ def test_a_rollback_goes_back_to_how_far_its_rows_follow(table):
     assert held(table) == {(1, "a", "x"): 1, (3, "b", "x"): 1, (4, "c", "x"): 1}
 
 
+def test_a_batch_older_than_the_newest_is_refused(table):
+    """A new checkpoint begins with batch 0: its rows are others than those of the batch 0 that is committed."""
+    session = table.stream("job")
+    for n in (0, 1, 2):
+        session.write_batch(rows((n, "a", "x")), n)
+    assert table.stream("job").write_batch(rows((2, "a", "x")), 2) is None
+    with pytest.raises(
+        InvalidInput, match=r"batch 0 comes under the name 'job', of which batch 2 is committed.*under a new name"
+    ):
+        table.stream("job").write_batch(rows((9, "new", "x")), 0)
+    sink, files = Sink(partial(table.stream, "job"), appends=True), data_files(table)
+    part = sink.write(rows((9, "new", "x")).to_batches())
+    with pytest.raises(InvalidInput, match="batch 1 comes under the name 'job'"):
+        sink.commit([part], 1)
+    assert data_files(table) == files
+    assert held(table) == {(n, "a", "x"): 1 for n in (0, 1, 2)}
+    table.stream("new").write_batch(rows((9, "new", "x")), 0)
+    assert held(table)[9, "new", "x"] == 1
+
+
 def test_checkpoints_without_rows(table):
     session = table.stream("job")
     assert session.commit(session.prepare(1, rows())) is None

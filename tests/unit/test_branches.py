@@ -91,6 +91,20 @@ def test_branches_that_went_apart_do_not_catch_up(table):
     assert (content(table), content(table.branch("b"))) == ([1, 3], [1, 2])
 
 
+def test_a_branch_is_not_read_at_versions_of_another(iceberg):
+    iceberg.append(rows(1))
+    iceberg.create_tag("both")
+    side = iceberg.create_branch("side")
+    side.append(rows(2))
+    main = iceberg.append(rows(3))
+    iceberg.create_tag("main only")
+    assert content(side, tag="both") == [1]
+    for version, text in (({"tag": "main only"}, "tag 'main only'"), ({"snapshot_id": main.id}, f"snapshot {main.id}")):
+        assert content(iceberg, **version) == [1, 3]
+        with pytest.raises(NotFound, match=rf"{text} is not in the history of branch 'side'.*without the branch"):
+            side.scan(**version)
+
+
 def test_a_commit_while_a_paimon_table_catches_up_is_a_conflict_that_names_what_the_table_took():
     class Meanwhile(MemoryFiles):
         """Someone else appends just after the first schema has come."""
