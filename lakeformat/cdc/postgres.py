@@ -34,7 +34,7 @@ from lakeformat.cdc.source import (
     Transactions,
     chosen_key,
 )
-from lakeformat.cdc.spool import Messages
+from lakeformat.cdc.spool import MEMORY_BYTES, Messages
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.waist import row_kinds
@@ -45,6 +45,9 @@ from lakeformat.model.work import ROW_KIND, RowKind
 _LEAST_VERSION = 140000
 _COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
 _COPY_FIELD = 6  # Bytes before the single column of each row: column count (int16) and length (int32).
+_ROW_BYTES = (
+    128  # Bytes of the log kept in memory per row of a batch, at least `MEMORY_BYTES`; beyond that it spills to disk.
+)
 _PARTS_FROM = 2  # A run of more than this many times `limit` messages comes in parts.
 _FLUSH_DELAYS = 3  # A commit without synchronous_commit is on disk after at most this many WAL writer delays.
 _FLUSH_PAUSE = 0.01
@@ -483,13 +486,13 @@ class Postgres:
             raise NotFound(
                 f"the server's log ends before {after.text}: it was restored, or is another server; take the tables anew (restart=True)"
             )
-        tables, at = dict(tables), after
+        tables, at, memory_bytes = dict(tables), after, max(MEMORY_BYTES, limit * _ROW_BYTES)
         while at < until:
             if self._slot_state() is None:
                 raise NotFound(
                     f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
                 )
-            with closing(self._peek(until, limit)) as messages:
+            with closing(self._peek(until, limit, memory_bytes)) as messages:
                 is_all = len(messages) - 1 < limit
                 parts = _parts(messages, limit)
                 transactions = pgoutput.commits(_read(messages, parts))
@@ -513,11 +516,11 @@ class Postgres:
                     del made
             at = position
 
-    def _peek(self, until: Position, limit: int) -> Messages:
+    def _peek(self, until: Position, limit: int, memory_bytes: int) -> Messages:
         """About `limit` log messages up to `until`, in whole transactions, and the COPY trailer."""
         given = (self._slot, until.text, limit, f'"{self._slot}"')
         query = sql.SQL(_PEEK).format(*map(sql.Literal, given))
-        messages = Messages()
+        messages = Messages(memory_bytes)
         with refusals():
             connection = self._open()
             _copy(connection.pgconn, query.as_bytes(connection), messages)
@@ -570,7 +573,9 @@ class Postgres:
         parts = [self._values(piece, table) for piece in pieces]
         whole = pa.concat_tables([pa.Table.from_batches([], schema), *(part for part, _ in parts)]).combine_chunks()
         codes = np.concatenate([np.empty(0, np.int8), *kinds])
-        rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes))).take(pa.array(order))
+        rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes)))
+        if not np.array_equal(order, np.arange(len(places))):
+            rows = rows.take(pa.array(order))
         unknown = {
             name: np.concatenate([part.get(name, np.zeros(table.num_rows, bool)) for table, part in parts])[order]
             for name in schema.names
@@ -752,19 +757,22 @@ def _read(messages: Messages, parts: Sequence[tuple[int, int]]) -> Iterator[tupl
 def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
     """Append the output of COPY, one message per row. psycopg's own iterator takes four times as long, and so does a bytes object per
     message."""
-    lengths, data, memory_bytes = messages.lengths, messages.data, messages.memory_bytes
+    append, data, next_message = messages.lengths.append, messages.data, connection.get_copy_data
     result: Any = connection.exec_(query)
     if result.status == ExecStatus.COPY_OUT:
-        while (got := connection.get_copy_data(1))[0] >= 0:
-            if got[0] == 0:  # No data yet: wait with the GIL released.
+        while True:
+            size, message = next_message(1)
+            if size > 0:
+                data += message
+                append(size)
+            elif size == 0:  # No data yet: wait with the GIL released.
+                if len(data) > messages.memory_bytes:
+                    messages.spill()
+                    data = messages.data
                 select.select([connection.socket], [], [])
                 connection.consume_input()
             else:
-                data += got[1]
-                lengths.append(got[0])
-                if len(data) > memory_bytes:
-                    messages.spill()
-                    data = messages.data
+                break
         result = connection.get_result()
         while connection.get_result() is not None:
             pass

@@ -102,7 +102,8 @@ def to_values(column: str, texts: pa.Array, type: PostgresType, wanted: Type) ->
 
 
 def _cast(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return texts.cast(pa.string()).cast(wanted)
+    # Only text has to be valid UTF-8: what is parsed has no other characters.
+    return texts.cast(wanted) if pa.types.is_string(wanted) else texts.view(pa.string()).cast(wanted)
 
 
 def _boolean(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
