@@ -197,56 +197,81 @@ def _follower(
 
 
 def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:
-    started, live = time.monotonic(), list(followers)
-
-    def is_over() -> bool:
-        rows = sum(follower.report.rows + follower.report.snapshot_rows for follower in followers)
-        return (
-            (limits.stop is not None and limits.stop())
-            or (limits.max_rows is not None and rows >= limits.max_rows)
-            or (limits.max_seconds is not None and time.monotonic() - started >= limits.max_seconds)
-        )
-
-    def each_alone(act: Callable[[Follower], None]) -> None:
-        for follower in list(live):
-            try:
-                act(follower)
-            except LakeError as error:
-                if is_alone:
-                    raise
-                follower.report = replace(follower.report, error=error)
-                live.remove(follower)
-
+    run = _Run(source, followers, limits, is_alone)
     try:
-        each_alone(lambda follower: follower.require_kept())
-        if not live:
-            return [follower.settle() for follower in followers]
-        start = source.begin([follower.source_table for follower in live])
-        each_alone(lambda follower: follower.begin(start, limits.batch_rows, is_over))
-        while live and not is_over():
-            end, tables = source.position(), {follower.source_table.name: follower.source_table for follower in live}
-            after = min(follower.covered for follower in live)
-            for batch in source.changes(after, end, tables, limits.batch_rows) if after != end else ():
-                each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
-                if live and not batch.is_last:
-                    continue
-                if all(follower.progress is not None for follower in followers):
-                    source.acknowledge(min(follower.committed for follower in followers))
-                if is_over() or not live:
-                    break
-            each_alone(lambda follower: follower.fill(limits.batch_rows, is_over))
-            if limits.until is Until.NOW:
-                break
-            if after >= end:
-                time.sleep(limits.poll_seconds)
-            each_alone(lambda follower: follower.look_again())
-        each_alone(lambda follower: follower.carry())
+        run.begin()
+        run.follow()
     except NotFound:
-        for follower in live:  # Another process may have applied and acknowledged what this one still needs.
-            if follower.progress is not None:
-                follower.require_unmoved()
+        run.require_unmoved()
         raise
     finally:
         for follower in followers:
             follower.settle()
     return [follower.settle() for follower in followers]
+
+
+class _Run:
+    """One call of a sync: the tables that it follows through one log, and when it ends."""
+
+    def __init__(self, source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> None:
+        self._source, self._followers, self._limits, self._is_alone = source, followers, limits, is_alone
+        self._live, self._started = list(followers), time.monotonic()  # Live: not stopped by an error.
+
+    def is_over(self) -> bool:
+        limits = self._limits
+        rows = sum(follower.report.rows + follower.report.snapshot_rows for follower in self._followers)
+        return (
+            (limits.stop is not None and limits.stop())
+            or (limits.max_rows is not None and rows >= limits.max_rows)
+            or (limits.max_seconds is not None and time.monotonic() - self._started >= limits.max_seconds)
+        )
+
+    def begin(self) -> None:
+        """Take or continue the snapshots."""
+        self._each_alone(lambda follower: follower.require_kept())
+        if self._live:
+            start = self._source.begin([follower.source_table for follower in self._live])
+            self._each_alone(lambda follower: follower.begin(start, self._limits.batch_rows, self.is_over))
+
+    def follow(self) -> None:
+        """Apply changes: those up to now, or until the call is over."""
+        while self._live and not self.is_over():
+            has_read = self._apply_changes()
+            self._each_alone(lambda follower: follower.fill(self._limits.batch_rows, self.is_over))
+            if self._limits.until is Until.NOW:
+                break
+            if not has_read:
+                time.sleep(self._limits.poll_seconds)
+            self._each_alone(lambda follower: follower.look_again())
+        self._each_alone(lambda follower: follower.carry())
+
+    def _apply_changes(self) -> bool:
+        """Apply the changes up to the log's present end, and acknowledge those that all tables have. False if there is no new log."""
+        tables = {follower.source_table.name: follower.source_table for follower in self._live}
+        end, after = self._source.position(), min(follower.covered for follower in self._live)
+        for batch in self._source.changes(after, end, tables, self._limits.batch_rows) if after != end else ():
+            self._each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
+            if self._live and not batch.is_last:
+                continue
+            if all(follower.progress is not None for follower in self._followers):
+                self._source.acknowledge(min(follower.committed for follower in self._followers))
+            if self.is_over() or not self._live:
+                break
+        return after < end
+
+    def _each_alone(self, act: Callable[[Follower], None]) -> None:
+        """Act on each live table; an error stops it alone, or the call if it is of one table."""
+        for follower in list(self._live):
+            try:
+                act(follower)
+            except LakeError as error:
+                if self._is_alone:
+                    raise
+                follower.report = replace(follower.report, error=error)
+                self._live.remove(follower)
+
+    def require_unmoved(self) -> None:
+        """Raise `Conflict` if another process applied and acknowledged what a table here still needs."""
+        for follower in self._live:
+            if follower.progress is not None:
+                follower.require_unmoved()
