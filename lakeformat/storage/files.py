@@ -612,7 +612,8 @@ def _hidden_name(name: str) -> str:
 
 
 def _new_file(name: str, fsync: bool) -> int:
-    """Create a file, and its folder. Retries, since another process may be removing empty folders."""
+    """Create a file, and its folder. Retries, since another process may be removing empty folders. Raises
+    `StoreRefused` if no file can be made there."""
     folder = parent = name.rpartition("/")[0]
     for _ in range(100):
         try:
@@ -620,14 +621,27 @@ def _new_file(name: str, fsync: bool) -> int:
         except FileNotFoundError:
             while parent and not os.path.isdir(parent):
                 parent = parent.rpartition("/")[0]
-            with suppress(FileNotFoundError):
+            try:
                 os.makedirs(folder, exist_ok=True)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _unwritable(folder, "the folder cannot be made", error) from error
+        except OSError as error:
+            raise _unwritable(folder, "a file in the folder cannot be made", error) from error
         else:
             while fsync and len(parent) < len(folder):
                 folder = folder.rpartition("/")[0]
                 _sync_folder(folder or "/")
             return descriptor
-    raise StoreError(f"{name}: its folder is removed as often as it is made")
+    raise StoreRefused(f"{folder}: the folder cannot be made, or is removed as often as it is made")
+
+
+def _unwritable(folder: str, what: str, error: OSError) -> OSError:
+    """For good if the folder's path, rights or file system refuse it; else the error itself."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
+        return StoreRefused(f"{folder}: {what}: {error.strerror}")
+    return error
 
 
 def _sync_folder(folder: str) -> None:

@@ -818,6 +818,18 @@ def test_rollback_shows_the_old_rows_and_survives_maintenance(table):
     assert ids(table) == [0, 1, 2, 9]
 
 
+def test_a_snapshot_that_was_rolled_back_is_named_as_such(tmp_path):
+    table = Lake(tmp_path).create_table("d.t", pa.schema([("k", pa.int32())]))
+    for k in range(4):
+        table.append({"k": [k]})
+    table.rollback_to(1)
+    table.append({"k": [9]})
+    with pytest.raises(NotFound, match="no snapshot 2; it was rolled back; there are 1, 5 to 6"):
+        table.scan(snapshot_id=2)
+    with pytest.raises(NotFound, match="no snapshot 9; there are 1, 5 to 6"):
+        table.scan(snapshot_id=9)
+
+
 def test_rollback_to_a_tag_whose_snapshot_expired(table):
     for i in range(3):
         table.overwrite(pa.Table.from_pylist([row(i, "a")], SCHEMA))

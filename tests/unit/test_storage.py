@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Lake
-from lakeformat.errors import InvalidInput, NoSuchFile, StoreError
+from lakeformat.errors import InvalidInput, NoSuchFile, StoreError, StoreRefused
 from lakeformat.storage.cache import Cache
 from lakeformat.storage.files import LocalFiles, Ranges, open_store
 from lakeformat.storage.memory import MemoryFiles
@@ -690,3 +690,12 @@ def test_a_cache_keeps_what_was_undamaged_within_its_limit():
     assert cache.undamaged(("99", 1)) == {"a", "b"}
     assert cache.undamaged(("99", 2)) == cache.undamaged(("0", 1)) == frozenset()
     assert sum(bool(cache.undamaged((str(file), 1))) for file in range(100)) == 20_000 // 1026
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_place_where_nothing_can_be_written_is_named_and_the_outcome_known(tmp_path, format):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file" / "w", "/proc/nowhere"):
+        with pytest.raises(StoreRefused, match=f"{folder}/d.db/t/.*folder") as raised:
+            Lake(folder).create_table("d.t", pa.schema([("k", pa.int32())]), format=format)
+        assert "may or may not" not in str(raised.value)

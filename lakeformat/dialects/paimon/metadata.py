@@ -145,8 +145,20 @@ def at(reader: Reader, version: int) -> State:
         return _historical(reader, read_snapshot(reader, version))
     except NoSuchFile:
         there = snapshot_ids(reader)
-        span = f"there are {there[0]} to {there[-1]}" if there else "there is none"
-        raise NotFound(f"{reader.root}: no snapshot {version}; {span}") from None
+        known = f"there are {_spans(there)}" if there else "there is none"
+        why = "; it was rolled back" if there and there[0] < version < there[-1] else ""
+        raise NotFound(f"{reader.root}: no snapshot {version}{why}; {known}") from None
+
+
+def _spans(ids: Sequence[int]) -> str:
+    """`1, 4 to 7`; of very many spans the last."""
+    starts = [at for at in range(len(ids)) if at == 0 or ids[at] != ids[at - 1] + 1]
+    ends = [*(at - 1 for at in starts[1:]), len(ids) - 1]
+    spans = [
+        f"{ids[start]}" if start == end else f"{ids[start]} to {ids[end]}"
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return ", ".join(["..."] * (len(spans) > 9) + spans[-9:])
 
 
 def at_tag(reader: Reader, name: str) -> State:
