@@ -16,7 +16,6 @@ from lakeformat.table import Table
 
 from . import environments
 from .peers import Conversation, PeerRefused
-from .test_paimon_catalogs import content
 
 NOW = datetime.datetime.now(datetime.UTC).timestamp()
 OLD, NEW = 10**9, int(NOW) + 86_400
@@ -38,6 +37,10 @@ def java() -> Iterator[Conversation]:
 
 
 Ask = Callable[..., Any]
+
+
+def content(table: Table, **how: Any) -> list[list[Any]]:
+    return sorted([row["id"], row["dt"]] for row in table.scan(["id", "dt"], **how).to_arrow().to_pylist())
 
 
 @pytest.fixture
@@ -186,3 +189,26 @@ def test_rows_of_before_an_update_are_ignored_as_java_does(theirs: Ask, tmp_path
         seen += [sorted(content(Lake(tmp_path).table(name)), key=repr) for name in ("d.java", "d.lakeformat")]
         assert seen == [seen[0]] * 4
     assert (seen[0][:2] == [[1, "a"], [2, "b"]]) == (ignored == "true")
+
+
+# --- indexes of files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", ["bloom-filter", "bitmap"])
+@pytest.mark.parametrize("threshold", ["1 b", "1 mb"], ids=["beside data files", "in manifests"])
+def test_java_leaves_out_files_by_our_indexes(theirs: Ask, tmp_path: Path, index: str, threshold: str) -> None:
+    """Without bounds nothing else could leave them out."""
+    given = {
+        f"file-index.{index}.columns": "dt", "file-index.in-manifest-threshold": threshold, "metadata.stats-mode": "none",
+        "compaction.min.file-num": "100",
+    }  # fmt: skip
+    t = Lake(tmp_path).create_table("d.t", ID, properties=given)
+    for start in range(0, 40, 10):
+        t.append(pa.table({"id": range(start, start + 10), "dt": [f"v{id}" for id in range(start, start + 10)]}, ID))
+    for id in (0, 17, 39):
+        found = theirs("read", "d.t", equals=f"v{id}")
+        assert [id, f"v{id}"] in found
+        assert len(found) <= 10, "of one file at most"
+        assert content(t, where=f"dt = 'v{id}'") == [[id, f"v{id}"]]
+    assert theirs("read", "d.t", equals="none of them") == []
+    assert len(theirs("read", "d.t")) == 40

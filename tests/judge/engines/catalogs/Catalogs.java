@@ -27,6 +27,7 @@ import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
@@ -95,7 +96,7 @@ public final class Catalogs {
                 case "options":
                     return new TreeMap<>(catalog.getTable(name).options());
                 case "read":
-                    return read(catalog.getTable(name));
+                    return read(catalog.getTable(name), request.get("equals"));
                 case "add_column":
                     catalog.alterTable(name, List.of(SchemaChange.addColumn(request.get("name").asText(), DataTypes.INT())), false);
                     return null;
@@ -158,8 +159,12 @@ public final class Catalogs {
         return null;
     }
 
-    private static Object read(Table table) throws Exception {
+    /** The rows, or with `equals` (a text) those that may have it in their second column, by the files that are not left out. */
+    private static Object read(Table table, JsonNode equals) throws Exception {
         ReadBuilder builder = table.newReadBuilder();
+        if (equals != null) {
+            builder.withFilter(new PredicateBuilder(table.rowType()).equal(1, BinaryString.fromString(equals.asText())));
+        }
         List<Object> rows = new ArrayList<>();
         builder.newRead().createReader(builder.newScan().plan()).forEachRemaining(row -> rows.add(Arrays.asList(row.getLong(0), second(table, row))));
         return rows;
