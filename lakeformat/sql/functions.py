@@ -258,18 +258,19 @@ _KNOWN_PARTS = r"%-?[YyBbmdHIMSfgpaA]|%-j|strict"
 _TWO = "[0-9]{2}"
 _DIGITS = {  # Of text that a part of a format reads.
     "%Y": "[0-9]{4}",
-    "%y": _TWO,
-    "%b": "[A-Z][a-z]{2}",
-    "%B": "[A-Z][a-z]+",
-    "%a": "[A-Z][a-z]{2}",
-    "%A": "[A-Z][a-z]+",
+    "%b": "[A-Za-z]{3}",
+    "%B": "[A-Za-z]+",
     "%p": "[AP]M",
     "%f": "[0-9]{1,9}",
     "%g": "[0-9]{3}",
     "%j": "[0-9]{3}",
     "%-j": "[0-9]{1,3}",
-    **{f"%{letter}strict": _TWO for letter in "mdHIMS"},
-    **{f"%{mark}{letter}": "[0-9]{1,2}" for letter in "mdHIMS" for mark in ("", "-")},
+    **{f"%{letter}strict": _TWO for letter in "mdI"},
+    **{f"%{mark}{letter}": "[0-9]{1,2}" for letter in "mdI" for mark in ("", "-")},
+    "%Hstrict": "([01][0-9]|2[0-3])",  # DuckDB takes 24:00 and 23:59:60.
+    **{f"%{letter}strict": "[0-5][0-9]" for letter in "MS"},
+    **{f"%{mark}H": "([01]?[0-9]|2[0-3])" for mark in ("", "-")},
+    **{f"%{mark}{letter}": "[0-5]?[0-9]" for letter in "MS" for mark in ("", "-")},
 }
 _DATE_UNITS = frozenset({"YEAR", "MONTH", "WEEK", "DAY"})
 _TIME_OF_DATE = "CASE WHEN TYPEOF($x) = 'DATE' THEN ERROR('in process, a date takes an interval of days or longer; cast it') ELSE $y END"
@@ -357,9 +358,11 @@ def _formatted(node: Any) -> Any:
             continue
         if is_output:  # %g: milliseconds
             part = re.sub("(?<!S)SSS(?!S)", "%g", part)
-        if re.search("[A-Za-z]", re.sub(_KNOWN_PARTS, "", part)):
+        if re.search(r"[A-Za-z\[\]{}#]", re.sub(_KNOWN_PARTS, "", part)):  # Brackets: what may be left out.
             return None
         spelt += part
+    if not is_output and ("%Y" not in spelt or re.search("%-?[yaA]", spelt)):
+        return None  # Without a year DuckDB reads 1900; Spark reads two digits as of 2000 on, and no weekdays.
     node.set("format", exp.Literal.string(spelt))
     return node if is_output else _read_strictly(node, spelt)
 

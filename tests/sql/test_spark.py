@@ -124,7 +124,8 @@ FORMS = {
 OTHERWISE = """
 d - e; ts - ts; INTERVAL 1 DAY; d + INTERVAL 1 HOUR; datediff(DAY, ts, ts); trunc(d, 'Q'); date_trunc('W', ts); date_format(ts, 'Q'); date_format(ts, 'DD');
 regexp_replace(s, 'a', '${n}'); regexp_replace(s, 'a', u); months_between(ts, d); r < r; max(a); a > a; try_cast('2023-05' AS date); try_cast('1d' AS double);
-try_cast('2023-05-01 10' AS timestamp)
+try_cast('2023-05-01 10' AS timestamp); to_date(s, 'yy-MM-dd'); to_timestamp(s, 'HH:mm'); to_date(s, 'EEE, dd MMM yyyy'); to_date(s, 'yyyy [MM]');
+to_timestamp(s, 'yyyy-DDD'); date_format(ts, 'yyyy[MM]')
 """
 AGGREGATES = """
 count(*); count(i); count(DISTINCT i); sum(i); sum(l); sum(m); avg(i); avg(l); mean(i); min(i); max(s); min(ts); max(d); count_if(b); bool_and(b);
@@ -193,6 +194,40 @@ def test_text_is_cast_as_on_spark(plain, spark):
         here = dict(rows(plain.sql(text, forms=forms)))
         wrong += [f"{v!r} AS {kind}: {there[v]!r} {here[v]!r}" for v in there if repr(there[v]) != repr(here[v])]
     assert not wrong, "\n".join(wrong)
+
+
+FORMATS = (
+    "yyyy-MM-dd|yyyyMMdd|dd/MM/yyyy|yyyy/M/d|d.M.yyyy|yyyy-MM-dd HH:mm:ss|yyyy-MM-dd'T'HH:mm:ss|yyyyMMddHHmmss|yyyy-MM|yyyy|MMM d yyyy|dd-MMM-yyyy|"
+    "yyyy-MM-dd hh:mm a|yyyy-MM-dd HH:mm|yyyy-M-d H:m:s|MMMM dd, yyyy"
+)
+DATES = (
+    "2023-05-01|2023-5-1|20230501|01/05/2023|1/5/2023|23-05-01|2023/5/1|1.5.2023|2023-05-01 12:34:56|2023-05-01T12:34:56|20230501123456|2023-05|2023|"
+    "May 1 2023|01-May-2023|01-MAY-2023|2023-121|2023-05-01 01:02 PM|2023-05-01 12:34| 2023-05-01|2023-05-01 |2023-05-01abc||abc|2024-02-29|"
+    "0001-01-01|9999-12-31|10000-01-01|+2023-05-01|2023-05-01 24:00:00|2023-05-01 23:59:60|2023-5-1 1:2:3|2023-5-1 25:2:3|May 01, 2023"
+)
+
+
+def test_text_is_read_by_a_format_as_on_spark(plain, spark):
+    """What Spark raises for is null in process; years before 0 are null too."""
+    texts = pa.table({"t": DATES.split("|")})
+    formats = [format.replace("'", "\\'") for format in FORMATS.split("|")]
+    listed = [f"{{}}to_{kind}(t, '{format}')" for kind in ("date", "timestamp") for format in formats]
+
+    def ask(way, **how):
+        columns = (f"CAST({call.format(way)} AS STRING) AS c{i}" for i, call in enumerate(listed))
+        return plain.sql(f"SELECT t, {', '.join(columns)} FROM texts ORDER BY t", **how).to_arrow()
+
+    here = ask("", texts=texts)
+    there = ask("try_", spark=spark, texts=spark.createDataFrame(texts).coalesce(1))
+    wrong = [
+        (call, text, value, on_spark)
+        for i, call in enumerate(listed)
+        for text, value, on_spark in zip(
+            here["t"].to_pylist(), here[f"c{i}"].to_pylist(), there[f"c{i}"].to_pylist(), strict=True
+        )
+        if value != on_spark
+    ]
+    assert not wrong
 
 
 @pytest.mark.parametrize("text", told(OTHERWISE))
