@@ -49,6 +49,7 @@ from lakeformat.model.schema import (
 )
 from lakeformat.model.work import (
     BUCKET,
+    CHANGED,
     FILE,
     LAST_UPDATED,
     POSITION,
@@ -426,7 +427,9 @@ class _Beside:
 
     @classmethod
     def of(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
+        wanted = {field.id for field in task.fields}
         tasks = task.beside[index] if task.beside else ()
+        tasks = tuple(beside for beside in tasks if any(field.id in wanted for field in beside.fields))
         return cls(tasks, [read(store, task, batch_rows) for task in tasks])
 
     def in_step(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -729,18 +732,22 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
         return any(pc.any(expression.mask(change, batch), min_count=0).as_py() for change in changes)
 
     named = frozenset(name for change in changes for name in columns_of(change))
+    is_blobs = task.write.blobs is not None and task.write.blobs.updates
     for part in task.read:
         least_bytes = 0 if changes else _COPIED_BYTES
         for batch in read_or_copy(store, part, task.write, touches if changes else None, named, least_bytes):
             if isinstance(batch, Copied):
                 yield batch
                 continue
+            mask = expression.mask(task.update_where, batch) if is_blobs else None
             if task.assignments:
                 before, batch = batch, _assigned(batch, task, part.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
                     batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
             if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in part.fields:
                 batch = key_values.with_names(batch)
+            if mask is not None:
+                batch = batch.append_column(CHANGED.name, pc.fill_null(mask, False))
             if task.write.first_row_id is not None:  # A column file.
                 batch = batch.select([f.name for f in task.write.fields])
             if task.delete_where is not None:

@@ -25,7 +25,7 @@ from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
-from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
+from lakeformat.model.work import CHANGED, ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -69,7 +69,7 @@ class Files:
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
         stored = _stored(self._file_task.fields)
         self._leaves_out = stored != self._file_task.fields
-        apart = task.blobs.names if task.blobs else frozenset()
+        apart = {*task.blobs.names, CHANGED.name} if task.blobs else set()
         self._file_task = replace(self._file_task, fields=tuple(f for f in stored if f.name not in apart))
         self._kept_fields = stored
         # Rows of a file that is sorted and written as a whole.
@@ -154,7 +154,8 @@ class Files:
                 unfinished += [file.path for file in beside]
                 for sink in (writer.file.sink, *(file.sink for file in beside)):
                     with suppress(Exception):
-                        sink.give_up(error)
+                        if sink is not None:
+                            sink.give_up(error)
         with suppress(LakeError):
             self._store.delete([*paths_of(self._written), *unfinished])
 
@@ -275,16 +276,19 @@ class Files:
         # Threads that close files use one each for a moment; none may close another's.
         while not self._ending and len(self._open) >= self._task.open_files:
             self._close(next(iter(self._open.values())))
-        path, sink = self._create(writer, prefix or self._task.name_prefix, self._task.file_format)
+        path, sink = "", None
+        if self._file_task.fields:
+            path, sink = self._create(writer, prefix or self._task.name_prefix, self._task.file_format)
         with _unwritable(path):
             try:
-                output, beside = self._format.Output(sink, self._file_task), None
+                output, beside = None if sink is None else self._format.Output(sink, self._file_task), None
                 if self._task.blobs is not None:
                     create = partial(self._create, writer, self._task.name_prefix, "blob")
                     output = beside = blob.Output(output, self._task.blobs, create, self._store)
                 writer.file = _Open(path, sink, output, beside, indexes=self._fresh_indexes())
             except BaseException as error:
-                sink.give_up(error)
+                if sink is not None:
+                    sink.give_up(error)
                 raise
         self._open[id(writer)] = writer
         return writer.file
@@ -301,9 +305,11 @@ class Files:
         if file is None:
             return
         with _unwritable(file.path):
+            size = 0
             stats, offsets = file.output.close()
-            size = file.sink.tell()
-            file.sink.finish()
+            if file.sink is not None:
+                size = file.sink.tell()
+                file.sink.finish()
         index = self._index(file)
         writer.file = None
         del self._open[id(writer)]
@@ -325,12 +331,14 @@ class Files:
             bucket_count=self._task.bucket.count if self._task.bucket else None,
             index=index,
         )
-        self._written += [made, *self._blob_files(made, file.blobs.files if file.blobs else ())]
+        beside = self._blob_files(made, file.blobs.files if file.blobs else ())
+        self._written += [*([] if file.sink is None else [made]), *beside]
 
     def _blob_files(self, data_file: WrittenFile, blob_files: Sequence[blob.NewFile]) -> Iterator[WrittenFile]:
         ids = {column.name: column.id for column in self._task.fields}
+        first, of = data_file.first_row_id, (data_file.path,) if data_file.path else ()
         for file in sorted(blob_files, key=lambda file: (ids[file.column], file.position)):
-            counts = ColumnStats(None, None, file.null_count, file.row_count)
+            counts = ColumnStats(None, None, file.null_count if first is None else None, file.row_count)
             yield WrittenFile(
                 path=file.path,
                 partition=data_file.partition,
@@ -340,9 +348,10 @@ class Files:
                 file_format="blob",
                 stats={ids[file.column]: counts},
                 created_ms=data_file.created_ms,
-                refers_to=(data_file.path,),
+                refers_to=of,
                 offset=file.position,
                 columns=(file.column,),
+                first_row_id=None if first is None else first + file.position,
                 bucket_count=data_file.bucket_count,
             )
 
@@ -417,7 +426,7 @@ class _Open:
     """A file being written."""
 
     path: str
-    sink: _Sink
+    sink: _Sink | None  # None if all columns go to blob files.
     output: Any
     blobs: blob.Output | None = None  # The output, if there are blob files beside the file.
     row_count: int = 0

@@ -24,6 +24,8 @@ LAST_UPDATED = Field(2147483539, "_last_updated_sequence_number", scalar(Kind.BI
 ROW_KIND = Field(-4, "rowkind", scalar(Kind.STRING))
 # A virtual column: a row's bucket (null: any with room). For tables whose keys may change partitions.
 BUCKET = Field(-5, "_lakeformat_bucket", scalar(Kind.INT))
+# A virtual column of existing rows: whether the row has new values (see `BlobColumns`).
+CHANGED = Field(-6, "_lakeformat_changed", scalar(Kind.BOOLEAN), nullable=False)
 # Columns of key-value files, with the ids that they have there.
 SEQUENCE = Field(2147483646, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT), nullable=False)
 VALUE_KIND = Field(2147483645, "_VALUE_KIND", scalar(Kind.TINYINT), nullable=False)  # A `RowKind`.
@@ -446,6 +448,7 @@ class BlobColumns:
     names: frozenset[str]
     target_size_bytes: int
     as_descriptors: bool = False  # A value may be one of Paimon's descriptors: then the bytes that it names are copied.
+    updates: bool = False  # Of existing rows, which have the column `CHANGED`: others keep the value of an older file.
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ from lakeformat.model.work import (
     WrittenFile,
     paths_of,
 )
+from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import looking
 
@@ -344,9 +345,9 @@ def _by_column(
     reads = {f.name for f in (*merge.deciding(TARGET), *merge.assigning(TARGET))}
     needed = {*reads, *(f.name for field in layouts for f in field.fields)}
     fields = tuple(f for f in change.view.schema.fields if f.name in needed)
-    tasks = change.view.tasks(touched, (*fields, POSITION), alone=True)
+    tasks = change.view.tasks(touched, (*rows.without_blobs(fields, layouts, reads), POSITION), alone=True)
     # With deleted rows too: each file of a row range has all of its rows.
-    tasks = [replace(task, deletes=()) for task in tasks]
+    tasks = [replace(task, fields=(*fields, POSITION), deletes=()) for task in tasks]
     added = tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts))
     if marking is not None:
         added = (*added, *_marked(change, source, merge, decided, marking, added, deleted_only=True))

@@ -7,6 +7,7 @@ rows by key say what becomes of the existing ones.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from lakeformat.model.predicate import (
     Expression,
     Literal,
 )
+from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     LAST_UPDATED,
     DeleteTask,
@@ -72,6 +74,13 @@ def touch(change: Change, condition: Expression, whole_files: bool = True) -> To
     tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
     hits = np.array([count > 0 for count in change.engine.count(change.files, tasks)], bool)
     return Touched(data_files.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
+
+
+def without_blobs(fields: tuple[Field, ...], layouts: Sequence[WriteTask], reads: Collection[str]) -> tuple[Field, ...]:
+    """Those of `fields` whose old values are needed to write columns as in `layouts`: not those of BLOB columns that nothing
+    `reads`, which the rows that do not change keep. They are read as NULL instead."""
+    apart = {name for layout in layouts[:1] if layout.blobs is not None for name in layout.blobs.names}
+    return tuple(field for field in fields if field.name not in apart or field.name in reads or not field.nullable)
 
 
 def rewrite(

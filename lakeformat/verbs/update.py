@@ -87,10 +87,11 @@ def _by_column(
     fields = change.view.schema.fields
     reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
     needed = tuple(f for f in fields if f.name in assignments or f.name in reads)
+    read = rows.without_blobs(needed, layouts, reads)
     tasks = [
         # With deleted rows too: each file of a row range has all of its rows.
-        RewriteTask((replace(task, deletes=()),), layout, None, tuple(assignments.items()), condition)
-        for task, layout in zip(change.view.tasks(touched, needed, alone=True), layouts, strict=True)
+        RewriteTask((replace(task, fields=needed, deletes=()),), layout, None, tuple(assignments.items()), condition)
+        for task, layout in zip(change.view.tasks(touched, read, alone=True), layouts, strict=True)
     ]
     added = tuple(file for files in change.engine.rewrite(change.files, tasks) for file in files)
     return replace(rows.delta(change, OperationKind.UPDATE, condition, (), added), reads=reads) if added else None

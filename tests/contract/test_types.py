@@ -61,12 +61,17 @@ def test_blobs_on_either_engine(tmp_path, session):
     snapshot = t.append(rows if session is None else session.createDataFrame(rows))
     assert snapshot.rows_added == 40
     t.update({"name": "concat(name, id)"}, "id > 30", spark=session)
+    t.update({"b": "X'00ff'"}, "id = 9", spark=session)
+    new = pa.table({"id": [10, 40], "b": [b"merged", b"inserted"]})
+    merge = t.merge_into(new if session is None else session.createDataFrame(new), "t.id = s.id")
+    merge.when_matched().update({"b": "s.b"}).when_not_matched().insert({"id": "s.id", "b": "s.b", "dt": "'x'"}).merge()
+    values[9:11], values[40:] = [b"\x00\xff", b"merged"], [b"inserted"]
     t.delete("id = 8", spark=session)
     t.compact(full=True, spark=session)
     scan = t.scan(["id", "b", "name"])
     found = (scan.to_arrow() if session is None else scan.to_spark(session).toArrow()).sort_by("id").to_pylist()
-    assert [(row["id"], row["b"]) for row in found] == [(i, values[i]) for i in range(40) if i != 8]
-    assert [row["name"] for row in found][-9:] == [f"n{i}" for i in range(31, 40)]
+    assert [(row["id"], row["b"]) for row in found] == [(i, values[i]) for i in range(41) if i != 8]
+    assert [row["name"] for row in found][-10:-1] == [f"n{i}" for i in range(31, 40)]
     assert {path.suffix for path in tmp_path.rglob("data-*")} == {".parquet", ".blob"}
 
 

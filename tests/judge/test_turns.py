@@ -347,6 +347,11 @@ def test_blobs_are_written_in_turns(engines: dict[str, Any], tmp_path: Path) -> 
         values = {"picture": [f"new {id}" for id in ids]}
         return {"do": "update_columns", "row_ids": [row_ids[id] for id in ids], "set": values}
 
+    def painted(low: int) -> Step:
+        for id in range(low, len(wanted)):
+            wanted[id][1] = "00ff"
+        return {"do": "update", "set": {"picture": "X'00ff'"}, "where": f"id >= {low}"}
+
     def named(low: int) -> Step:
         for id in range(low, len(wanted)):
             wanted[id][2] += "!"
@@ -362,10 +367,12 @@ def test_blobs_are_written_in_turns(engines: dict[str, Any], tmp_path: Path) -> 
     turns: tuple[tuple[str, Step], ...] = (
         ("pypaimon", pictures(1, 4, 9)),
         ("lakeformat", named(6)),
+        ("lakeformat", painted(10)),
         ("pypaimon", rows(12, 16)),
         ("lakeformat", rows(16, 18)),
         ("lakeformat", {"do": "compact"}),
         ("pypaimon", pictures(0, 4)),
+        ("lakeformat", painted(17)),
     )
     for engine, step in turns:
         engines[engine].ask(verb="steps", **place, steps=[step])

@@ -181,6 +181,7 @@ CASES += [
     )),
     *((f"evolving {name}", EVOLVING, VERBS[name]) for name in ("update", "compact", "expire snapshots", "remove orphans")),
     ("blobs append", BLOBS, lambda t: t.append(blobs(20, 21, dt="c"), id="op")),
+    ("blobs of an update", BLOBS, lambda t: t.update({"b": "X'00'"}, "id in (2, 14)", id="op")),
     *((f"blobs {name}", BLOBS, VERBS[name]) for name in ("delete", "compact", "drop partitions", "expire snapshots")),
 ]  # fmt: skip
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]

@@ -7,6 +7,7 @@ import pytest
 
 from lakeformat.engines import worker
 from lakeformat.engines.spark import native
+from lakeformat.engines.spark.reachable import Reach
 from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.lake import Paimon
 from lakeformat.maintenance import sweep
@@ -293,9 +294,9 @@ def test_row_ids_are_for_tables_without_keys_and_buckets(properties, key, word):
         create(Table("t", MemoryFiles(), Paimon()), Schema(FIELDS, primary_key=key, properties=properties))
 
 
-def test_spark_reads_row_ids_by_the_worker():
+def test_spark_reads_row_ids_by_the_worker(spark):
     table = made(EVOLVING)
     table.append(data(0, 5))
     for columns, is_left_to_spark in ((["id", "b"], True), (["id", "_ROW_ID"], False), (["_SEQUENCE_NUMBER"], False)):
         (task,) = table.scan(columns).plan()
-        assert native.parted(table._store, [task], ["file"])[0 if is_left_to_spark else 1] != [], columns
+        assert native.parted(table._store, [task], Reach(spark))[0 if is_left_to_spark else 1] != [], columns

@@ -19,6 +19,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
+    CHANGED,
     SEQUENCE,
     VALUE_KIND,
     BlobColumns,
@@ -202,20 +203,19 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             "delete these rows and append them again"
         )
     task = layout(base)
-    if task.blobs and (apart := task.blobs.names.intersection(names)):
-        raise UnsupportedFeature(
-            f"table at schema {schema.id}: {sorted(apart)[0]!r} is a BLOB column, whose values are not updated; "
-            "delete these rows and append them again"
-        )
     own = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]
+    blobs = None
+    if task.blobs and (apart := task.blobs.names.intersection(names)):
+        blobs = replace(task.blobs, names=apart, target_size_bytes=1 << 62, updates=True)
+        own.append((CHANGED, (StatsMode.NONE, 0)))
     return [
         replace(
             task,
             fields=tuple(f for f, _ in own),
             stats=tuple(stats for _, stats in own),
-            columns=tuple(f.name for f, _ in own),
+            columns=tuple(f.name for f, _ in own if blobs is None or f.name not in {*blobs.names, CHANGED.name}),
             file_indexes=None,
-            blobs=None,
+            blobs=blobs,
             **_in_place(first, partition),
         )
         for first, partition in zip(files.entries["_FIRST_ROW_ID"].to_pylist(), partitions, strict=True)

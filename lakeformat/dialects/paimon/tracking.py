@@ -147,7 +147,9 @@ def assigned(
     first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), first_row_ids)
     if in_blobs.any():  # They have rows of their data file.
         of = dict(zip((f.path for f in added), first.to_pylist(), strict=True))
-        starts = [of[f.refers_to[0]] + (f.offset or 0) if f.file_format == "blob" else None for f in added]
+        starts = [
+            of[f.refers_to[0]] + (f.offset or 0) if f.file_format == "blob" and f.refers_to else None for f in added
+        ]
         first = pc.coalesce(pa.array(starts, pa.int64()), first)
     low, high = np.full(len(added), version), np.full(len(added), version)
     oldest, newest = (pc.min(gone["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(gone["_MAX_SEQUENCE_NUMBER"]).as_py())

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeformat.codec import spans, varint
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, UnsupportedFeature
-from lakeformat.model.work import BlobColumns, ColumnStats, ReadTask
+from lakeformat.model.work import CHANGED, BlobColumns, ColumnStats, ReadTask
 from lakeformat.storage.store import Reader
 
 CHUNK_BYTES = 64 << 20  # Bytes of values per batch, unless one value is larger.
@@ -141,8 +141,8 @@ def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) 
 
 
 class Output:
-    """A data file that is written to `inner`, and beside it the blob files of some columns of its rows. `create` opens a new
-    blob file: (its path, what it is written to). `store` reads what descriptors name."""
+    """A data file that is written to `inner`, and beside it the blob files of some columns of its rows; without `inner` only
+    these. `create` opens a new blob file: (its path, what it is written to). `store` reads what descriptors name."""
 
     def __init__(self, inner: Any, columns: BlobColumns, create: Callable[[], tuple[str, Any]], store: Reader) -> None:
         self._inner, self._columns, self._create, self._store = inner, columns, create, store
@@ -152,17 +152,23 @@ class Output:
         self._waiting: list[pa.Table] = []
 
     def add(self, table: pa.Table) -> None:
+        stays = np.zeros(table.num_rows, bool)
+        if self._columns.updates:
+            stays = ~np.asarray(table.column(CHANGED.name))
+            table = table.drop_columns([CHANGED.name])
         for name in table.column_names:
             if name in self._columns.names:
-                self._put(name, table.column(name))
+                self._put(name, table.column(name), stays.tolist())
         self._row_count += table.num_rows
+        if self._inner is None:
+            return
         self._waiting.append(table.select([name for name in table.column_names if name not in self._columns.names]))
         if sum(part.nbytes for part in self._waiting) >= _GROUP_BYTES:
             self._flush()
 
     def size(self) -> int:
         """Bytes of the data file written so far."""
-        size: int = self._inner.size()
+        size: int = 0 if self._inner is None else self._inner.size()
         return size
 
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
@@ -170,19 +176,22 @@ class Output:
         self._flush()
         for file in self._last.values():
             file.close()
+        if self._inner is None:
+            return {}, ()
         result: tuple[dict[int, ColumnStats], tuple[int, ...]] = self._inner.close()
         return result
 
     def give_up(self) -> None:
         """Abandon the data file; the blob files are `files`."""
-        self._inner.give_up()
+        if self._inner is not None:
+            self._inner.give_up()
 
     def _flush(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._inner.add(pa.concat_tables(waiting).combine_chunks())
 
-    def _put(self, name: str, values: pa.ChunkedArray) -> None:
+    def _put(self, name: str, values: pa.ChunkedArray, stays: list[bool]) -> None:
         position = self._row_count
         for chunk in values.chunks:
             offsets, nulls = spans.offsets_of(chunk).tolist(), np.asarray(chunk.is_null()).tolist()
@@ -193,7 +202,9 @@ class Output:
                 if file is None:
                     file = self._last[name] = NewFile(name, position + row, *self._create())
                     self.files.append(file)
-                if is_null:
+                if stays[position + row - self._row_count]:
+                    file.add_older()
+                elif is_null:
                     file.add_null()
                 else:
                     file.add(self._bytes_of(name, data[offsets[row] : offsets[row + 1]]))
@@ -229,6 +240,10 @@ class NewFile:
     def add_null(self) -> None:
         self._lengths.append(_NULL)
         self.null_count += 1
+
+    def add_older(self) -> None:
+        """The row keeps the value of an older file."""
+        self._lengths.append(_OLDER)
 
     def add(self, pieces: Iterable[bytes | memoryview]) -> None:
         start, checksum = self.size_bytes, zlib.crc32(_MAGIC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,17 @@ from lakeformat.engines.written import Copied
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
-from lakeformat.model.work import POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    CHANGED,
+    POSITION,
+    Content,
+    DeleteTask,
+    ReadTask,
+    RowKind,
+    Target,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
@@ -262,7 +272,18 @@ def write_columns(
         return []
     names = {field.name for field in into.fields}
     narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
-    return worker.write(store, changed(store, narrow, table, task, choice, True, into), into)
+    batches = changed(store, narrow, table, task, choice, True, into)
+    if into.blobs is not None and into.blobs.updates:
+        batches = _with_changed(batches, choice.clauses != outcomes.NONE)
+    return worker.write(store, batches, into)
+
+
+def _with_changed(batches: Iterable[Any], is_changed: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """All rows of a file in order, with the column `CHANGED`."""
+    start = 0
+    for batch in batches:
+        yield batch.append_column(CHANGED.name, pa.array(is_changed[start : start + batch.num_rows]))
+        start += batch.num_rows
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
