@@ -882,34 +882,16 @@ class _Log:
             event = self._reader.fetchone()
         if event is None:
             raise SourceError(f"the server ended its log after {self.position.text}; run it again")
-        file, offset = self._reader.log_file, self._reader.log_pos
-        at = _order(file, offset)
+        at = _order(self._reader.log_file, self._reader.log_pos)
         match event:
             case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
-                name = f"{event.schema}.{event.table}"
-                if self._is_fresh(name, at):
-                    try:
-                        self._require_whole(name)
-                        with refusals():
-                            batch.add(event, name)
-                    except LakeError as error:
-                        batch.fail(name, error, at)
+                self._add_rows(event, batch, at)
                 return False
             case TableMapEvent():
                 self._has_names = bool(event.optional_metadata.column_name_list)
                 return False
             case GtidEvent() | MariadbGtidEvent():
-                self._is_open, self._next = True, event.gtid
-                # MariaDB's log has no XA START.
-                self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
-                # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
-                is_exact = self._has_moved or not self._source._is_mariadb
-                self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
-                if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
-                    raise NotFound(
-                        f"the server's log after {self.position.text} has {event.gtid}, which comes before: it is another log, the server was reset or "
-                        f"restored; take the tables anew (restart=True)"
-                    )
+                self._begin_transaction(event)
                 return False
             case XidEvent() | XAPrepareEvent():
                 batch.end(at, event.timestamp)
@@ -918,13 +900,40 @@ class _Log:
                     return False
             case _ if self._is_open:
                 return False
+        self._end_transaction(at)
+        return True
+
+    def _add_rows(self, event: Any, batch: _Batch, at: int) -> None:
+        name = f"{event.schema}.{event.table}"
+        if self._is_fresh(name, at):
+            try:
+                self._require_whole(name)
+                with refusals():
+                    batch.add(event, name)
+            except LakeError as error:
+                batch.fail(name, error, at)
+
+    def _begin_transaction(self, event: GtidEvent | MariadbGtidEvent) -> None:
+        self._is_open, self._next = True, event.gtid
+        # MariaDB's log has no XA START.
+        self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
+        # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
+        is_exact = self._has_moved or not self._source._is_mariadb
+        self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
+        if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
+            raise NotFound(
+                f"the server's log after {self.position.text} has {event.gtid}, which comes before: it is another log, the server was reset or "
+                f"restored; take the tables anew (restart=True)"
+            )
+
+    def _end_transaction(self, at: int) -> None:
+        """Advance to log position `at`, at which a transaction, a statement or an event outside of one ends."""
         self._is_open = self._is_xa = False
         if at > self.order:
-            self._file, self._place, self.order = file, offset, at
+            self._file, self._place, self.order = self._reader.log_file, self._reader.log_pos, at
             if self._next is not None and self._gtids is not None:
                 self._gtids.add(self._next)
         self._next = None
-        return True
 
     @property
     def position(self) -> Position:

@@ -8,7 +8,6 @@ Source: MySQL internals, "Rows_event" and "my_time_packed_from_binary" ff.; MySQ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
-from pymysqlreplication.json_binary import parse_json
 from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 
+from lakeformat.cdc import json_text
 from lakeformat.codec import decimals, spans
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 
@@ -239,11 +238,7 @@ def _arrays(
 
 def _text(column: LogColumn, values: pa.Array) -> pa.Array:
     if column.type == FIELD_TYPE.JSON:
-        texts = [
-            json.dumps(_plain(parse_json(value[0], value[1:])), ensure_ascii=False) if value else None
-            for value in values.to_pylist()
-        ]
-        return pa.array(texts, pa.string())
+        return pa.array([json_text.text(value) if value else None for value in values.to_pylist()], pa.string())
     if column.encoding is None:
         return values
     try:
@@ -258,19 +253,6 @@ def _text(column: LogColumn, values: pa.Array) -> pa.Array:
 def _is_ascii(values: pa.Array) -> bool:
     data = values.buffers()[2]
     return data is None or not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value of the log with its bytes decoded to text."""
-    match value:
-        case bytes():
-            return value.decode()
-        case dict():
-            return {_plain(key): _plain(item) for key, item in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case _:
-            return value
 
 
 def _integer(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:

@@ -216,6 +216,20 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
     assert not rows_of(lake.table("d.other"))
 
 
+@pytest.mark.skipif(SERVER is MariaDb, reason="MariaDB's JSON is text")
+def test_json_of_the_log_is_what_the_server_shows(run, source, lake):
+    run("CREATE TABLE j (id int PRIMARY KEY, v json)")
+    sync_table(source, f"{run.name}.j", lake, "d.j")
+    run(
+        "INSERT INTO j VALUES (1, JSON_OBJECT('a', 1.50, 'b', CAST('2024-02-29 10:00:00.5' AS DATETIME(6)), 'c', CAST('-100:00:01' AS TIME), "
+        "'d', CAST('2024-02-29' AS DATE), 'e', -0.000001, 'f', 18446744073709551615, 'g', NULL, 'h', TRUE, 'i', x'00ff', 'j', 0.5e0, "
+        "'k', JSON_ARRAY('ö\"', JSON_OBJECT()), 'l', CAST('2024-02-29 10:00:00' AS DATETIME), 'm', 12345678901234567890.000000000001)), "
+        "(2, CAST('1.50' AS JSON)), (3, CAST(1.50 AS JSON)), (4, '\"text\"'), (5, 'null'), (6, NULL)"
+    )
+    sync_table(source, f"{run.name}.j", lake, "d.j")
+    assert [(row["id"], row["v"]) for row in rows_of(lake.table("d.j"))] == list(run("SELECT id, v FROM j ORDER BY id"))
+
+
 def test_rows_of_several_packets_are_read(run, server):
     """A row of 2**24 - 1 bytes is followed by an empty packet."""
     ((before,),) = run("SELECT @@global.max_allowed_packet")

@@ -1,8 +1,11 @@
-"""Rows of MySQL's log that are cut short."""
+"""Rows of MySQL's log that are cut short, and JSON values of types that JSON lacks."""
+
+import struct
 
 import pytest
 from pymysqlreplication.constants import FIELD_TYPE
 
+from lakeformat.cdc.json_text import text
 from lakeformat.cdc.row_events import LogColumn, decode
 from lakeformat.errors import CorruptFile
 
@@ -25,3 +28,18 @@ def test_events_that_end_within_a_row_are_refused():
                 decode([whole[:size]], COLUMNS)
     with pytest.raises(CorruptFile):
         decode([b"\0\0\0\0\0\xff"], COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("type", "content", "expected"),
+    [
+        (FIELD_TYPE.NEWDECIMAL, b"\3\2\x81\x32", "1.50"),
+        (FIELD_TYPE.NEWDECIMAL, b"\3\2\x7e\xcd", "-1.50"),
+        (FIELD_TYPE.DATE, struct.pack("<q", ((2024 * 13 + 2) << 5 | 29) << 41), '"2024-02-29"'),
+        (FIELD_TYPE.DATETIME, struct.pack("<q", 5 << 24 | 7), '"0000-00-00 00:00:05.000007"'),
+        (FIELD_TYPE.TIME, struct.pack("<q", -(838 << 36 | 59 << 30)), '"-838:59:00.000000"'),
+        (FIELD_TYPE.VAR_STRING, b"\0\xff", '"base64:type253:AP8="'),
+    ],
+)
+def test_json_of_sql_types_is_text_as_the_server_shows_it(type, content, expected):
+    assert text(bytes([15, type, len(content)]) + content) == expected
