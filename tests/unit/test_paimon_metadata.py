@@ -303,6 +303,7 @@ def test_types_that_are_not_known_are_refused_by_name(table, home, type):
         ("type", "object-table", "object-table"),
         ("vector-field", "v", "vector"),
         ("chain-table.enabled", "true", "chain"),
+        ("pk-clustering-override", "true", "order of other columns"),
         ("query-auth.enabled", "true", "authorization"),
     ],
 )

@@ -519,7 +519,7 @@ DOCUMENTED = Documented.of(
     parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
     partition.expiration-strategy partition.expiration-time partition.legacy-name partition.mark-done-action partition.timestamp-formatter
-    partition.timestamp-pattern postpone.batch-write-fixed-bucket.max-parallelism postpone.default-bucket-num
+    partition.timestamp-pattern pk-clustering-override postpone.batch-write-fixed-bucket.max-parallelism postpone.default-bucket-num
     postpone.target-row-num-per-bucket postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
     scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
@@ -577,7 +577,7 @@ DOCUMENTED = Documented.of(
     partition.idle-time-to-report-statistic partition.mark-done-action.custom.class
     partition.mark-done-action.http.params partition.mark-done-action.http.url partition.mark-done-action.mode
     partition.mark-done.recover-from-state partition.sink-strategy partition.time-interval partition.timestamp-format.strict
-    path pk-clustering-override postpone.batch-write-fixed-bucket precommit-compact read.allow.fullScan read.batch-size read.changelog
+    path postpone.batch-write-fixed-bucket precommit-compact read.allow.fullScan read.batch-size read.changelog
     read.shuffle-bucket-with-partition read.stream.maxBytesPerTrigger read.stream.maxFilesPerTrigger
     read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs read.stream.minRowsPerTrigger
     requiredSparkConfsCheck.enabled row-tracking.partition-group-on-commit rowkind.field-ignore scalar-index.* scan.bounded
@@ -625,6 +625,7 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("query-auth.enabled", lambda v: _true(v), "query authorization"),
     ("chain-table.enabled", lambda v: _true(v), "chain tables (rows of other branches)"),
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
+    ("pk-clustering-override", lambda v: _true(v), "files with a primary key in the order of other columns"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     (
