@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from lakeformat import Lake
 
 _SHOWN = 1000  # Rows.
+_ENDED = re.compile(r";\s*(--[^\n]*\s*)?\Z")
 _ACROSS = 8  # A single row with more columns is shown as a list.
 
 
@@ -77,13 +80,17 @@ def _prompt(session: Session, given: dict[str, str]) -> None:
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter
-        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
     except ModuleNotFoundError:
         raise InvalidInput("the prompt needs prompt_toolkit: pip install 'lakeformat[cli]'") from None
-    history = user_file().parent / "lakeformat_history"
-    history.parent.mkdir(parents=True, exist_ok=True)
+    file = user_file().parent / "lakeformat_history"
+    history: Any = InMemoryHistory()
+    with suppress(OSError):  # Where no file can be written, the history ends with the prompt.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        history = FileHistory(str(file))
     words = WordCompleter(_words(session.lake), ignore_case=True, sentence=False, WORD=True)
-    prompt: Any = PromptSession(history=FileHistory(str(history)), completer=words, complete_while_typing=False)
+    prompt: Any = PromptSession(history=history, completer=words, complete_while_typing=False)
     session.console.print(Text("SQL; statements end with a semicolon, Ctrl-D leaves", style="dim"))
     text = ""
     while True:
@@ -94,7 +101,7 @@ def _prompt(session: Session, given: dict[str, str]) -> None:
             continue
         except EOFError:
             return
-        if not text.strip().endswith(";"):
+        if not _ENDED.search(text):
             continue
         try:
             _run(session, text, given)

@@ -14,6 +14,9 @@ from pathlib import Path
 import click
 import pyarrow as pa
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from lakeformat import Lake
 from lakeformat.cli import app, log
@@ -478,3 +481,24 @@ def test_the_first_ten_minutes_of_the_page_are_as_it_shows_them(tmp_path, monkey
                 capsys.readouterr()
                 run(shlex.split(command)[1:])
                 assert steady("".join(capsys.readouterr())) == steady(shown), command
+
+
+@pytest.mark.parametrize("home", ["home", "/proc/nowhere"])
+def test_the_prompt_takes_statements_over_lines_and_keeps_them_where_it_can(table, monkeypatch, capsys, tmp_path, home):
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("SELECT 1 AS one,\r2 AS two;\rSELEC;\rSELECT 5 AS five; -- with a comment\r\x04")
+        assert run(["--warehouse", "wh", "sql"]) == 0
+    written = capsys.readouterr().out
+    assert [row.split() for row in written.splitlines() if row.strip() in ("one  two", "1    2", "five", "5")] == [
+        ["one", "two"],
+        ["1", "2"],
+        ["five"],
+        ["5"],
+    ]
+    assert "SELEC is no statement" in written
+    (kept,) = [*tmp_path.rglob("lakeformat_history"), None][:1]
+    assert (kept is not None) == (home == "home")
+    assert kept is None or "2 AS two;" in kept.read_text()
