@@ -14,6 +14,8 @@ from lakeformat.table import Table
 from lakeformat.views import View
 
 CHANGES = "changes"
+ROW_TRACKING = "row_tracking"
+_ROW_IDS = ("_ROW_ID", "_SEQUENCE_NUMBER")  # Columns of Paimon tables with row tracking.
 _BRANCH, _TAG = "branch_", "tag_"
 # Metadata tables that Paimon or Iceberg may have and a table here may not.
 _ELSEWHERE = frozenset({
@@ -154,5 +156,12 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of the metadata tables: those of `inspect`, and the changelog `changes`."""
-    return sorted({*table.inspect.names, CHANGES})
+    """Names of the metadata tables: those of `inspect`, the changelog `changes`, and of tables with row tracking the rows with
+    their ids, `row_tracking`."""
+    tracked = {ROW_TRACKING} if table.properties.get("row-tracking.enabled", "").lower() == "true" else set()
+    return sorted({*table.inspect.names, CHANGES, *tracked})
+
+
+def tracked_columns(table: Table) -> list[str]:
+    """The columns of `row_tracking`."""
+    return [*table.schema.names, *_ROW_IDS]

@@ -17,11 +17,11 @@ from lakeformat.engines import worker
 from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.predicate import ALWAYS, Expression, columns_of
 from lakeformat.model.schema import Type
 from lakeformat.scan import Scan
 from lakeformat.sql import changelog
-from lakeformat.sql.names import CHANGES, Named
+from lakeformat.sql.names import CHANGES, ROW_TRACKING, Named, tracked_columns
 from lakeformat.storage.cache import Cache, cache_of
 from lakeformat.table import Table
 
@@ -69,7 +69,8 @@ class TableRows:
         """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
         evaluate over the columns' types."""
         scan = self.scan if columns is None else self.scan.select(list(columns))
-        if where is None:
+        known = {field.name.casefold() for field in scan.view.schema.fields}
+        if where is None or any(name.casefold() not in known for name in columns_of(where)):  # Row ids prune no files.
             return TableRows(scan, self.whole)
         scan = scan.filter(where)
         evaluation.mask(scan.predicate, pa.Table.from_batches([], self.whole.schema))
@@ -195,6 +196,8 @@ def of_table(named: Named) -> Source:
     if named.metadata is not None:
         if named.metadata == CHANGES:
             return ArrowRows(changelog.read(named.table, until=version.get("snapshot_id"), carry_over=True))
+        if named.metadata == ROW_TRACKING:
+            return _scanned(named.table.scan(tracked_columns(named.table), **version))
         inspect = named.table.inspect
         return ArrowRows(getattr(inspect.at(**version) if version else inspect, named.metadata)())
     return _scanned(named.table.scan(**version))

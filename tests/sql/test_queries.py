@@ -544,3 +544,18 @@ def test_hints_are_ignored_and_today_has_a_name(lake, orders):
     assert found.column_names == ["current_date()", "id"]
     assert found["current_date()"].type == pa.date32()
     assert lake.sql("SELECT 1 AS one, current_date() WHERE current_date() < DATE '2000-01-01'").to_arrow().num_rows == 0
+
+
+def test_rows_of_paimon_have_their_ids_in_a_metadata_table(lake):
+    given = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    table = lake.create_table("shop.tracked", pa.schema([("id", pa.int64()), ("v", pa.string())]), properties=given)
+    table.append({"id": [1, 2, 3], "v": ["a", "b", "c"]})
+    table.append({"id": [4], "v": ["d"]})
+    tracked = "shop.`tracked$row_tracking`"
+    assert rows(lake.sql(f"SELECT * FROM {tracked} WHERE id > 2 ORDER BY id")) == [(3, "c", 2, 1), (4, "d", 3, 2)]
+    assert rows(lake.sql(f"SELECT id FROM {tracked} WHERE _ROW_ID = 1")) == [(2,)]
+    assert rows(lake.sql(f"SELECT v FROM {tracked} WHERE id < 4 AND _SEQUENCE_NUMBER > 1")) == []
+    assert rows(lake.sql(f"SELECT max(_row_id) FROM {tracked} VERSION AS OF 1")) == [(2,)]
+    lake.create_table("shop.plain", pa.schema([("id", pa.int64())]), format="paimon")
+    with pytest.raises(UnsupportedFeature, match="row_tracking is not supported"):
+        lake.sql("SELECT * FROM shop.`plain$row_tracking`")
