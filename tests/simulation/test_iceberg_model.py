@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from lakeformat import Conflict
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import manifest, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -37,6 +38,8 @@ VERBS = (
     "mode",
     "version",
     "drop",
+    "branch",
+    "branch",
 )
 
 
@@ -61,7 +64,7 @@ def delete_keys(t: Table, ids: list[int], dt: str | None) -> None:
     )  # fmt: skip
     (file,) = worker.write(store, iter([pa.record_batch({"id": pa.array(ids)})]), layout)
     file = replace(file, partition=(dt,), spec_id=0, compared=(field.id,))
-    operation = RowDelta(request=Request(id=file.path), added=(file,), kind="append", isolation=None)
+    operation = RowDelta(request=Request(id=file.path, branch=t._branch), added=(file,), kind="append", isolation=None)
     commit(store, dialect.head(store), dialect, operation)
 
 
@@ -69,7 +72,9 @@ def delete_keys(t: Table, ids: list[int], dt: str | None) -> None:
 def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
     chance = random.Random(seed)
     t, rows, next_id = table(seed), [], 0
+    main, on, line = t, "main", []  # `line`: the snapshots that led to the branch `on`.
     past: dict[int, list] = {}
+    elsewhere: dict[str, tuple[list, list]] = {}  # Of other branches the rows, and the snapshots that led there.
     for step in range(2 * STEPS):
         verb, limit, dt = chance.choice(VERBS), chance.randrange(-3, 4), chance.choice(PARTITIONS)
         where = "dt is null" if dt is None else f"dt = '{dt}'"
@@ -110,6 +115,25 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
             case "drop":
                 t.delete(where)
                 rows = [r for r in rows if r[2] != dt]
+            case "branch" if past:
+                elsewhere[on] = (rows, line)
+                match chance.choice(["begin", "go", "go", "forward", "end"]):
+                    case "begin":
+                        t.create_branch(f"b{step}")
+                        elsewhere[f"b{step}"] = (rows, list(line))
+                    case "forward" if elsewhere.keys() - {"main"}:
+                        to = chance.choice(sorted(elsewhere.keys() - {"main"}))
+                        if (elsewhere["main"][1] or [None])[-1] in elsewhere[to][1]:
+                            main.fast_forward(to)
+                            elsewhere["main"] = (elsewhere[to][0], list(elsewhere[to][1]))
+                        else:
+                            with pytest.raises(Conflict):
+                                main.fast_forward(to)
+                    case "end" if gone := sorted(elsewhere.keys() - {"main", on}):
+                        main.delete_branch(gone[0])
+                        del elsewhere[gone[0]]
+                on = chance.choice(sorted(elsewhere))
+                t, (rows, line) = main.branch(on), elsewhere.pop(on)
         deletes = manifest.live_entries(t._store, t._view().state, content=manifest.ManifestContent.DELETES)
         marked = deletes.filter(pa.array(scan.is_vector(deletes)))["referenced_data_file"].to_pylist()
         assert len(marked) == len(set(marked)), f"seed {seed}, step {step}: {verb}"
@@ -120,9 +144,14 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
         assert t.scan(where="v >= 0").count() == sum(r[1] is not None and r[1] >= 0 for r in rows)
         if (current := t.current_snapshot()) is not None:
             past[current.id] = sorted(rows, key=str)
+            line += [current.id] if current.id not in line else []
+        for name, (others, _) in elsewhere.items():
+            assert main.branch(name).scan().count() == len(others), f"seed {seed}, step {step}: {verb}, branch {name}"
     for id in chance.sample(sorted(past), min(3, len(past))):
-        held = t.scan(snapshot_id=id).to_arrow()
+        held = main.scan(snapshot_id=id).to_arrow()
         assert sorted(zip(*(held[n].to_pylist() for n in ("id", "v", "dt")), strict=True), key=str) == past[id]
-    t.expire_snapshots(retain_last=1)
-    assert t.scan().count() == len(rows)
-    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == sorted(r[0] for r in rows)
+    main.expire_snapshots(retain_last=1)
+    for name, (there, _) in {**elsewhere, on: (rows, line)}.items():
+        left = main.branch(name).scan()
+        assert left.count() == len(there)
+        assert sorted(left.to_arrow()["id"].to_pylist()) == sorted(r[0] for r in there)
