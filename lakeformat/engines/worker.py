@@ -592,16 +592,16 @@ def _blamed(path: str) -> Iterator[None]:
 
 
 def _descended(
-    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int
+    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int | None
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """A file's rows with `ROW_ID` and `LAST_UPDATED`: from its columns, or else computed from a row's position."""
     fields = {part.id: part for part in given}
     count = batch.num_rows
-    for field, inherited in (
-        (ROW_ID, np.arange(count) + position + (first_id or 0)),
-        (LAST_UPDATED, np.full(count, updated)),
+    for field, start, inherited in (
+        (ROW_ID, first_id, np.arange(count) + position + (first_id or 0)),
+        (LAST_UPDATED, updated, np.full(count, updated or 0)),
     ):
-        values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(inherited)
+        values = casts.nulls(count, pa.int64()) if start is None else pa.array(inherited)
         if field.id in fields:
             index = batch.schema.get_field_index(fields[field.id].name)
             batch = batch.set_column(index, fields[field.id].name, pc.coalesce(batch.column(index), values))

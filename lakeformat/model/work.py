@@ -289,9 +289,9 @@ class ReadTask:
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # Per file: of the rows that `deletes` leaves, read only those that these delete. Without it, read all.
     taken_by: tuple[tuple[DeleteFile, ...], ...] = ()
-    # Per file the `ROW_ID` of its first row (None: no ids) and the `LAST_UPDATED` of its rows, if they are requested and the
-    # file has no such columns.
-    lineage: tuple[tuple[int | None, int], ...] = ()
+    # Per file the `ROW_ID` of its first row and the `LAST_UPDATED` of its rows (None: unknown), if they are requested: for rows
+    # without values in such columns of the file.
+    lineage: tuple[tuple[int | None, int | None], ...] = ()
     # Per file the tasks that read columns of the same rows from other whole files. Their values replace the file's own
     # (Paimon's data evolution).
     beside: tuple[tuple[ReadTask, ...], ...] = ()

@@ -294,6 +294,16 @@ def test_row_ids_are_for_tables_without_keys_and_buckets(properties, key, word):
         create(Table("t", MemoryFiles(), Paimon()), Schema(FIELDS, primary_key=key, properties=properties))
 
 
+def test_rows_that_a_rewrite_changes_have_its_snapshot_as_their_sequence_number():
+    table = made(TRACKED)
+    table.append(data(0, 3))
+    table.append(data(3, 5))
+    table.update({"b": "-1"}, where="id IN (1, 4)")
+    assert rows(table, ("id", "_ROW_ID", "_SEQUENCE_NUMBER")) == [(0, 0, 1), (1, 1, 3), (2, 2, 1), (3, 3, 2), (4, 4, 3)]
+    table.compact(full=True)
+    assert rows(table, ("id", "_ROW_ID", "_SEQUENCE_NUMBER")) == [(0, 0, 1), (1, 1, 3), (2, 2, 1), (3, 3, 2), (4, 4, 3)]
+
+
 def test_spark_reads_row_ids_by_the_worker(spark):
     table = made(EVOLVING)
     table.append(data(0, 5))

@@ -151,10 +151,10 @@ def tasks(
     mapping = metadata.name_mapping(base)
     absent = manifest.identities(data_files.entries, base)
     keys = _keys(data_files.entries)
-    lineage: tuple[tuple[int | None, int], ...] = ()
+    lineage: tuple[tuple[int | None, int | None], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (data_files.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
-        lineage = tuple(zip(*numbers, strict=True))
+        lineage = tuple((first, None if first is None else number) for first, number in zip(*numbers, strict=True))
     partitions = manifest.partition_of_each(data_files.entries, base) if alone else []
     result = []
     start, before = 0, 0
