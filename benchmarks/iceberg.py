@@ -49,7 +49,7 @@ def _planning(folder: Path) -> Iterator[Figure]:
 
     def declared() -> Path:
         root = folder / f"warehouse-{next(made)}"
-        _declare(root)
+        declare(root)
         return root
 
     first = declared()
@@ -129,14 +129,14 @@ def _plan(warehouse: Path) -> None:
     assert sum(len(task.paths) for task in tasks) == FILES, len(tasks)
 
 
-def _declare(warehouse: Path) -> None:
+def declare(warehouse: Path, files: int = FILES) -> None:
     """A table of files that need not be there, for planning opens none."""
     properties = {"commit.manifest.target-size-bytes": str(1 << 30)}
     Lake(str(warehouse)).create_table(
         "bench.files", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties
     )
     store = open_store(str(warehouse / "bench.db" / "files"))
-    added = tuple(described(i, first_id=1, folder="data") for i in range(FILES))
+    added = tuple(described(i, first_id=1, folder="data") for i in range(files))
     commit(store, iceberg.head(store), iceberg, Append(request=Request(id="bench"), added=added))
 
 

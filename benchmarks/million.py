@@ -1,7 +1,7 @@
 """What planning a table of very many files costs: processor time and memory, each part by itself, against the bars.
 
 `python -m benchmarks.million FOLDER FILES [SHAPE]` declares the table first, in a process of its own, where it is not there yet, and plans it
-the next time. As a benchmark it does both, for two shapes.
+the next time. As a benchmark it does both, for two shapes of Paimon tables. The shape `iceberg` is an Iceberg table of the data of `mixed`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import planning
+from benchmarks import iceberg, planning
 from benchmarks.measure import Figure, at_most
 from lakeformat import Lake
 
@@ -22,6 +22,7 @@ FILES, RUNS = 1_000_000, 3
 _BARS = {"plan all, cold": 2.0, "plan all again": 0.2, "plan one partition again": 0.05}  # Seconds of processor time.
 MEBIBYTES = 600
 _PLACES = {"mixed": ("dt = '2024-01-05'", "dt = '2024-01-06'"), "ordered": ("part = 5", "part = 6")}
+_PLACES["iceberg"] = _PLACES["mixed"]
 
 
 def run(folder: Path) -> Iterator[Figure]:
@@ -38,7 +39,10 @@ def run(folder: Path) -> Iterator[Figure]:
 
 def main(folder: Path, files: int, shape: str = "mixed") -> None:
     if not folder.exists():
-        planning.declare(folder, files, shape)
+        if shape == "iceberg":
+            iceberg.declare(folder, files)
+        else:
+            planning.declare(folder, files, shape)
         print(f"declared {files:,} files; run it again to plan them")
         return
     table = Lake(str(folder)).table("bench.files")

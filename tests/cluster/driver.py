@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from lakeformat import Lake
@@ -172,7 +173,13 @@ def by_name(spark, lake, format):
     stream = spark.readStream.format("lakeformat").load(table.name)
     query = stream.writeStream.format("lakeformat").option("table", copy.name).option("user", "copy")
     query = query.option("checkpointLocation", f"{lake.uri}/checkpoint-{copy.name}").trigger(availableNow=True)
-    query.start().awaitTermination()
+    while True:
+        try:
+            query.start().awaitTermination()
+            break
+        except StreamingQueryException as error:  # Spark gives a stream's process ten seconds to start.
+            if "Python worker failed to connect back" not in str(error):
+                raise
     check(copy, 1000)
 
 

@@ -14,9 +14,14 @@ from time import monotonic, sleep
 import pyspark
 
 HOME = Path(pyspark.__file__).parent
-WAIT_SECONDS = 120
+WAIT_SECONDS, RUN_SECONDS = 120, 500  # Of a machine that does nothing else.
 # As of all JVMs of the tests; executors refuse settings of Spark among them.
 QUICK = " ".join(part for part in os.environ["SPARK_SUBMIT_OPTS"].split() if not part.startswith("-Dspark."))
+
+
+def patience(seconds: float) -> float:
+    """How long to wait for what takes so many seconds at most on an idle machine."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass
@@ -30,7 +35,8 @@ class Cluster:
         """A driver, as `.venv/bin/python job.py` starts it: no PYSPARK_PYTHON."""
         return subprocess.run(
             [sys.executable, "-c", script, self.url, *arguments],
-            env=_environment(**environment), capture_output=True, text=True, timeout=500, check=False,
+            env=_environment(**environment), capture_output=True, text=True, timeout=patience(RUN_SECONDS),
+            check=False,
         )  # fmt: skip
 
 
@@ -45,7 +51,7 @@ def _environment(**more: str) -> dict[str, str]:
 
 def _logged(log: Path, pattern: str, process: subprocess.Popen) -> str:
     """What a process says in its log, once it does."""
-    end = monotonic() + WAIT_SECONDS
+    end = monotonic() + patience(WAIT_SECONDS)
     while monotonic() < end:
         if found := re.search(pattern, log.read_text()):
             return found[1]

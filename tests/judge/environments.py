@@ -66,6 +66,9 @@ class NodeServer:
 
 
 AZURITE = NodeServer("azurite", "3.35.0", "azurite-blob")  # Azure's own emulator of its blob storage.
+FAKE_GCS = GoServer(
+    "github.com/fsouza/fake-gcs-server", "v1.52.2"
+)  # Google's storage, but for the puts that object_store sends.
 VERSITYGW = GoServer("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")  # S3 over a folder.
 
 # Hadoop's file system for S3, of the version of Hadoop that PySpark brings, with those parts of Amazon's client that it uses.

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ import boto3
 import pyarrow as pa
 import pytest
 
-from lakeformat import Lake, Table
+from lakeformat import Lake, StoreError, Table
 from lakeformat.storage.files import open_store
 
 from . import environments
@@ -156,6 +157,30 @@ def _create_container(endpoint: str, name: str) -> None:
         assert answer.status == 201
 
 
+@pytest.fixture(scope="module")
+def gcs() -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a server with a bucket, `gs://lake`, and the options for it."""
+    port, program = free_port(), str(environments.server(environments.FAKE_GCS))
+    where = ("-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", str(port))
+    with running(port, program, *where, "-public-host", f"127.0.0.1:{port}"):
+        address = f"http://127.0.0.1:{port}"
+        post(f"{address}/storage/v1/b?project=p", json.dumps({"name": "lake"}).encode())
+        key = {
+            "gcs_base_url": address,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        yield address, {"google_service_account_key": json.dumps(key), "allow_http": "true"}
+
+
+def post(address: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(address, method="POST", data=body, headers=headers)) as answer:
+        assert answer.status == 200
+
+
 @pytest.fixture(params=["s3", "azure"])
 def place(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
     """Where objects go, and the options for it."""
@@ -244,6 +269,27 @@ def test_verbs_do_what_they_do_here(place: tuple[str, dict[str, str]], tmp_path:
         found.append(lake.table(f"d.{format}").scan().to_arrow().sort_by("id"))
     assert found[0].equals(found[1])
     assert found[0].num_rows == 217
+
+
+def test_google_storage_is_read_and_a_server_without_its_puts_is_refused(
+    gcs: tuple[str, dict[str, str]], tmp_path: Path
+):
+    """No such server takes the puts of Google's XML API, which writes are: the files come by its JSON API."""
+    address, options = gcs
+    local = Lake(tmp_path).create_table("d.t", SCHEMA, format="paimon", partition_by=["p"])
+    for start in (0, 10, 20):
+        local.append(rows(*range(start, start + 10)))
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        name = urllib.parse.quote(f"w/{path.relative_to(tmp_path).as_posix()}", safe="")
+        post(f"{address}/upload/storage/v1/b/lake/o?uploadType=media&name={name}", path.read_bytes())
+    table = Lake("gs://lake/w", **options).table("d.t")
+    assert table.scan().to_arrow().sort_by("id") == local.scan().to_arrow().sort_by("id")
+    assert table.scan(["id"], where="p = 1 AND id > 15").to_arrow().num_rows == 7
+    assert [snapshot.id for snapshot in table.snapshots()] == [1, 2, 3]
+    assert sorted(file.path for file in table.stored_files()) == sorted(file.path for file in local.stored_files())
+    with pytest.raises(StoreError, match=r"gs://lake/w/.*400 Bad Request"):
+        table.append(rows(99))
+    assert len(table.snapshots()) == 3
 
 
 @pytest.mark.parametrize("format", FORMATS)
