@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -16,8 +17,9 @@ import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from benchmarks.measure import Figure, by_turns, processor_seconds, seconds
+from benchmarks.measure import Figure, both, by_turns, processor_seconds, seconds
 from benchmarks.peers.process import adbc, connectorx, debezium, dlt
+from benchmarks.peers.timing import both_times
 from lakeformat import Lake
 from lakeformat.cdc import MySql, Postgres, sync_table
 from tests.cdc.servers import MariaDb
@@ -88,20 +90,32 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
     connection.execute("UPDATE bench_changed SET n = n + 1")
     end = source.position()
 
-    def followed() -> float:
+    def followed() -> list[float]:
         batches = source.changes(start, end, {changed.name: changed}, 2 * CHANGED)
-        return seconds(lambda: [batch.tables for batch in batches])
+        return _seconds_of_both(lambda: [batch.tables for batch in batches], source._open())
 
-    def fetched() -> float:
+    def fetched() -> list[float]:
         query = "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
         asked = ("lakeformat_bench", end.text, "lakeformat_bench")
         with connection.cursor(binary=True) as cursor:
-            return seconds(lambda: cursor.execute(query, asked).fetchall())
+            return _seconds_of_both(lambda: cursor.execute(query, asked).fetchall(), connection)
 
-    yield by_turns(
-        f"decode {CHANGED:,} changes of PostgreSQL", "psycopg fetches the messages", LEAST, followed, fetched, RUNS
-    )
+    what = f"decode {CHANGED:,} changes of PostgreSQL"
+    yield from both(what, "psycopg fetches the messages", LEAST, followed, fetched, 3 * RUNS)
     source.drop()
+
+
+def _seconds_of_both(work: Callable[[], object], connection: psycopg.Connection) -> list[float]:
+    """Wall time, and processor time of this process and of the server's that serves `connection`."""
+    status = Path(f"/proc/{connection.info.backend_pid}/stat")
+
+    def of_server() -> float:
+        user, system = status.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    before = of_server()
+    wall, own = both_times(work)
+    return [wall, own + of_server() - before]
 
 
 @contextmanager
