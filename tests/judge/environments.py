@@ -111,6 +111,14 @@ ICEBERG_SPARK_4 = PythonPeer(
     script="iceberg",
     jar=("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0"),
 )
+# Not a peer: lakeformat itself runs on the oldest PySpark that it supports.
+OLD_SPARK = PythonPeer(
+    "spark-4.0",
+    (
+        *("pyspark==4.0.1", "pyarrow==23.0.1", "pandas==2.2.3", "setuptools", "cramjam", "fastavro", "sqlglot>=30.25"),
+        *("obstore>=0.10", "tqdm", "pyroaring", "numpy<2.4"),
+    ),
+)
 # Iceberg's own runtime for Spark 3.5; the package brings the jar.
 ICEBERG = PythonPeer(
     "iceberg",

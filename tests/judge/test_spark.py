@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from . import recipes
+from . import environments, recipes
 from .conftest import Made
 from .gaps import cases
 from .peers import Conversation, PeerRefused
@@ -83,3 +85,19 @@ def test_rows_that_spark_reads(
     last = make(writer, recipe).last
     assert [column["name"] for column in found["columns"]] == [field["name"] for field in last.fields]
     assert_rows(found["rows"], last.rows, last.fields)
+
+
+def test_what_an_older_pyspark_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [*environments.script(environments.OLD_SPARK, "ours_on_old_spark.py"), str(tmp_path)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    answer = json.loads(run.stdout)
+    assert answer["version"].startswith("4.0.")
+    assert answer["said"] == {
+        "stream": "_StreamReader",
+        "maxFilesPerTrigger": "maxFilesPerTrigger and maxRowsPerTrigger need PySpark 4.2; read without them",
+        "maxRowsPerTrigger": "maxFilesPerTrigger and maxRowsPerTrigger need PySpark 4.2; read without them",
+        "writer": "_Writer",
+        "streamWriter": "streams into a data source need PySpark 4.1; write the stream by foreachBatch",
+    }
