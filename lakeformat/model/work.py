@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import IntEnum, StrEnum
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import PartitionField, Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
-
-T = TypeVar("T")
 
 # Virtual columns that a task may ask for: the position of a row. No column has their ids.
 FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
@@ -327,50 +325,6 @@ class ReadTask:
 
 # Attributes of a `ReadTask` with one value per file.
 _BY_FILE = ("paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside", "keys")
-
-
-class OnDemand(Sequence[T]):
-    """A sequence of `count` items; `make(i)` makes the i-th, anew each time, so items that are not used take no memory.
-    Equal to any sequence of equal items."""
-
-    __slots__ = ("_count", "_make")
-
-    def __init__(self, count: int, make: Callable[[int], T]) -> None:
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            return [self._make(number) for number in range(self._count)[index]]
-        return self._make(range(self._count)[index])
-
-    def __iter__(self) -> Iterator[T]:
-        return map(self._make, range(self._count))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # As Python does for a class with `__eq__`.
-
-    def __add__(self, other: Sequence[T]) -> list[T]:
-        return [*self, *other]
-
-    def __radd__(self, other: Sequence[T]) -> list[T]:
-        return [*other, *self]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 @dataclass(frozen=True, slots=True)

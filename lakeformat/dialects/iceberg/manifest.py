@@ -205,7 +205,7 @@ def _entries(decoded: avro.Decoded, where: str) -> pa.Table:
     file_field = fields[_DATA_FILE_ID]
     if not isinstance(file_field["type"], dict) or "fields" not in file_field["type"]:
         raise CorruptFile(f"data_file is of type {str(file_field['type'])[:80]}, not a record")
-    file = decoded.table[file_field["name"]].combine_chunks()
+    file = decoded.table[file_field["name"]]
     inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
     columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
     table = _conform(columns, ENTRY, len(decoded.table))
@@ -367,13 +367,9 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
     if predicate == ALWAYS or len(entries) == 0:
         return entries
     keep = np.ones(len(entries), bool)
-    ids = np.asarray(entries["_spec"])
-    for spec_id in np.unique(ids):
-        spec = base.specs[int(spec_id)]
+    for spec, rows, part in _by_spec(entries, base):
         if not columns_of(predicate) & set(spec.partitioning.sources):
             continue
-        rows = np.flatnonzero(ids == spec_id)
-        part = entries.take(pa.array(rows))
         counts = part["record_count"].combine_chunks()
         bounds: dict[str, expression.Bounds] = {}
         for index, id in enumerate(spec.field_ids):
@@ -444,12 +440,9 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
     if is_never(scope):
         return entries.slice(0, 0)
     keep = np.full(len(entries), unknown)
-    ids = np.asarray(entries["_spec"])
-    for spec_id in np.unique(ids):
-        spec = base.specs[int(spec_id)]
+    for spec, rows, part in _by_spec(entries, base):
         if columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}:
-            rows = np.flatnonzero(ids == spec_id)
-            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), base, spec)))
+            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(part, base, spec)))
     return rows_where(entries, pa.array(keep))
 
 
@@ -508,11 +501,9 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
 def partition_codes(entries: pa.Table, base: State) -> np.ndarray:
     """One number per distinct spec and partition."""
     numbers = np.zeros(len(entries), np.int64)
-    ids = np.asarray(entries["_spec"])
     total = 0
-    for spec_id in np.unique(ids):
-        rows = np.flatnonzero(ids == spec_id)
-        codes = _codes(entries.take(pa.array(rows)), base.specs[int(spec_id)])
+    for spec, rows, part in _by_spec(entries, base):
+        codes = _codes(part, spec)
         numbers[rows] = codes + total
         total += int(codes.max()) + 1
     return numbers
@@ -530,25 +521,22 @@ def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
 def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
     """The partition of each entry under its own spec, as the waist has it."""
     values_of: list[tuple[Any, ...]] = [()] * len(entries)
-    ids = np.asarray(entries["_spec"])
-    for spec_id in np.unique(ids):
-        rows = np.flatnonzero(ids == spec_id)
-        codes, values = partitions(entries.take(pa.array(rows)), base.specs[int(spec_id)])
+    for spec, rows, part in _by_spec(entries, base):
+        codes, values = partitions(part, spec)
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
             values_of[row] = values[code]
     return values_of
 
 
-def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], ...], ...]:
-    """For each entry (field id, value) of the columns with an identity transform in its spec; empty if no entry has
-    any.
+def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[tuple[int, Any], ...]]]:
+    """(the index of each entry in the second, the distinct values of the columns with an identity transform in the spec of
+    their entries as pairs of field id and value).
 
     A file may lack these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
     """
-    constants: list[tuple[tuple[int, Any], ...]] = [()] * len(entries)
-    ids = np.asarray(entries["_spec"])
-    for spec_id in np.unique(ids):
-        spec = base.specs[int(spec_id)]
+    numbers = np.zeros(len(entries), np.int64)
+    constants: list[tuple[tuple[int, Any], ...]] = [()]
+    for spec, rows, part in _by_spec(entries, base):
         sources = {
             source: f"p{field.id}"
             for field, source in zip(spec.partitioning.fields, spec.source_ids, strict=True)
@@ -556,16 +544,23 @@ def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], .
         }
         if not sources:
             continue
-        rows = np.flatnonzero(ids == spec_id)
-        part = entries.take(pa.array(rows))
         codes = _codes(part, spec)
         _, first = np.unique(codes, return_index=True)
         columns = [part[name].combine_chunks().take(pa.array(first)) for name in sources.values()]
         days = [c.cast(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
-        values = [tuple(zip(sources, row, strict=True)) for row in zip(*map(_python, days), strict=True)]
-        for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            constants[row] = values[code]
-    return tuple(constants) if any(constants) else ()
+        numbers[rows] = codes + len(constants)
+        constants += (tuple(zip(sources, row, strict=True)) for row in zip(*map(_python, days), strict=True))
+    return numbers, constants
+
+
+def _by_spec(entries: pa.Table, base: State) -> Iterator[tuple[Spec, np.ndarray, pa.Table]]:
+    """(a spec, the rows of its entries, their partitions and numbers of records)."""
+    ids = np.asarray(entries["_spec"])
+    names = [name for name in entries.column_names if name == "record_count" or (name[0] == "p" and name[1:].isdigit())]
+    columns, distinct = entries.select(names), np.unique(ids)
+    for spec_id in distinct.tolist():
+        rows = np.flatnonzero(ids == spec_id)
+        yield base.specs[spec_id], rows, columns if len(distinct) == 1 else columns.take(pa.array(rows))
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
@@ -767,7 +762,9 @@ def _conform(columns: Mapping[str, Any], schema: pa.Schema, rows: int) -> pa.Tab
     return table
 
 
-def _cast(column: Any, kind: pa.DataType) -> pa.Array:
+def _cast(column: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if column.type == kind:
+        return column
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if array.type == kind:
         return array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, single_value, spans
+from lakeformat.codec import expression, single_value, spans, splits
 from lakeformat.codec.arrow import rows_where
 from lakeformat.codec.numbers import distinct
 from lakeformat.dialects.iceberg import encryption, manifest, metadata, options, types
@@ -57,7 +56,7 @@ def scan(
     base: State,
     columns: Sequence[str] | None = None,
     predicate: Expression = ALWAYS,
-) -> list[ReadTask]:
+) -> Sequence[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
     data_files = files(reader, base, predicate)
     residual = _residual(base, data_files, predicate)
@@ -132,55 +131,60 @@ def tasks(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
-) -> list[ReadTask]:
-    """Files -> tasks of about `read.split.target-size`. With `alone`, one task per file, in order, with the file's
-    partition under its own spec."""
-    formats = pc.utf8_lower(data_files.entries["file_format"]).to_pylist()
-    for format in set(formats):
-        if format not in options.FORMATS:
+) -> Sequence[ReadTask]:
+    """Files -> tasks of about `read.split.target-size`, made lazily. With `alone`, one task per file, in order, with the
+    file's partition under its own spec."""
+    entries = data_files.entries
+    formats = pc.utf8_lower(entries["file_format"]).combine_chunks().dictionary_encode()
+    names = formats.dictionary.to_pylist()
+    for name in names:
+        if name not in options.FORMATS:
             raise UnsupportedFeature(
-                f"{reader.root}: data files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
+                f"{reader.root}: data files in {name}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
             )
+    format_of = np.asarray(formats.indices)
+    row_counts, sizes = (np.asarray(entries[name]) for name in ("record_count", "file_size_in_bytes"))
+    cuts = np.arange(len(entries) + 1) if alone else _cuts(base, format_of, sizes)
+    paths = data_files.paths
+    deletes = delete_files(reader, base, data_files)
+    mapping = metadata.name_mapping(base)
+    constant_of, constants = manifest.identities(entries, base)
+    keys = _keys(entries)
+    lineage: tuple[tuple[int | None, int | None], ...] = ()
+    if ROW_ID in fields or LAST_UPDATED in fields:
+        numbers = (entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
+        lineage = tuple((first, None if first is None else number) for first, number in zip(*numbers, strict=True))
+    partitions = manifest.partition_of_each(entries, base) if alone else []
+
+    def made(number: int) -> ReadTask:
+        start, end = cuts[number : number + 2].tolist()
+        own_deletes = deletes[start:end]
+        return ReadTask(
+            paths=tuple(paths[start:end].to_pylist()),
+            row_counts=tuple(row_counts[start:end].tolist()),
+            sizes_bytes=tuple(sizes[start:end].tolist()),
+            file_format=names[format_of[start]],
+            mapping=mapping,
+            absent=tuple(constants[index] for index in constant_of[start:end].tolist()) if len(constants) > 1 else (),
+            fields=fields,
+            predicate=predicate,
+            deletes=own_deletes if any(own_deletes) else (),
+            lineage=lineage[start:end],
+            partition=partitions[start] if alone else (),
+            keys=keys[start:end],
+        )
+
+    return splits.OnDemand(len(cuts) - 1, made)
+
+
+def _cuts(base: State, format_of: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The start of each task, and the end of the last; the files of a task have the same format."""
     given = base.schema.properties
     target = options.integer(given, "read.split.target-size")
     opening = options.integer(given, "read.split.open-file-cost")
-    sizes = np.asarray(data_files.entries["file_size_in_bytes"])
-    weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
-    paths, row_counts = data_files.paths.to_pylist(), data_files.entries["record_count"].to_pylist()
-    deletes = delete_files(reader, base, data_files)
-    mapping = metadata.name_mapping(base)
-    absent = manifest.identities(data_files.entries, base)
-    keys = _keys(data_files.entries)
-    lineage: tuple[tuple[int | None, int | None], ...] = ()
-    if ROW_ID in fields or LAST_UPDATED in fields:
-        numbers = (data_files.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
-        lineage = tuple((first, None if first is None else number) for first, number in zip(*numbers, strict=True))
-    partitions = manifest.partition_of_each(data_files.entries, base) if alone else []
-    result = []
-    start, before = 0, 0
-    while start < len(data_files):
-        end = start + 1
-        if not alone:
-            end = max(bisect_right(weights, before + target, start), end)
-            end = next((i for i in range(start, end) if formats[i] != formats[start]), end)
-        result.append(
-            ReadTask(
-                paths=tuple(paths[start:end]),
-                row_counts=tuple(row_counts[start:end]),
-                sizes_bytes=tuple(sizes[start:end]),
-                file_format=formats[start],
-                mapping=mapping,
-                absent=absent[start:end],
-                fields=fields,
-                predicate=predicate,
-                deletes=deletes[start:end] if any(deletes[start:end]) else (),
-                lineage=lineage[start:end],
-                partition=partitions[start] if alone else (),
-                keys=keys[start:end],
-            )
-        )
-        start, before = end, weights[end - 1]
-    return result
+    starts = [0, *(np.flatnonzero(np.diff(format_of)) + 1).tolist(), len(sizes)]
+    pieces = [splits.cuts(sizes[start:end], target, opening)[:-1] + start for start, end in pairwise(starts)]
+    return np.append(np.concatenate(pieces), len(sizes))
 
 
 # --- deletes ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, bitmap, expression, file_index, murmur, vector_file
+from lakeformat.codec import binary_row, bitmap, expression, file_index, murmur, splits, vector_file
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.dialects.paimon import global_index, manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
@@ -39,7 +39,6 @@ from lakeformat.model.work import (
     Delta,
     MergeEngine,
     MergeSpec,
-    OnDemand,
     ReadTask,
     RowKind,
     Target,
@@ -256,7 +255,7 @@ def tasks(
         external = _rows(elsewhere, rows) if elsewhere.null_count < len(elsewhere) else None
         own_paths = _Paths(_rows(names, rows), _at(folder_of, rows), folders_of_all, external)
         kinds.append((format, file_fields, rows, own_paths, _at(row_counts, rows), _at(sizes, rows)))
-        cuts.append(_cuts(sizes[rows], target, table_options.source_split_open_file_cost))
+        cuts.append(splits.cuts(sizes[rows], target, table_options.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(cut) - 1 for cut in cuts)])
     if alone:
         order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(kind[2] for kind in kinds)]), kind="stable")
@@ -284,23 +283,7 @@ def tasks(
             bucket=bucket,
         )
 
-    return OnDemand(int(firsts[-1]), made)
-
-
-def _cuts(sizes: np.ndarray, target: int, opening: int) -> np.ndarray:
-    """The start of each task of about `target` bytes among files of these sizes, and the end of the last; a file counts
-    as at least `opening` bytes."""
-    most = target // max(opening, 1) + 1  # The most files of a task, if each counts only as much as opening it.
-    if opening and (sizes <= opening).all():
-        return np.append(np.arange(0, len(sizes), max(most - 1, 1)), len(sizes))
-    weights = np.cumsum(np.maximum(sizes, opening))
-    cuts = [0]
-    before = 0
-    while cuts[-1] < len(sizes):
-        start = cuts[-1]
-        cuts.append(start + max(int(weights[start : start + most].searchsorted(before + target, "right")), 1))
-        before = int(weights[cuts[-1] - 1])
-    return np.array(cuts, np.int64)
+    return splits.OnDemand(int(firsts[-1]), made)
 
 
 def delete_files(reader: Reader, base: State, data_files: Files) -> dict[int, tuple[DeleteFile, ...]]:
