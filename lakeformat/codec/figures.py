@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.theta import Sketch
+
+_RECORDED = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("of", pa.string()),
+        ("column", pa.string()),
+        ("distinct_values", pa.int64()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+    ]
+)
 
 
 class Figures:
@@ -47,3 +61,10 @@ def has_length(type: pa.DataType) -> bool:
     """Whether values of the type differ in length: text and bytes."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(test(type) for test in tests) or pa.types.is_fixed_size_binary(type)
+
+
+def figures_table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Rows of recorded figures as a table; see `Inspect.statistics`."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_RECORDED)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _RECORDED, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_RECORDED)

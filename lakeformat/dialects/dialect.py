@@ -644,10 +644,6 @@ class Follower(Protocol):
 class Statistics(Protocol):
     """Statistics files of snapshots."""
 
-    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
-        """The columns whose distinct values can be counted: those named, or all. Raises `InvalidInput`."""
-        ...
-
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         """Values as the bytes (binary) that the format counts."""
         ...

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from lakeformat.codec.figures import Figures
 from lakeformat.dialects.dialect import AnyView, Statistics
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Operation
+from lakeformat.model.schema import Field, Schema, is_plain
 from lakeformat.verbs.change import Change
 
 
@@ -15,7 +16,7 @@ def columns(change: Change, names: Sequence[str] | None) -> Operation:
     """The operation that records figures of columns, such as the estimated number of distinct values. Reads all rows of
     the snapshot."""
     view = supported(change.view)
-    fields = view.countable(names)
+    fields = _countable(change.view.schema, names)
     figures, row_count = {field.id: Figures() for field in fields}, 0
     tasks = change.view.scan([field.name for field in fields])
     for batch in change.engine.read(change.files, tasks, fields):
@@ -37,3 +38,13 @@ def supported(view: AnyView) -> Statistics:
             f"{view.reader.root}: statistics of {view.format.capitalize()} tables are not computed"
         )
     return view
+
+
+def _countable(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:
+    """The columns with figures: those requested, or all of plain types. Raises `InvalidInput`."""
+    fields = tuple(schema.field(name) for name in (schema.names if names is None else names))
+    plain = tuple(f for f in fields if is_plain(f.type))
+    if names is not None and len(plain) < len(fields):
+        (nested, *_) = [f for f in fields if f not in plain]
+        raise InvalidInput(f"column {nested.name!r} is {nested.type}: distinct values are counted of plain values only")
+    return plain

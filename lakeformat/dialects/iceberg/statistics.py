@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from lakeformat.codec import puffin, single_value, theta
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.codec.figures import Figures
+from lakeformat.codec.figures import Figures, figures_table
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import InvalidInput
 from lakeformat.model.operation import Request, SetStatistics
 from lakeformat.model.partition import TransformKind
-from lakeformat.model.schema import Field, is_plain
+from lakeformat.model.schema import Field
 from lakeformat.storage.store import Reader
 
 KEYS = {"table": "statistics", "partition": "partition-statistics"}  # The document's keys for them.
@@ -37,16 +37,6 @@ _FIGURES = (  # (field id, name, type, whether version 2 may lack it), from the 
     (12, "last_updated_snapshot_id", pa.int64(), True),
 )
 _VECTORS = (13, "dv_count", pa.int32(), False)
-
-
-def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns whose distinct values are counted: those requested, or all of plain types. Raises `InvalidInput`."""
-    fields = tuple(base.schema.field(name) for name in (base.schema.names if names is None else names))
-    plain = tuple(f for f in fields if is_plain(f.type))
-    if names is not None and len(plain) < len(fields):
-        (nested, *_) = [f for f in fields if f not in plain]
-        raise InvalidInput(f"column {nested.name!r} is {nested.type}: distinct values are counted of plain values only")
-    return plain
 
 
 def comparable(values: pa.Array, field: Field) -> pa.Array:
@@ -149,18 +139,7 @@ def registered(base: State) -> pa.Table:
                 (id, *_) = blob.get("fields") or (-1,)
                 count = (blob.get("properties") or {}).get("ndv")
                 rows.append((entry["snapshot-id"], of, names.get(id), None if count is None else int(count), *rest))
-    schema = pa.schema(
-        [
-            ("snapshot_id", pa.int64()),
-            ("of", pa.string()),
-            ("column", pa.string()),
-            ("distinct_values", pa.int64()),
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-        ]
-    )
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    return figures_table(rows)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -227,9 +227,6 @@ class IcebergView(TableView[State]):
     def relocation(self, source: str, target: str, start: str | None, end: str | None) -> relocate.Relocation:
         return relocate.relocation(self.reader, self.state, source, target, start, end)
 
-    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
-        return statistics.countable(self.state, names)
-
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         return statistics.comparable(values, field)
 

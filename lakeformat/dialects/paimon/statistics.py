@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec.figures import Figures
+from lakeformat.codec.figures import Figures, figures_table
 from lakeformat.dialects.paimon import layout, manifest, metadata
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import CorruptTable, InvalidInput
+from lakeformat.errors import CorruptTable
 from lakeformat.model.operation import Request, SetStatistics
-from lakeformat.model.schema import Field, Kind, Scalar, is_plain
+from lakeformat.model.schema import Field, Kind, Scalar
 from lakeformat.storage.store import Reader
 
 _LENGTHS = {  # Spark's default sizes, in bytes; text and bytes have lengths of their own.
@@ -25,16 +25,6 @@ _LENGTHS = {  # Spark's default sizes, in bytes; text and bytes have lengths of 
 }  # fmt: skip
 _KEYS = {"snapshotId": int, "schemaId": int, "mergedRecordCount": int | None, "mergedRecordSize": int | None,
          "colStats": dict | None}  # fmt: skip
-
-
-def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns with figures: those requested, or all of plain types. Raises `InvalidInput`."""
-    fields = tuple(base.schema.field(name) for name in (base.schema.names if names is None else names))
-    plain = tuple(f for f in fields if is_plain(f.type))
-    if names is not None and len(plain) < len(fields):
-        (nested, *_) = [f for f in fields if f not in plain]
-        raise InvalidInput(f"column {nested.name!r} is {nested.type}: distinct values are counted of plain values only")
-    return plain
 
 
 def comparable(values: pa.Array, field: Field) -> pa.Array:
@@ -70,19 +60,9 @@ def of_columns(
 
 def registered(reader: Reader, base: State) -> pa.Table:
     """One row per column in the statistics file that the snapshot names; see `Inspect.statistics`."""
-    schema = pa.schema(
-        [
-            ("snapshot_id", pa.int64()),
-            ("of", pa.string()),
-            ("column", pa.string()),
-            ("distinct_values", pa.int64()),
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-        ]
-    )
     name = (base.document or {}).get("statistics")
     if not name:
-        return schema.empty_table()
+        return figures_table([])
     path, rows = f"{reader.root}/{metadata.statistics_path(name)}", []
     data = reader.read(metadata.statistics_path(name))
     statistics = metadata.parsed(data, path, _KEYS)
@@ -90,8 +70,7 @@ def registered(reader: Reader, base: State) -> pa.Table:
         if not isinstance(figures, dict):
             raise CorruptTable(f"{path}: the figures of column {column!r} are {figures!r}")
         rows.append((statistics["snapshotId"], "table", column, figures.get("distinctCount"), path, len(data)))
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    return figures_table(rows)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

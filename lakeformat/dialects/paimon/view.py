@@ -293,9 +293,6 @@ class PaimonView(TableView[State]):
     def consumer_path(self, name: str) -> str:
         return metadata.consumer_path(name)
 
-    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
-        return statistics.countable(self.state, names)
-
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         return statistics.comparable(values, field)
 
