@@ -1,6 +1,7 @@
 """Every SQL example of both connectors' Spark documentation: it runs and gives what the page says, or is refused by name."""
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,9 +74,7 @@ def walk(tmp_path, group, spark=None):
         if len(snapshots) == 1 and "first" not in known:
             known["first"] = snapshots[0].id
             time.sleep(0.005)  # Snapshots of different milliseconds.
-            known["between"] = (
-                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())}.{int(time.time() * 1000) % 1000:03}"
-            )
+            known["between"] = datetime.now(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
             time.sleep(0.005)
     known["seconds"] = int(time.time()) + 1
     for example in group.examples:
