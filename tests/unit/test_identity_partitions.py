@@ -3,6 +3,7 @@
 import datetime
 import json
 import random
+import types
 from pathlib import Path
 
 import pyarrow as pa
@@ -173,6 +174,14 @@ def test_days_beyond_the_years_that_python_knows(lake):
     assert [values[number] for number in numbers] == [((2, 5_000_000),)]
     assert casts.constant(5_000_000, t.schema.field("day").type, 1).cast(pa.int32())[0].as_py() == 5_000_000
     assert read(t) == [{"id": 1, "day": datetime.date(1, 1, 1)}]
+
+
+def test_specs_without_fields_are_told_apart(lake):
+    t = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg")
+    state = t._view().state
+    both = types.SimpleNamespace(specs={0: state.specs[0], 1: state.specs[0]})
+    entries = pa.table({"_spec": pa.array([0, 1, 0], pa.int32())})
+    assert manifest.partition_codes(entries, both).tolist() == [0, 1, 0]
 
 
 PLACE = pa.struct([("country", pa.string()), ("city", pa.string())])

@@ -370,7 +370,7 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
     for spec, rows, part in _by_spec(entries, base):
         if not columns_of(predicate) & set(spec.partitioning.sources):
             continue
-        counts = part["record_count"].combine_chunks()
+        counts = entries["record_count"].combine_chunks().take(pa.array(rows))
         bounds: dict[str, expression.Bounds] = {}
         for index, id in enumerate(spec.field_ids):
             values = part[f"p{id}"].combine_chunks()
@@ -553,11 +553,15 @@ def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[t
     return numbers, constants
 
 
+def partition_names(entries: pa.Table) -> list[str]:
+    """The columns of entries that say their partition."""
+    return [name for name in entries.column_names if name == "_spec" or (name[0] == "p" and name[1:].isdigit())]
+
+
 def _by_spec(entries: pa.Table, base: State) -> Iterator[tuple[Spec, np.ndarray, pa.Table]]:
-    """(a spec, the rows of its entries, their partitions and numbers of records)."""
+    """(a spec, the rows of its entries, their partitions)."""
     ids = np.asarray(entries["_spec"])
-    names = [name for name in entries.column_names if name == "record_count" or (name[0] == "p" and name[1:].isdigit())]
-    columns, distinct = entries.select(names), np.unique(ids)
+    columns, distinct = entries.select(partition_names(entries)), np.unique(ids)
     for spec_id in distinct.tolist():
         rows = np.flatnonzero(ids == spec_id)
         yield base.specs[spec_id], rows, columns if len(distinct) == 1 else columns.take(pa.array(rows))

@@ -200,7 +200,7 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     """
     if not len(entries) or not len(deletes):
         return np.array([], np.int64), np.array([], np.int64)
-    columns = [n for n in entries.column_names if n == "_spec" or (n[0] == "p" and n[1:].isdigit())]
+    columns = manifest.partition_names(entries)
     partitions = manifest.partition_codes(pa.concat_tables([entries.select(columns), deletes.select(columns)]), base)
     own, others = partitions[: len(entries)], partitions[len(entries) :]
     sequences, theirs = (np.asarray(t["sequence_number"]) for t in (entries, deletes))
