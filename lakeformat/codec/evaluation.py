@@ -215,7 +215,7 @@ _ARROW_ERRORS = (pa.ArrowException, OverflowError, ValueError, TypeError)
 def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Values:
     match expression:
         case Literal(value):
-            return scalar(value)
+            return value if isinstance(value, pa.Scalar) else scalar(value)
         case Column(path):
             return _column(path, table)
         case Call("case", arguments):

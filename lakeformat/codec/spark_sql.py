@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import (
     ANY_CHARACTER,
@@ -189,7 +191,20 @@ def _sql_value(value: Any) -> str:
             return f"TIME'{value.isoformat('microseconds')}'"
         case uuid.UUID():
             return _sql_value(value.bytes)
+        case pa.Scalar():
+            return _sql_nested(value)
     raise InvalidInput(f"{value!r} ({type(value).__name__}) has no SQL form")
+
+
+def _sql_nested(value: pa.Scalar) -> str:
+    """An array, map or struct by its constructor; the target of the cast gives the types of its parts."""
+    if not value.is_valid or not pa.types.is_nested(value.type):
+        return _sql_value(value.as_py())
+    if pa.types.is_map(value.type):
+        return f"map({', '.join(_sql_nested(part) for pair in value.values for part in pair.values())})"
+    if pa.types.is_struct(value.type):
+        return f"named_struct({', '.join(f'{_sql_text(k)}, {_sql_nested(part)}' for k, part in value.items())})"
+    return f"array({', '.join(map(_sql_nested, value.values))})"
 
 
 def _sql_in(operand: str, values: Iterable[Any]) -> str:

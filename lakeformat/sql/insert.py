@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.codec.spark_sql import spark_type, to_sql
 from lakeformat.engines.choose import fields_from_spark
-from lakeformat.engines.kernels import casts
+from lakeformat.engines.kernels import assign, casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import Expression, Literal, cast, coerce, resolve
+from lakeformat.model.predicate import Call, Expression, Literal, cast, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
@@ -118,7 +119,29 @@ def default(field: Field) -> Expression:
     """A column's declared default."""
     if field.default is None or isinstance(field.default, bytes):
         return Literal(field.default)
+    if not isinstance(field.type, Scalar):
+        return cast(Literal(assign.default(field, 1)[0]), spark_type(field.type))
     return cast(Literal(field.default), spark_type(field.type))
+
+
+def filling(table: Table) -> dict[str, Field]:
+    """The columns whose default a statement writes for NULL, as Paimon's engines do; in Iceberg tables NULL stays NULL."""
+    if table.format != "paimon":
+        return {}
+    return {field.name: field for field in table.schema.fields if field.nullable and field.default is not None}
+
+
+def filled(table: Table, values: Mapping[str, str | Expression]) -> dict[str, str | Expression]:
+    """The values that a statement gives columns, with defaults in place of NULL."""
+    fills = filling(table)
+
+    def of(name: str, value: str | Expression) -> str | Expression:
+        if name not in fills or isinstance(value, str):
+            return value
+        own = default(fills[name])
+        return own if value in (Literal(None), own) else Call("coalesce", (value, own))
+
+    return {name: of(name, value) for name, value in values.items()}
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -144,6 +167,7 @@ def _defaults(cursor: Cursor, table: Table, targets: Sequence[str]) -> Piece | N
     if words[:1] != ["VALUES"] or "DEFAULT" not in words:
         return None
     cursor.expect("VALUES")
+    fills = filling(table)
     parts: list[str | Piece] = ["VALUES "]
     while True:
         at, values = cursor.offset, cursor.listed(lambda: cursor.until(",", ")"))
@@ -152,8 +176,11 @@ def _defaults(cursor: Cursor, table: Table, targets: Sequence[str]) -> Piece | N
                 at, f"INSERT of {len(values)} values into {len(targets)} columns: {', '.join(targets)}"
             )
         for index, (value, name) in enumerate(zip(values, targets, strict=True)):
-            is_default = value.text.strip().upper() == "DEFAULT"
-            parts += [", " if index else "(", _default(value, table.schema.field(name)) if is_default else value]
+            parts.append(", " if index else "(")
+            if value.text.strip().upper() != "DEFAULT":
+                parts.append(value)
+            else:
+                parts.append("NULL" if name in fills else _default(value, table.schema.field(name)))
         parts.append(")")
         if not cursor.take(","):
             cursor.close()
@@ -239,10 +266,18 @@ def _columns(context: Context, asked: Insert, data: Any) -> Any:
     twice = [name for name in wanted if wanted.count(name) > 1 or name in static]
     if twice:
         raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
-    by_name = {field.name: field for field in fields}
+    by_name, fills = {field.name: field for field in fields}, filling(asked.table)
     if not isinstance(data, pa.Table):
-        return on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
-    return _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
+        data = on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
+        return on_spark.filled(data, {name: default(fills[name]) for name in wanted if name in fills})
+    data = _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
+    for index, name in enumerate(wanted):
+        if name in fills and data.column(index).null_count:
+            batch = pa.RecordBatch.from_arrays([casts.flat(data.column(index))], [name])
+            assign.check(batch.schema, (fills[name],))
+            column = assign.assign(batch, (fills[name],)).column(0)
+            data = data.set_column(index, name, pc.coalesce(column, assign.default(fills[name], 1)[0]))
+    return data
 
 
 def _assigned(

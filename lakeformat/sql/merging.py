@@ -84,13 +84,16 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     data = query.rows(context, _source(reading, before))
     paired = matching is None or bool(reading.of_pairs)
     untyped = _untyped(data)
-    if untyped or paired or (evolve and reading.computed):
+    fills = insert.filling(on.table)
+    if untyped or paired or fills or (evolve and reading.computed):
         clauses, evolve = _spelt_out(on.table, clauses, data, evolve), False
     clauses = [_without(clause, untyped) for clause in clauses]
     if paired:
         equal = {} if matching is None else _equal(matching)
         data, matching = _paired(reading, matched_by, clauses, data, before)
         clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
+    if fills:
+        clauses = [replace(one, values=one.values and insert.filled(on.table, one.values)) for one in clauses]
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:

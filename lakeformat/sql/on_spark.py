@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from lakeformat.codec.spark_sql import quoted, spark_type
+from lakeformat.codec.spark_sql import quoted, spark_type, to_sql
 from lakeformat.engines.choose import register_transforms
 from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import TransformKind
+from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.sql import parameters, text, transforms
 from lakeformat.sql.session import Context
@@ -91,6 +92,15 @@ def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]
     for name, (value, field) in static.items():
         result = result.withColumn(name, functions.lit(value).cast(spark_type(field.type)))
     return result
+
+
+def filled(data: Any, values: Mapping[str, Expression]) -> Any:
+    """A frame with these values in place of nulls."""
+    functions = import_module("pyspark.sql.functions")
+    for name, value in values.items():
+        column = functions.coalesce(functions.col(quoted(name)), functions.expr(to_sql(value)))
+        data = data.withColumn(name, column)
+    return data
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

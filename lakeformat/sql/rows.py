@@ -92,9 +92,9 @@ def update(context: Context, cursor: Cursor) -> Result:
                 name: _on_target(value) for name, value in values.items() if value is not None
             }
             sided |= {name: Column((SOURCE, f"{_VALUE}{index}")) for index, name in enumerate(unknown)}
-            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(sided)
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(insert.filled(on.table, sided))
             return metrics(merge.merge(spark=context.spark, **context.verb))
-    known_: dict[str, str | Expression] = {name: value for name, value in values.items() if value is not None}
+    known_ = insert.filled(on.table, {name: value for name, value in values.items() if value is not None})
     where_ = None if condition == ALWAYS else condition
     return metrics(on.table.update(known_, where_, spark=context.spark, **context.verb))
 

@@ -448,7 +448,49 @@ def test_default_in_values_is_the_columns_default(lake):
     ]
     with pytest.raises(InvalidInput, match="line 1, column 35: INSERT of 1 values into 2 columns: a, b"):
         lake.sql("INSERT INTO shop.d (a, b) VALUES  (DEFAULT)")
-    with pytest.raises(UnsupportedFeature, match="column 33: DEFAULT of 'l', array<int>, in VALUES; leave"):
-        lake.sql("INSERT INTO shop.d (l) VALUES  (DEFAULT)")
+    lake.sql("INSERT INTO shop.d (l, a) VALUES (DEFAULT, 4), (array(7), 5)")
+    assert rows(lake.sql("SELECT l FROM shop.d WHERE a > 3 ORDER BY a")) == [([1, 2],), ([7],)]
     with pytest.raises(UnsupportedFeature, match="'l' has a DEFAULT of array<int>, which SQL gives Paimon tables only"):
         lake.sql("CREATE TABLE shop.e (l ARRAY<INT> DEFAULT ARRAY(1)) USING iceberg")
+
+
+DEFAULTED = """CREATE TABLE shop.n (k INT, v STRING DEFAULT 'x', c INT DEFAULT 5, l ARRAY<INT> DEFAULT ARRAY(1, 2),
+    m MAP<STRING, INT> DEFAULT MAP('a', 1), s STRUCT<x: INT, y: STRING> DEFAULT STRUCT(3, 'z')) USING paimon"""
+EMPTY = ("x", 5, [1, 2], [("a", 1)], {"x": 3, "y": "z"})
+
+
+def write_nulls(lake, **more):
+    """The rows by key, after SQL wrote NULL into columns with a default."""
+    lake.sql(DEFAULTED)
+    lake.sql("INSERT INTO shop.n VALUES (1, NULL, NULL, NULL, NULL, NULL)", **more)
+    lake.sql("INSERT INTO shop.n SELECT k + 1, nullif(v, 'x'), c * 2, l, m, s FROM shop.n", **more)
+    lake.sql("UPDATE shop.n SET v = NULL, c = if(k = 1, NULL, c), l = NULL WHERE k < 3", **more)
+    source = pa.table({"k": [2, 3], "v": pa.nulls(2, pa.string()), "c": pa.array([None, 7], pa.int32())})
+    lake.sql(
+        """MERGE INTO shop.n USING src ON n.k = src.k WHEN MATCHED THEN UPDATE SET v = src.v, c = src.c
+        WHEN NOT MATCHED THEN INSERT (k, v, c) VALUES (src.k, src.v, src.c)""", src=source, **more,
+    )  # fmt: skip
+    lake.sql("INSERT INTO shop.n (k) VALUES (5)", **more)
+    stars = pa.table({"k": [5, 6], "v": pa.array(["y", None]), "c": pa.nulls(2, pa.int32())})
+    stars = stars.append_column("l", pa.nulls(2, pa.list_(pa.int32())))
+    stars = stars.append_column("m", pa.nulls(2, pa.map_(pa.string(), pa.int32())))
+    stars = stars.append_column("s", pa.nulls(2, pa.struct([("x", pa.int32()), ("y", pa.string())])))
+    lake.sql(
+        "MERGE INTO shop.n USING src ON n.k = src.k WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        src=stars, **more,
+    )  # fmt: skip
+    return {row[0]: row[1:] for row in rows(lake.sql("SELECT * FROM shop.n"))}
+
+
+NULLS = {1: EMPTY, 2: EMPTY, 3: ("x", 7, *EMPTY[2:]), 5: ("y", *EMPTY[1:]), 6: EMPTY}
+
+
+def test_null_is_the_columns_default_in_paimon_tables_alone(lake):
+    assert write_nulls(lake) == NULLS
+    lake.sql("CREATE TABLE shop.i (k INT, v STRING DEFAULT 'x') USING iceberg TBLPROPERTIES ('format-version' = '3')")
+    lake.sql("INSERT INTO shop.i VALUES (1, NULL)")
+    lake.sql("INSERT INTO shop.i (k) VALUES (2)")
+    assert rows(lake.sql("SELECT * FROM shop.i ORDER BY k")) == [(1, None), (2, "x")]
+    lake.sql("CREATE TABLE shop.r (k INT, v STRING NOT NULL DEFAULT 'x') USING paimon")
+    with pytest.raises(InvalidInput, match="v"):
+        lake.sql("INSERT INTO shop.r VALUES (1, NULL)")

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
+from tests.sql import test_changes
 from tests.sql.conftest import ORDERS, rows
 
 pytestmark = pytest.mark.spark
@@ -501,3 +502,7 @@ def test_attached_tables_have_every_type_and_take_nulls_that_come_later(tmp_path
         spark.sql(f"ALTER DATABASE att SET LOCATION '{tmp_path}/elsewhere'")  # Dropping it would delete the lake's.
     finally:
         spark.sql("DROP DATABASE IF EXISTS att CASCADE")
+
+
+def test_null_is_the_columns_default_on_spark(plain, spark):
+    assert test_changes.write_nulls(plain, spark=spark) == test_changes.NULLS

@@ -23,7 +23,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value: None, bool, int, float, Decimal, str, bytes, date, time, datetime; a frozenset or tuple of those.
+    """A value: None, bool, int, float, Decimal, str, bytes, date, time, datetime; a frozenset or tuple of those; an
+    Arrow scalar of an array, map or struct.
 
     Equal to a value of its own type only (1 is not TRUE), and NaN to itself."""
 
