@@ -13,6 +13,7 @@ from lakeformat.errors import InvalidInput
 
 Moment = datetime.datetime | datetime.date | int | str
 Age = datetime.timedelta | Moment
+_MOST = 100_000  # Numbers in a range.
 
 
 def epoch_ms(moment: Moment) -> int:
@@ -78,3 +79,16 @@ def columns(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise InvalidInput(f"columns={value!r}: give a list of names, e.g. ['id', 'address.city']")
     return tuple(value)
+
+
+def ranges(name: str, text: str) -> list[int]:
+    """Whole numbers and inclusive ranges of them, as `0-3,7`. Raises `InvalidInput`."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, dash, high = (number.strip() for number in part.partition("-"))
+        if not low.isdecimal() or not (high.isdecimal() if dash else True) or (dash and int(low) > int(high)):
+            raise InvalidInput(f"{name} {text!r}: {part.strip()!r} is no number and no range; write e.g. '0-3,7'")
+        if dash and int(high) - int(low) > _MOST:
+            raise InvalidInput(f"{name} {text!r}: {part.strip()!r} has more than {_MOST} numbers")
+        numbers += range(int(low), int(high if dash else low) + 1)
+    return numbers

@@ -567,6 +567,7 @@ class Table:
         partial_progress: bool = False,
         max_commits: int = 10,
         min_files: int | None = None,
+        buckets: Iterable[int] | None = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
@@ -588,10 +589,11 @@ class Table:
             max_commits: See `partial_progress`.
             min_files: How many small files make a partition worth rewriting; five by default, two with `full`
                 (Iceberg).
+            buckets: Only these buckets, from 0, of a Paimon table with fixed buckets; not with `sort_by`.
             id: Makes the verb exactly-once.
             properties: Written into the snapshot.
         """
-        min_files = arguments.whole("min_files", min_files, 1)
+        min_files, numbers = arguments.whole("min_files", min_files, 1), _buckets(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
@@ -606,35 +608,63 @@ class Table:
             return landed
         change = self._change(view, request, engine)
         if partial_progress:
-            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most, min_files)
+            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most, min_files, numbers)
         else:
-            made = compact.compact(change, self._format, full, scope, sort_by=chosen, min_files=min_files)
+            made = compact.compact(
+                change, self._format, full, scope, sort_by=chosen, min_files=min_files, buckets=numbers
+            )
         if made is not None:
             expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
 
     def compaction_plan(
-        self, full: bool = False, where: str | Expression | None = None, *, sort_by: Sequence[str] | bool | None = None
+        self,
+        full: bool = False,
+        where: str | Expression | None = None,
+        *,
+        sort_by: Sequence[str] | bool | None = None,
+        buckets: Iterable[int] | None = None,
     ) -> pa.Table:
         """What `compact` would rewrite: one row per unit of work, with the `paths`, `row_count` and `size_bytes` of its
         files."""
         view = self._view()
         chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
-        return compact.preview(view, full, scope, chosen)
+        return compact.preview(view, full, scope, chosen, _buckets(buckets, sort_by))
 
     def rewrite_manifests(
-        self, *, id: str | None = None, properties: Mapping[str, str] | None = None
+        self,
+        *,
+        sort_by: Sequence[str] | bool = False,
+        full: bool = False,
+        max_bytes: int | None = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Rewrite the manifests into as few as their target size allows, clustered by partition, so that scans read
         fewer of them.
 
+        Args:
+            sort_by: Partition columns of a Paimon table, or True for all in their order: each manifest then covers a range
+                of them, so that conditions on the first skip manifests. Manifests that overlap no other one stay as they
+                are. Those of an Iceberg table are always sorted.
+            full: With `sort_by`, rewrite all manifests.
+            max_bytes: With `sort_by`, rewrite manifests of at most this many bytes together; those with deleted entries are
+                rewritten in any case.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """
         view = self._view()
+        order = self._manifest_order(view, sort_by)
+        most = arguments.whole("max_bytes", max_bytes, 1)
+        if not order and (full or most is not None):
+            raise InvalidInput("rewrite_manifests(full=..., max_bytes=...): only with sort_by")
         request, landed = self._asked(view, id, properties)
-        if landed or not view.maintenance.has_many_manifests():
+        operation = RewriteManifests(request=request, sort_by=order, rewrites_all=full, most_bytes=most)
+        if landed or not view.maintenance.has_many_manifests(operation):
             return landed
-        return self._commit(view, RewriteManifests(request=request))
+        return self._commit(view, operation)
 
     def rewrite_position_deletes(
         self,
@@ -897,6 +927,24 @@ class Table:
         self._follow(view)
         return made
 
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Tell other engines which snapshot of a Paimon table is the earliest, by the hint that they read, after files of
+        snapshots were lost or deleted by hand: they expect every number from the earliest on. Returns the snapshot that they
+        took for the earliest before. lakeformat itself lists the snapshots and needs no hint.
+
+        Raises `InvalidInput` unless all snapshots from `snapshot_id` to the newest exist.
+        """
+        chosen = arguments.whole("snapshot_id", snapshot_id, 1)
+        assert chosen is not None
+        view = self._view()
+        if not isinstance(view, Upkept):
+            raise UnsupportedFeature(
+                f"{self.name}: {view.format.capitalize()} tables have no hint of the earliest snapshot"
+            )
+        before, hint = view.earliest(chosen)
+        self._store.write_many(hint)
+        return before
+
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
         """Tag a snapshot (by default the current one), for the time `retain` or for ever. Raises `AlreadyExists`."""
         retain_ms = arguments.milliseconds("retain", retain)
@@ -1028,6 +1076,22 @@ class Table:
             expire.remove(self._store, branch.drop(self._store, view, name))
             return
         self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
+
+    def rename_branch(self, name: str, to: str) -> Table:
+        """Rename a branch of a Paimon table; returns the Table at that branch. Raises `NotFound` and `AlreadyExists`.
+
+        On local storage the branch's folder is renamed in one step. On object storage its files are copied and then
+        deleted, so let no one write to the branch meanwhile; an interrupted call can be repeated.
+        """
+        for branch_name in (name, to):
+            arguments.text("branch", branch_name)
+        view = self._view()
+        if not isinstance(view, BranchFolders):
+            raise UnsupportedFeature(
+                f"{self.name}: {view.format.capitalize()} has no renaming of branches; create branch {to!r} and delete {name!r}"
+            )
+        branch.rename(self._store, view, name, to)
+        return self.branch(to)
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (for `lake.table(...)`, the main branch) to the head of the branch `to`. Raises `Conflict`
@@ -1176,6 +1240,18 @@ class Table:
     def _change(self, view: AnyView, request: Request, engine: Engine | None = None) -> Change:
         return Change(self._reach(view), view, engine or engine_for(), request)
 
+    def _manifest_order(self, view: AnyView, sort_by: Sequence[str] | bool) -> tuple[str, ...]:
+        """The partition columns that `sort_by` of `rewrite_manifests` asks for."""
+        columns = view.schema.partitioning.columns
+        if sort_by is False:
+            return ()
+        order = tuple(columns) if sort_by is True else tuple(arguments.columns(sort_by))
+        if not order or not set(order) <= set(columns):
+            raise InvalidInput(
+                f"rewrite_manifests(sort_by={sort_by!r}): {self.name} has the partition columns {', '.join(columns) or '(none)'}"
+            )
+        return order
+
     def _overwrite(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
     ) -> Snapshot | None:
@@ -1221,6 +1297,17 @@ def create(table: Table, schema: Schema) -> None:
     store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, format.head(store), format, operation)
+
+
+def _buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...] | None:
+    if buckets is None:
+        return None
+    if sort_by:
+        raise InvalidInput("compact(buckets=..., sort_by=...): a table with fixed buckets has an order of its own")
+    numbers = {arguments.whole("buckets", bucket, 0) for bucket in buckets}
+    if not numbers:
+        raise InvalidInput("compact(buckets=[]): give at least one bucket")
+    return tuple(sorted(number for number in numbers if number is not None))
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""branch: list, create, publish and delete branches."""
+"""branch: list, create, publish, rename and delete branches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lakeformat.cli.session import Session, duration, grid
 @click.option("--retain", help="For how long, e.g. 30d.")
 @click.option("--delete", "-d", is_flag=True, help="Let the branch go.")
 @click.option("--publish", is_flag=True, help="Move the table to where the branch is (fast-forward).")
+@click.option("--rename", help="Its new name (Paimon).")
 @click.option("--dry-run", is_flag=True, help="Only show what would happen.")
 @click.pass_obj
 def branch(
@@ -25,25 +26,29 @@ def branch(
     retain: str | None,
     delete: bool,
     publish: bool,
+    rename: str | None,
     dry_run: bool,
 ) -> None:
-    """List branches, make one, publish one, or let one go."""
+    """List branches, make one, publish one, rename one, or let one go."""
     opened = session.table(table)
     if name is None:
-        if delete or publish:
-            raise InvalidInput("branch --delete and --publish: say which branch")
+        if delete or publish or rename:
+            raise InvalidInput("branch --delete, --publish and --rename: say which branch")
         listed = opened.inspect.branches()
         rows = listed.to_pylist()
         shown = [[str(v) if isinstance(v, int) else v for v in row.values()] for row in rows]
         session.answer(rows, lambda: grid(list(listed.column_names), shown))
         return
-    if delete and publish:
-        raise InvalidInput("branch: --delete or --publish, not both")
+    if delete + publish + bool(rename) > 1:
+        raise InvalidInput("branch: one of --delete, --publish and --rename")
     target = opened.dry_run()[0] if dry_run else opened
     would = "would " if dry_run else ""
     if delete:
         target.delete_branch(name)
         message = f"branch {name} {would}go" if dry_run else f"branch {name} is gone"
+    elif rename:
+        target.rename_branch(name, rename)
+        message = f"branch {name} {'would be' if dry_run else 'is'} called {rename}"
     elif publish:
         target.fast_forward(name)
         message = f"{opened.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"

@@ -8,6 +8,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from lakeformat import arguments
 from lakeformat.cli import effects
 from lakeformat.cli.session import Session, Size, counted, grid, size
 
@@ -19,18 +20,26 @@ from lakeformat.cli.session import Session, Size, counted, grid, size
 @click.option(
     "--sort-by", multiple=True, help='e.g. "id", "days(ts) DESC", "zorder(a, b)", "hilbert(a, b)"; may be repeated.'
 )
+@click.option("--buckets", help='Only these of a Paimon table with fixed buckets, e.g. "0-3,7".')
 @click.option("--dry-run", is_flag=True, help="Only show what would be written anew.")
 @click.pass_obj
 def compact(
-    session: Session, table: str, full: bool, where: str | None, sort_by: tuple[str, ...], dry_run: bool
+    session: Session,
+    table: str,
+    full: bool,
+    where: str | None,
+    sort_by: tuple[str, ...],
+    buckets: str | None,
+    dry_run: bool,
 ) -> None:
     """Make small files into large ones, in one snapshot."""
-    target = session.table(table)
+    target, chosen = session.table(table), None if buckets is None else arguments.ranges("--buckets", buckets)
     if not dry_run:
-        made = target.compact(full=full, where=where, sort_by=sort_by or None)
+        made = target.compact(full=full, where=where, sort_by=sort_by or None, buckets=chosen)
         effects.snapshot(session, made, "nothing is worth compacting")
         return
-    units = target.compaction_plan(full=full, where=where, sort_by=sort_by or None).to_pylist()
+    plan = target.compaction_plan(full=full, where=where, sort_by=sort_by or None, buckets=chosen)
+    units = plan.to_pylist()
     data: dict[str, Any] = {
         "dry_run": True,
         "files": sum(len(unit["paths"]) for unit in units),

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeformat.codec.figures import Figures
 from lakeformat.codec.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind, Request
+from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
@@ -122,10 +122,16 @@ class Maintenance(Protocol):
     """The upkeep of a table: what is worth rewriting, and what may be deleted."""
 
     def compaction(
-        self, full: bool, scope: Expression = ..., now_ms: int | None = None, min_files: int | None = None
+        self,
+        full: bool,
+        scope: Expression = ...,
+        now_ms: int | None = None,
+        min_files: int | None = None,
+        buckets: Sequence[int] | None = None,
     ) -> list[RewriteTask]:
-        """What is worth rewriting; without `now_ms` regardless of the time, with `min_files` from that many files on.
-        Raises `UnsupportedFeature` for `min_files` if only the table's options decide."""
+        """What is worth rewriting, in all or these `buckets`; without `now_ms` regardless of the time, with `min_files`
+        from that many files on. Raises `UnsupportedFeature` for `min_files` if only the table's options decide, and for
+        `buckets` if the table has no fixed ones; `InvalidInput` for buckets that it does not have."""
         ...
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
@@ -133,8 +139,9 @@ class Maintenance(Protocol):
         rows' order is fixed."""
         ...
 
-    def has_many_manifests(self) -> bool:
-        """Whether rewriting manifests would make them fewer."""
+    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+        """Whether rewriting manifests would make them fewer, or sort them. Raises `UnsupportedFeature` for a sort order if
+        the format has one of its own."""
         ...
 
     def default_retention(self, now_ms: int) -> Retention: ...
@@ -462,6 +469,11 @@ class Upkept(Protocol):
         """The snapshots undone by the restore with this id."""
         ...
 
+    def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
+        """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`). Raises
+        `InvalidInput` unless all snapshots from there on exist."""
+        ...
+
 
 @runtime_checkable
 class BranchFolders(Protocol):
@@ -483,6 +495,15 @@ class BranchFolders(Protocol):
 
     def end_branch(self, name: str) -> Expiry:
         """The files of a branch. Raises `NotFound`."""
+        ...
+
+    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
+        """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed). Raises
+        `NotFound` and `AlreadyExists`, but not for a renaming that was interrupted."""
+        ...
+
+    def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
+        """The files of a branch, under their names in the branch `to`, in the order in which they are written."""
         ...
 
     def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:

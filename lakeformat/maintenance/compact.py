@@ -42,6 +42,7 @@ def compact(
     starts: int = _STARTS,
     sort_by: tuple[Sort, ...] = (),
     min_files: int | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> Snapshot | None:
     """Rewrite small files into larger ones, or with `sort_by` all files into sorted ones, in one snapshot; None if
     nothing is worth rewriting.
@@ -50,7 +51,7 @@ def compact(
     """
 
     def operation(now: Change) -> Rewrite | None:
-        tasks = worth_it(now.view, full, scope, sort_by, min_files)
+        tasks = worth_it(now.view, full, scope, sort_by, min_files, buckets)
         return rewritten(now, scope, tasks) if tasks else None
 
     change, placed = _placed(change, format, scope, starts)
@@ -65,12 +66,13 @@ def compact_in_parts(
     sort_by: tuple[Sort, ...],
     most: int,
     min_files: int | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots; returns the last. A part that fails is left out and does not affect
     the others. If all parts fail, raises the error of the last one."""
     change, made = _placed(change, format, scope)
     store, view = change.store, change.view
-    tasks = worth_it(view, full, scope, sort_by, min_files)
+    tasks = worth_it(view, full, scope, sort_by, min_files, buckets)
     size = max(-(-len(tasks) // most), 1)
     failed: LakeError | None = None
     for start in range(0, len(tasks), size):
@@ -87,18 +89,25 @@ def compact_in_parts(
 
 
 def worth_it(
-    view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], min_files: int | None = None
+    view: AnyView,
+    full: bool,
+    scope: Expression,
+    sort_by: tuple[Sort, ...],
+    min_files: int | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> list[RewriteTask]:
     """The rewrite tasks: what of the table is worth rewriting."""
     if sort_by:
         return view.maintenance.sorting(scope, sort_by)
-    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, _now_ms(), min_files)]
+    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, _now_ms(), min_files, buckets)]
 
 
-def preview(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> pa.Table:
+def preview(
+    view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], buckets: Sequence[int] | None = None
+) -> pa.Table:
     """What of the table is worth rewriting: one row per unit of work, with `paths`, `row_count` and `size_bytes` of its
     files."""
-    reads = [task.read for task in worth_it(view, full, scope, sort_by) if task.read]
+    reads = [task.read for task in worth_it(view, full, scope, sort_by, buckets=buckets) if task.read]
     columns = {
         "paths": pa.array([[path for read in unit for path in read.paths] for unit in reads], pa.list_(pa.string())),
         "row_count": pa.array([sum(read.row_count for read in unit) for unit in reads], pa.int64()),

@@ -173,9 +173,16 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteManifests:
-    """The same live files in fewer manifests, clustered by partition; evaluated again on every base. No row changes."""
+    """The same live files in fewer manifests, clustered by partition; evaluated again on every base. No row changes.
+
+    With `sort_by`, partition columns, each manifest gets a range of them: those that overlap are rewritten, or all with
+    `rewrites_all`, up to `most_bytes`.
+    """
 
     request: Request
+    sort_by: tuple[str, ...] = ()
+    rewrites_all: bool = False
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -230,11 +230,20 @@ def _compact(call: Call) -> Result:
             f"{call.name}(order_strategy => {strategy!r}): known are order, zorder and hilbert, with order_by",
         )
     full = str(call.take("compact_strategy") or "").lower() == "full"
+    buckets = call.take("buckets")
+    numbers = None if buckets is None else arguments.ranges(f"{call.name}: buckets =>", str(buckets))
     call.close()
     condition = _specs(call, table, specs) if specs else where
     if idle is not None:
         condition, full = _idle(call, table, _age(call, "partition_idle_time", idle), condition), True
-    made = table.compact(full=full, where=condition, spark=call.context.spark, sort_by=sort_by, **call.context.verb)
+    made = table.compact(
+        full=full,
+        where=condition,
+        spark=call.context.spark,
+        sort_by=sort_by,
+        buckets=numbers,
+        **call.context.verb,
+    )
     return metrics(made)
 
 
@@ -635,6 +644,20 @@ def _delete_branch(call: Call) -> Result:
     return _ok(result=True)
 
 
+def _rename_branch(call: Call) -> Result:
+    table, name, to = call.table(), str(call.need("from_branch")), str(call.need("to_branch"))
+    call.close()
+    table.rename_branch(name, to)
+    return _ok(result=True)
+
+
+def _repair_earliest(call: Call) -> Result:
+    table, snapshot_id = call.table(), call.whole("snapshot_id", call.need("snapshot_id"))
+    call.close()
+    before = table.repair_earliest_snapshot(snapshot_id)
+    return _ok(previous_earliest_snapshot_id=before, current_earliest_snapshot_id=snapshot_id)
+
+
 def _fast_forward_iceberg(call: Call) -> Result:
     table, branch, to = call.table(), str(call.need("branch")), str(call.need("to"))
     call.close()
@@ -678,12 +701,33 @@ def _rewrite_manifests(call: Call) -> Result:
 
 
 def _compact_manifest(call: Call) -> Result:
+    """Merge manifests, or sort them by partition columns as Paimon's `manifest-sort.*` options ask."""
     table, dry = call.table(), call.take("dry_run")
-    call.no_options()
+    given = call.options()
+    for option in ("enabled", "partition_field", "max_rewrite_size"):
+        if (value := call.take(f"manifest_sort_{option}")) is not None:
+            given[f"manifest-sort.{option.replace('_', '-')}"] = str(value)
+    how: dict[str, Any] = {}
+    if given.pop("manifest-sort.enabled", "false").lower() == "true":
+        field = given.pop("manifest-sort.partition-field", None)
+        most = given.pop("manifest-sort.max-rewrite-size", "256 mb")
+        full = given.pop("manifest-sort.force-rewrite", "false").lower() == "true"
+        how = {"sort_by": True if field is None else [field], "full": full, "max_bytes": _bytes(call, most)}
+    call.refuse_options(given)
     call.close()
     if dry:
         table, _ = table.dry_run()
-    return metrics(table.rewrite_manifests(**call.context.verb))
+    return metrics(table.rewrite_manifests(**how, **call.context.verb))
+
+
+def _bytes(call: Call, text: str) -> int:
+    """`256 mb`, `1gb`, `1024`."""
+    match = re.fullmatch(
+        r"(\d+)\s*(b|bytes|kb?|kibibytes|mb?|mebibytes|gb?|gibibytes|tb?|tebibytes)?", text.strip().lower()
+    )
+    if match is None:
+        raise call.context.script.invalid(call.offset, f"{call.name}: {text!r} is no size; write e.g. '256 mb'")
+    return int(match[1]) << 10 * "bkmgt".index((match[2] or "b")[0])
 
 
 def _materialize(call: Call) -> Result:
@@ -888,10 +932,21 @@ _PAIMON: Mapping[str, Procedure] = {
             "where",
             "options",
             "partition_idle_time",
+            "buckets",
         ),
         _compact,
     ),
-    "compact_manifest": Procedure(("table", "options", "dry_run"), _compact_manifest),
+    "compact_manifest": Procedure(
+        (
+            "table",
+            "options",
+            "dry_run",
+            "manifest_sort_enabled",
+            "manifest_sort_partition_field",
+            "manifest_sort_max_rewrite_size",
+        ),
+        _compact_manifest,
+    ),
     "materialize_deletion_vectors": Procedure(("table", "partitions", "parallelism"), _materialize),
     "trigger_tag_automatic_creation": Procedure(("table",), _automatic_tags),
     "expire_snapshots": Procedure(
@@ -933,6 +988,8 @@ _PAIMON: Mapping[str, Procedure] = {
     "remove_orphan_files": Procedure(("table", "older_than", "dry_run", "parallelism", "mode"), _orphans),
     "create_branch": Procedure(("table", "branch", "tag"), _create_branch),
     "delete_branch": Procedure(("table", "branch"), _delete_branch),
+    "rename_branch": Procedure(("table", "from_branch", "to_branch"), _rename_branch),
+    "repair_earliest_snapshot": Procedure(("table", "snapshot_id"), _repair_earliest),
     "fast_forward": Procedure(("table", "branch"), _fast_forward_paimon),
     "reset_consumer": Procedure(("table", "consumer_id", "next_snapshot_id"), _drop_consumer),
 }

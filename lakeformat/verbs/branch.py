@@ -1,16 +1,17 @@
-"""Branches: create, drop, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
+"""Branches: create, rename, drop, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
 snapshot and its schemas."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
-from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound
+from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound, UnsupportedFeature
 from lakeformat.model.operation import CreateBranch, Request
 from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
 from lakeformat.storage.catalogued import BranchKeeper, Catalogued
@@ -68,6 +69,36 @@ def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
     return Expiry((), ())
 
 
+def rename(store: Store, view: BranchFolders, name: str, to: str) -> None:
+    """Rename a branch: its folder in one step where storage can do that, else file by file. Raises `NotFound` and
+    `AlreadyExists`.
+
+    File by file, the new branch exists once its last file is there, and the old one until its first schema is deleted: an
+    interrupted call can be repeated. Commits to the old branch until then come along.
+    """
+    if _keeper(store) is not None:
+        raise UnsupportedFeature(
+            f"{store.root}: this catalog does not rename branches; create another branch at its tag"
+        )
+    old, new, marker = view.require_renamable(name, to)
+    try:
+        store.move_folder(old, new)
+        return
+    except UnsupportedFeature:
+        pass
+    if not store.create(marker, name.encode()) and store.read(marker) != name.encode():
+        raise AlreadyExists(f"{store.root}: another branch is being renamed to {to!r}")
+    copied: dict[str, bytes] = {}
+    while copies := _not_in(view.renamed(name, to), copied):
+        _copy(store, copies, copied, to)
+    if copied:
+        first, rest = view.end_branch(name).waves
+        store.delete(first)
+        _copy(store, _not_in(view.renamed(name, to), copied), copied, to)
+        store.delete(rest)
+    store.delete([marker])
+
+
 def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
     """Commit to the table the snapshots that the branch `to` has after the table's newest one, one after the other. If
     interrupted, the table is at one of the branch's snapshots, and the same call resumes.
@@ -102,6 +133,22 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _not_in(files: Mapping[str, bytes], copied: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {path: data for path, data in files.items() if copied.get(path) != data}
+
+
+def _copy(store: Store, files: Mapping[str, bytes], copied: dict[str, bytes], to: str) -> None:
+    """Write files that nobody else has written."""
+    for path, data in files.items():
+        if path in copied:  # The progress of a consumer.
+            store.write(path, data)
+        elif not store.create(path, data) and store.read(path) != data:
+            raise AlreadyExists(
+                f"{store.root}: {path} came meanwhile, by a writer of branch {to!r}; nothing more was copied"
+            )
+        copied[path] = data
 
 
 def _keeper(store: Store) -> BranchKeeper | None:

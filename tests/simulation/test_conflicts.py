@@ -134,9 +134,11 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "delete tag": lambda t, who: t.delete_tag("old"),
     "remove orphans": lambda t, who: t.remove_orphan_files(),
     "rewrite manifests": lambda t, who: t.rewrite_manifests(),
+    "sort manifests": lambda t, who: t.rewrite_manifests(sort_by=True, full=True),
     "append to a branch": lambda t, who: t.branch("ahead").append(rows(70 + who)),
     "create branch": lambda t, who: t.create_branch(f"new{who}"),
     "delete branch": lambda t, who: t.delete_branch("ahead"),
+    "rename branch": lambda t, who: t.rename_branch("ahead", f"renamed{who}"),
     "fast forward": lambda t, who: t.fast_forward("ahead"),
 }
 BRANCHING = {verb for verb in VERBS if verb.endswith(("branch", "forward"))}
@@ -147,6 +149,7 @@ def verbs_of(kind: str) -> list[str]:
     has_buckets = SCHEMAS[kind].properties.get("bucket", "-1") != "-1"
     by_row = not APART.items() <= SCHEMAS[kind].properties.items()  # Where rows leave their files.
     own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG, "overwrite by row": by_row}
+    own |= {"sort manifests": kind in TABLES, "rename branch": kind in TABLES}
     return [verb for verb in VERBS if own.get(verb, True)]
 
 
@@ -305,7 +308,10 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
     assert any(after == in_turn(kind, *order) for order in orders), where
     check_whole(kind, store, after[0])
     table = table_of(kind, store)
-    if not {"roll back", "delete tag", "delete branch"} & {verb, other}:  # Which leave files to the sweep.
+    if not {"roll back", "delete tag", "delete branch", "rename branch"} & {
+        verb,
+        other,
+    }:  # Which leave files to the sweep.
         ours = {file.path for file in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:

@@ -191,6 +191,7 @@ CASES += [
     ("crossing overwrite by row", CROSSING, lambda t: t.overwrite(rows(2, dt="c"), where="id < 3", id="op")),
 ]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
+CASES += [("sort manifests", SCHEMA, lambda t: t.rewrite_manifests(sort_by=True, full=True, id="op"))]
 
 
 def once(verb: Callable[[], object], done: type[LakeError]) -> None:
@@ -386,6 +387,30 @@ def test_a_fast_forward_that_is_cut_short_is_at_a_snapshot_of_the_branch_and_goe
         table(store).fast_forward("c")
         assert table(store).snapshots() == end, failing.failed
         assert [row[0] for row in content(table(store))] == [5], failing.failed
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_a_renaming_of_a_branch_that_is_cut_short_loses_nothing_and_goes_on(after: bool):
+    """On storage that renames no folders: both names may be there, until the same call has ended."""
+
+    def table(store: Any) -> Table:
+        return Table("t", store, dialect)
+
+    store = holding(with_branches())
+    counting, begun = NthCallFails(store, 0, after), on_branches(table(store))
+    table(counting).rename_branch("b", "new")
+    end, files = on_branches(table(store)), swept(store)
+    assert end == {"new" if name == "b" else name: seen for name, seen in begun.items()}
+    for n in range(1, counting.made.total() + 1):
+        store = holding(with_branches())
+        failing = NthCallFails(store, n, after)
+        with suppress(StoreError):
+            table(failing).rename_branch("b", "new")
+        seen = on_branches(table(store))
+        assert {**end, "b": begun["b"]}.items() >= seen.items(), failing.failed
+        assert {"b", "new"} & {*seen}, failing.failed
+        once(lambda store=store: table(store).rename_branch("b", "new"), NotFound)
+        assert (on_branches(table(store)), swept(store)) == (end, files), failing.failed
 
 
 def test_create_table_with_every_call_failing():

@@ -313,6 +313,7 @@ def marked(lake):
 
 NESTED = "CREATE TABLE my_table (k INT, v STRUCT<f1: STRING, f2: INT>, w ARRAY<STRUCT<f1: STRING, f2: INT>>, x MAP<INT, STRUCT<f1: STRING, f2: INT>>)"
 KEYED = "CREATE TABLE {0} (a INT, b INT, c STRING) TBLPROPERTIES ('primary-key' = 'a')"
+MANIFESTS = "SELECT added_files, deleted_files FROM T.manifests"
 TAGS = "SELECT tag_name, snapshot_id FROM T.tags"
 
 
@@ -505,15 +506,21 @@ FURTHER = (
           setup=T, format="paimon"),
     group(NEW_CALLS,
           runs("CALL sys.create_tag_from_watermark(`table` => 'default.T', `tag` => 'my_tag', `watermark` => 1578883047356, time_retained => '1 d')", [("my_tag", 2)], TAGS),
-          *each_refused("has no argument", "CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')",
-          "CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", "CALL sys.compact_manifest(`table` => 'default.T', options => 'manifest-sort.force-rewrite=true', manifest_sort_enabled => true)", why=AHEAD),
           runs("CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)", 2, "SELECT * FROM T.snapshots"), runs("CALL sys.materialize_deletion_vectors(table => 'T')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')", [(1,), (2,)], "SELECT k FROM T"),
-          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')", "CALL sys.repair_earliest_snapshot(table => 'default.T', snapshot_id => 10)", "CALL sys.rename_branch(table => 'default.T', from_branch => 'a', to_branch => 'b')",
+          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')",
           "CALL sys.merge_branch(table => 'default.T', source_branch => 'a')", "CALL sys.merge_branch(table => 'default.T', source_branch => 'a', target_branch => 'b')", "CALL sys.rewrite_file_index(table => 'T')", "CALL sys.rewrite_file_index(table => 'T', where => 'p = 0')",
           *(f"CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => '{kind}'{more})" for kind, more in (("btree", ""), ("bitmap", ", options => 'sorted-index.records-per-range=1000000'"), ("fm", ""), ("btree", ", partitions => 'p=0'"),
           ("full-text", ", options => 'full-text.tokenizer=ngram'"), ("full-text", ", options => 'full-text.tokenizer=jieba'"), ("full-text", ", options => 'full-text.tokenizer=simple'"))),
           *(f"CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', {more})" for more in ("partitions => 'p=0'", "dry_run => true")), "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')", why=AHEAD),
           setup=(*T[:2], marked), format="paimon"),
+    group(NEW_CALLS,
+          runs("CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", [(2, 0)], MANIFESTS),
+          runs("CALL sys.compact_manifest(`table` => 'default.T', options => 'manifest-sort.force-rewrite=true', manifest_sort_enabled => true)", [("APPEND",), ("APPEND",), ("COMPACT",), ("COMPACT",)], "SELECT commit_kind FROM T.snapshots"),
+          runs("CALL sys.repair_earliest_snapshot(table => 'default.T', snapshot_id => 2)", [(1, 2)]),
+          runs("CALL sys.rename_branch(table => 'default.T', from_branch => 'test_branch', to_branch => 'new_branch')", [("new_branch",)], "SELECT branch_name FROM T.branches"),
+          setup=(*T, "CALL sys.create_branch(table => 'default.T', branch => 'test_branch')"), format="paimon"),
+    group(NEW_CALLS, runs("CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')", [(0, 1), (1, 1), (2, 1), (6, 2)], "SELECT bucket, count(*) FROM T.files GROUP BY bucket"),
+          setup=("CREATE TABLE T (k INT, v STRING) TBLPROPERTIES ('bucket' = '8', 'bucket-key' = 'k')", *2 * ("INSERT INTO T VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",)), format="paimon"),
     group(NEW_CALLS, runs("CALL sys.rescale(table => 'default.T', bucket_num => 16, partitions => 'p=0')", [("16",)], "SELECT value FROM T.options WHERE key = 'bucket'"),
           setup=("CREATE TABLE T (k INT, v STRING, p INT) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'k')", *T[1:]), format="paimon"),
     group(COPY, *each_refused("COPY", *(f"COPY INTO T FROM '/data/{kind}_files/' FILE_FORMAT = (TYPE = {kind}{more})" for kind, more in (("CSV", ""), ("CSV", ", SKIP_HEADER = 1"), ("CSV", ", FIELD_DELIMITER = '|', NULL_IF = ('NULL', ''))\nPATTERN = '.*'\nFORCE = (FALSE"), ("JSON", ""), ("JSON", ", MULTI_LINE = TRUE"), ("PARQUET", ""), ("PARQUET", ") PATTERN = ('.*'"))),

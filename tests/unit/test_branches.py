@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -281,6 +282,86 @@ def test_a_paimon_branch_begins_empty_or_at_a_tag_with_schemas_and_tags_of_its_o
         paimon.create_branch("short", retain=datetime.timedelta(days=1))
     later.delete_branch("other")
     assert branches(paimon) == branches(later) == ["empty", "later", "main", "nothing"]
+
+
+def test_a_renamed_branch_keeps_rows_tags_and_history(paimon):
+    paimon.append(rows(1))
+    b = paimon.create_branch("b")
+    b.append(rows(2))
+    b.create_tag("v")
+    history = [snapshot.id for snapshot in b.snapshots()]
+    for table in (paimon.dry_run()[0], paimon):
+        renamed = table.rename_branch("b", "c")
+        assert (branches(table), content(renamed), content(renamed, tag="v")) == (["c", "main"], [1, 2], [1, 2])
+        assert [snapshot.id for snapshot in renamed.snapshots()] == history
+    with pytest.raises(NotFound, match="no branch 'b'; there are: c, main"):
+        paimon.rename_branch("b", "d")
+    paimon.create_branch("b")
+    with pytest.raises(AlreadyExists, match="there is a branch 'b'"):
+        paimon.rename_branch("c", "b")
+    with pytest.raises(InvalidInput, match="'main' is the table itself"):
+        paimon.rename_branch("main", "d")
+    paimon.alter().set_properties({"scan.fallback-branch": "c"}).commit()
+    with pytest.raises(InvalidInput, match="fallback-branch"):
+        paimon.rename_branch("c", "d")
+    assert branches(paimon) == ["b", "c", "main"]
+
+
+def test_iceberg_does_not_rename_branches_nor_has_it_hints(iceberg):
+    iceberg.append(rows(1))
+    iceberg.create_branch("b")
+    with pytest.raises(UnsupportedFeature, match="create branch 'c' and delete 'b'"):
+        iceberg.rename_branch("b", "c")
+    with pytest.raises(UnsupportedFeature, match="no hint of the earliest snapshot"):
+        iceberg.repair_earliest_snapshot(1)
+
+
+def test_a_commit_beside_a_renaming_comes_along_or_is_refused():
+    """On storage that renames no folders, whichever call of the renaming it comes before."""
+    calls, n = 1, 0
+    while n < calls:
+        n += 1
+        store = Beside(n)
+        table = Table("t", store.store, Paimon())
+        create(table, Schema(fields=(Field(-1, "id", scalar(Kind.BIGINT)),)))
+        table.append(pa.table({"id": [1]}))
+        table.create_branch("b").append(pa.table({"id": [2]}))
+        Table("t", store, Paimon()).rename_branch("b", "c")
+        assert content(table.branch("c")) == store.expected, n
+        assert branches(table) == ["c", "main"], n
+        calls = store.calls
+    assert n > 8
+
+
+class Beside:
+    """A store on which a row is appended to the branch b before the n-th call."""
+
+    def __init__(self, n):
+        self.store, self.n, self.calls, self.expected = MemoryFiles(), n, 0, [1, 2]
+
+    def __getattr__(self, name):
+        if name in ("list", "read_many", "create", "delete"):
+            self.calls += 1
+            if self.calls == self.n:
+                with suppress(NotFound):
+                    Table("t", self.store, Paimon()).branch("b").append(pa.table({"id": [3]}))
+                    self.expected.append(3)
+        return getattr(self.store, name)
+
+
+def test_the_earliest_snapshot_is_one_from_which_all_exist(paimon):
+    for id in range(5):
+        paimon.append(rows(id))
+    for path in ("snapshot/snapshot-2", "snapshot/snapshot-3"):
+        paimon._store.delete([path])
+    with pytest.raises(InvalidInput, match="snapshot 3 cannot be the earliest: the snapshots 3 after it are missing"):
+        paimon.repair_earliest_snapshot(3)
+    with pytest.raises(InvalidInput, match="snapshot 6 cannot be the earliest: it is 1 to 5"):
+        paimon.repair_earliest_snapshot(6)
+    assert (paimon.repair_earliest_snapshot(4), paimon._store.read("snapshot/EARLIEST")) == (1, b"4")
+    assert paimon.repair_earliest_snapshot(5) == 4
+    with pytest.raises(InvalidInput, match="snapshot 4 cannot be the earliest"):
+        paimon.repair_earliest_snapshot(4)
 
 
 def test_expiry_and_sweep_of_paimon_keep_what_any_branch_reaches(paimon):

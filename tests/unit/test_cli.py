@@ -242,6 +242,21 @@ def test_branches_are_made_listed_published_and_let_go(tmp_path, cli):
     assert [row["branch_name"] for row in cli.json("branch", "shop.orders")] == ["main"]
 
 
+def test_a_branch_is_renamed_and_buckets_are_compacted(tmp_path, cli):
+    properties = {"bucket": "2", "bucket-key": "id"}
+    table = Lake(tmp_path / "wh").create_table("shop.sales", SCHEMA, format="paimon", properties=properties)
+    for _ in range(2):
+        table.append(rows(range(20), "a"))
+    table.create_branch("audit")
+    assert "would be called checked" in cli("branch", "shop.sales", "audit", "--rename", "checked", "--dry-run")
+    assert "is called checked" in cli("branch", "shop.sales", "audit", "--rename", "checked")
+    assert [row["branch_name"] for row in cli.json("branch", "shop.sales")] == ["checked"]
+    assert cli.json("compact", "shop.sales", "--full", "--buckets", "1", "--dry-run")["files"] == 2
+    cli("compact", "shop.sales", "--full", "--buckets", "1")
+    assert len(table.inspect.files()) == 3
+    assert "no number and no range" in cli("compact", "shop.sales", "--buckets", "x", code=2)
+
+
 def test_doctor_finds_what_is_wrong_and_says_so_by_its_exit_code(table, cli):
     assert "ok" in cli("doctor")
     for i in range(9):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeformat import Conflict, InvalidInput, Lake
+from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import murmur
 from lakeformat.commit import commit
 from lakeformat.dialects.paimon import compaction, metadata
@@ -201,6 +201,37 @@ def test_only_the_partitions_asked_for(tmp_path):
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_only_the_buckets_asked_for(tmp_path, key):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=not key)])
+    properties = {"bucket": "4", "write-only": "true"} | ({} if key else {"bucket-key": "id"})
+    t = Lake(tmp_path).create_table("d.t", schema, primary_key=key, properties=properties)
+    for i in range(3):
+        t.append(pa.table({"id": range(100 * i, 100 * i + 100)}, schema=schema))
+    plan = t.compaction_plan(full=True, buckets=[1, 3])
+    assert {path.split("/")[0] for unit in plan["paths"].to_pylist() for path in unit} == {"bucket-1", "bucket-3"}
+    assert t.compact(full=True, buckets=(n for n in (3, 1))) is not None
+    files = t.inspect.files()["path"].to_pylist()
+    assert [sum(path.startswith(f"bucket-{n}/") for path in files) for n in range(4)] == [3, 1, 3, 1]
+    assert t.compact(full=True, buckets=[1, 3]) is None
+    assert t.compact(full=True, buckets=[0, 2], partial_progress=True) is not None
+    assert len(t.inspect.files()) == 4
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == list(range(300))
+    with pytest.raises(InvalidInput, match="no bucket 7; there are 0 to 3"):
+        t.compact(buckets=[3, 7])
+    for wrong in ([], [-1], ["a"]):
+        with pytest.raises(InvalidInput, match="buckets"):
+            t.compact(buckets=wrong)
+    with pytest.raises(InvalidInput, match="an order of its own"):
+        t.compact(buckets=[1], sort_by=["id"])
+    with pytest.raises(InvalidInput, match="'2-b' is no number and no range"):
+        Lake(tmp_path).sql("CALL sys.compact(table => 'd.t', buckets => '0,2-b')")
+    for format in ("paimon", "iceberg"):
+        other = Lake(tmp_path).create_table(f"d.{format}", schema, format=format)
+        with pytest.raises(UnsupportedFeature, match="buckets"):
+            other.compact(buckets=[0])
 
 
 def test_rows_lie_in_the_buckets_of_their_hash_and_stay_there(tmp_path):

@@ -3,11 +3,12 @@
 import pyarrow as pa
 import pytest
 
-from lakeformat import Lake
+from lakeformat import InvalidInput, Lake, UnsupportedFeature
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import manifest
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Request, RewriteManifests
+from lakeformat.model.predicate import bind, eq
 
 iceberg = Iceberg()
 
@@ -123,3 +124,53 @@ def test_those_of_paimon_become_one_too(tmp_path, key):
     t.expire_snapshots(retain_last=1)
     t.remove_orphan_files(older_than=0)
     assert content(t) == [1, 3, 9, 11, 13]
+
+
+def test_sorted_manifests_of_paimon_have_a_range_of_partitions_each(tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("dt", pa.string()), ("hh", pa.int32())])
+    t = Lake(tmp_path).create_table("d.t", schema, partition_by=["dt", "hh"])
+    for i in range(20):
+        wide = pa.table({"id": [i] * 20, "dt": [f"{i % 2}{n:02}" for n in range(20)], "hh": [i] * 20}, schema=schema)
+        t.append(wide)
+    t.delete("id = 3")
+    before = content(t)
+    with pytest.raises(InvalidInput, match="has the partition columns dt, hh"):
+        t.rewrite_manifests(sort_by=["id"])
+    with pytest.raises(InvalidInput, match="only with sort_by"):
+        t.rewrite_manifests(full=True)
+    t.alter().set_properties({"manifest.target-file-size": "600 b"}).commit()
+    made = t.rewrite_manifests(sort_by=["dt"], id="once")
+    assert (made.kind, t.rewrite_manifests(sort_by=["dt"], id="once").id) == ("compact", made.id)
+    assert t.rewrite_manifests(sort_by=["dt"]) is None
+    many = len(t.inspect.manifests())
+    assert many > 5
+    assert len(t._view().pruning.manifests(bind(eq("dt", "105"), t.schema.fields))) <= 2
+    assert content(t) == before
+    assert sum(t.inspect.manifests()["deleted_files"].to_pylist()) == 0
+    t.rewrite_manifests(sort_by=["hh"])
+    assert len(t._view().pruning.manifests(bind(eq("hh", 5), t.schema.fields))) <= 2
+    assert content(t) == before
+    names = set(t.inspect.manifests()["file_name"].to_pylist())
+    size = max(t.inspect.manifests()["size_bytes"].to_pylist())
+    t.rewrite_manifests(sort_by=["dt"], max_bytes=3 * size)
+    kept = names & set(t.inspect.manifests()["file_name"].to_pylist())
+    assert many - 4 <= len(kept) < many
+    t.delete("id = 4")
+    t.rewrite_manifests(sort_by=["dt"], full=True, max_bytes=1)
+    assert content(t) == sorted(id for id in before if id != 4)
+    assert sum(t.inspect.manifests()["deleted_files"].to_pylist()) == 0
+    t.expire_snapshots(retain_last=1)
+    t.remove_orphan_files(older_than=0)
+    assert content(t) == sorted(id for id in before if id != 4)
+
+
+def test_sorted_manifests_with_nulls_and_of_iceberg(tmp_path, table):
+    t = Lake(tmp_path / "p").create_table(
+        "d.t", SCHEMA, partition_by=["dt"], properties={"manifest.target-file-size": "1 b"}
+    )
+    for dt in ("b", None, "a", "b"):
+        t.append(pa.table({"id": pa.array([1], pa.int64()), "dt": pa.array([dt], pa.string())}))
+    assert t.rewrite_manifests(sort_by=True, full=True) is not None
+    assert t.scan(["dt"]).to_arrow()["dt"].to_pylist().count("b") == 2
+    with pytest.raises(UnsupportedFeature, match="always sorted"):
+        table.rewrite_manifests(sort_by=True)

@@ -30,8 +30,9 @@ from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind, Request
+from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
@@ -104,14 +105,27 @@ class Pruning(Part[State]):
 @dataclass(frozen=True, slots=True)
 class Maintenance(Part[State]):
     def compaction(
-        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+        self,
+        full: bool,
+        scope: Expression = ALWAYS,
+        now_ms: int | None = None,
+        min_files: int | None = None,
+        buckets: Sequence[int] | None = None,
     ) -> list[RewriteTask]:
+        if buckets is not None:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: compact(buckets=...): the buckets of an Iceberg table are partition fields; use where"
+            )
         return compaction.compaction(self.reader, self.state, full, scope, now_ms, min_files)
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         return compaction.sorting(self.reader, self.state, scope, sort_by)
 
-    def has_many_manifests(self) -> bool:
+    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+        if asked.sort_by:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: rewrite_manifests(sort_by=...): those of an Iceberg table are always sorted by its partition fields"
+            )
         return compaction.has_many_manifests(self.reader, self.state)
 
     def default_retention(self, now_ms: int) -> Retention:

@@ -26,6 +26,10 @@ from lakeformat.storage.cache import Cached, cached
 from lakeformat.storage.store import Reader, Store
 from lakeformat.storage.swapped import Swapped
 
+_RENAMING = (
+    "RENAMING"  # A file in the folder of a branch whose files are being copied there: the branch that they are of.
+)
+
 
 def names(reader: Reader) -> list[str]:
     """The names of all other branches, sorted. A folder without the table's first schema is no branch: it was not
@@ -94,6 +98,38 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
     folders = {path.rpartition("/")[0] for path in files} | {folder, f"{folder}/{metadata.TAG_FOLDER}"}
     first = tuple(sorted(schemas, key=lambda path: (len(path), path))[:1])
     return Expiry((), (first, tuple(sorted({*files} - {*first}))), folders=tuple(sorted(folders)))
+
+
+def require_renamable(reader: Reader, base: State, name: str, to: str) -> tuple[str, str, str]:
+    """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed). Raises
+    `NotFound` and `AlreadyExists`, but a renaming that was interrupted is resumed."""
+    if MAIN in (name, to):
+        raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself; no branch is renamed from or to it")
+    if options.of(base.schema).scan_fallback_branch == name:
+        raise InvalidInput(
+            f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
+        )
+    folder = branch_folder(to)
+    places, there = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(reader, folder)
+    if there.get(places[2]) == name.encode():
+        return places
+    if name not in (known := names(reader)):
+        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*known, MAIN])}")
+    if there:
+        raise AlreadyExists(f"{reader.root}: there is a branch {to!r}; delete it first")
+    return places
+
+
+def renamed(reader: Reader, name: str, to: str) -> dict[str, bytes]:
+    """The files of the branch `name` under the names that they have in a branch `to`, without hints; the schema that makes
+    it a branch is last."""
+    folder = branch_folder(name)
+    files = {path.removeprefix(folder): data for path, data in _contents(reader, folder).items()}
+    files = {path: data for path, data in files.items() if not path.endswith(("/LATEST", "/EARLIEST", f"/{_RENAMING}"))}
+    schemas = [path for path in files if path.startswith(f"/{SCHEMA_FOLDER}/")]
+    schemas.sort(key=lambda path: (len(path), path), reverse=True)
+    order = [*(path for path in files if path not in schemas), *schemas]
+    return {branch_folder(to) + path: files[path] for path in order}
 
 
 def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
@@ -40,15 +40,20 @@ _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALU
 
 
 def compaction(
-    reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
+    reader: Reader,
+    base: State,
+    full: bool = False,
+    scope: Expression = ALWAYS,
+    now_ms: int | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> list[RewriteTask]:
     """Bins of small files, each of one partition and bucket, and of files with a larger share of deleted rows than
     `compaction.delete-ratio-threshold`. With `full`, two small files of a bucket are enough, and any file with deleted
     rows; otherwise fewer than `compaction.min.file-num` small files wait for more. `scope`: on partition columns
-    only."""
+    only; `buckets`: of a table with fixed buckets."""
+    live = _in_buckets(reader, base, scope, buckets)
     if base.schema.primary_key:
-        return _of_keys(reader, base, full, scope, now_ms)
-    live = scan.files(reader, base, scope)
+        return _of_keys(reader, base, live, full, now_ms)
     table_options = options.of(base.schema)
     target, small = options.of(base.schema).target_file_bytes, options.of(base.schema).small_file_bytes
     least = _IDLE_MINIMUM if full else max(table_options.compaction_min_file_num, 2)
@@ -301,11 +306,27 @@ class _BucketFiles:
         return np.sort(order[:end]), np.sort(order[end:]), level
 
 
-def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
+def _in_buckets(reader: Reader, base: State, scope: Expression, buckets: Sequence[int] | None) -> Files:
+    live, count = scan.files(reader, base, scope), options.of(base.schema).bucket
+    if buckets is None:
+        return live
+    if count < 1:
+        raise UnsupportedFeature(
+            f"{reader.root}: compact(buckets=...): the table has no fixed buckets ('bucket' = {count})"
+        )
+    numbers = live.entries["_BUCKET"].combine_chunks()
+    # Partitions written before a rescale may have more buckets than the table has now.
+    most = max(count, (pc.max(numbers).as_py() or 0) + 1)
+    if strange := sorted({bucket for bucket in buckets if bucket >= most}):
+        raise InvalidInput(f"{reader.root}: compact(buckets=...): no bucket {strange[0]}; there are 0 to {most - 1}")
+    return live.filter(pc.is_in(numbers, value_set=pa.array(buckets, numbers.type)))
+
+
+def _of_keys(reader: Reader, base: State, live: Files, full: bool, now_ms: int | None) -> list[RewriteTask]:
     """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
     schema, general, given = base.schema, Rules.of(base.schema, now_ms), options.of(base.schema)
     write = replace(in_buckets(base), bucket=None)  # Raises for a table that must not be written.
-    sections = Sections.of(scan.files(reader, base, scope), schema)
+    sections = Sections.of(live, schema)
     if len(sections) == 0:
         return []
     assert write.keyed is not None, write

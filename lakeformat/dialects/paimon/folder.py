@@ -36,7 +36,12 @@ class Upkeep(Maintenance):
     the table."""
 
     def compaction(
-        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+        self,
+        full: bool,
+        scope: Expression = ALWAYS,
+        now_ms: int | None = None,
+        min_files: int | None = None,
+        buckets: Sequence[int] | None = None,
     ) -> list[RewriteTask]:
         return []
 

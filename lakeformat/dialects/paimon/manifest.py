@@ -21,6 +21,7 @@ from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.operation import RewriteManifests
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
@@ -715,11 +716,63 @@ def are_many(metas: pa.Table, schema: Schema) -> bool:
     return len(metas) > 1 and bool(is_eaten or pc.sum(small).as_py() > 1)
 
 
+def sort(reader: Reader, metas: pa.Table, schema: Schema, name: str, asked: RewriteManifests) -> Manifests:
+    """Manifests -> manifests with the same live entries in the order of partition columns, so that each has a range of
+    them (ManifestFileSorter). Large ones that overlap no other one stay as they are."""
+    return _merge_all(reader, metas, _unsorted(metas, schema, asked), schema, name, asked.sort_by)
+
+
+def are_unsorted(metas: pa.Table, schema: Schema, asked: RewriteManifests) -> bool:
+    """Whether `sort` has anything to do."""
+    is_eaten = pc.any(pc.greater(metas["_NUM_DELETED_FILES"], 0)).as_py()
+    return bool(is_eaten) or int(_unsorted(metas, schema, asked).sum()) > (0 if asked.rewrites_all else 1)
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str) -> Manifests:
-    """Everything worth merging becomes ADD entries; large manifests that lose no entry stay unchanged."""
+def _unsorted(metas: pa.Table, schema: Schema, asked: RewriteManifests) -> np.ndarray:
+    """Which manifests to sort: those with deleted entries in any case, for entries must not come after those that delete
+    them; else up to `most_bytes` small ones and those whose range of the first column overlaps another's, or all."""
+    sizes, eaten = np.asarray(metas["_FILE_SIZE"]), np.asarray(metas["_NUM_DELETED_FILES"]) > 0
+    order, overlaps = _by_range(metas, schema, asked.sort_by[0])
+    small = sizes < options.of(schema).manifest_target_file_size
+    chosen = eaten | overlaps | (small & (small.sum() > 1)) | asked.rewrites_all
+    if asked.most_bytes is not None:
+        order = np.concatenate([order[eaten[order]], order[(chosen & ~eaten)[order]]])
+        chosen[order[np.cumsum(sizes[order]) > asked.most_bytes]] = False
+    return chosen | eaten
+
+
+def _by_range(metas: pa.Table, schema: Schema, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """(the order of manifests by their least value of a partition column, which of them overlap another one). Those with
+    NULLs or without bounds overlap."""
+    bounds = partition_bounds(metas, schema)[column]
+    encoded = pa.concat_arrays([bounds.minimum, bounds.maximum]).dictionary_encode(null_encoding="encode")
+    ranks = np.argsort(np.asarray(pc.sort_indices(encoded.dictionary)))[np.asarray(encoded.indices)]
+    low, high = ranks[: len(metas)], ranks[len(metas) :]
+    order = np.lexsort((high, low))
+    meets = low[order][1:] < np.maximum.accumulate(high[order])[:-1]
+    overlaps = np.asarray(pc.fill_null(pc.not_equal(bounds.null_count, 0), True)) | np.asarray(bounds.minimum.is_null())
+    overlaps[order] |= np.append(meets, False) | np.append(False, meets)
+    return order, overlaps
+
+
+def _in_order(entries: pa.Table, schema: Schema, columns: tuple[str, ...]) -> pa.Table:
+    """Entries by these partition columns, then the others; those of a partition keep their order."""
+    codes, values = partitions(entries, schema)
+    names = [*columns, *(name for name in values.column_names if name not in columns)]
+    order = np.asarray(pc.sort_indices(values, sort_keys=[(name, "ascending") for name in names]))
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(len(values))
+    return entries.take(pa.array(np.argsort(ranks[codes], kind="stable")))
+
+
+def _merge_all(
+    reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str, columns: tuple[str, ...] = ()
+) -> Manifests:
+    """Everything worth merging becomes ADD entries, in the order of `columns` if given; large manifests that lose no entry
+    stay unchanged."""
     small, large = np.flatnonzero(worth), np.flatnonzero(~worth)
     tables = dict(zip(small.tolist(), read_all(reader, metas.take(pa.array(small))), strict=True))
     keys = identity(pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables.values()]))
@@ -730,7 +783,7 @@ def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schem
             if pc.any(pc.is_in(identity(table), value_set=keys)).as_py():
                 tables[index] = table
     live, _ = fold([tables[index] for index in sorted(tables)])
-    merged = remembered(reader, emit(live, schema, name))
+    merged = remembered(reader, emit(_in_order(live, schema, columns) if columns else live, schema, name))
     kept = metas.take(pa.array([index for index in range(len(metas)) if index not in tables], pa.int64()))
     return Manifests(merged.files, pa.concat_tables([kept, merged.metas]))
 

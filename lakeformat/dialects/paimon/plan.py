@@ -92,8 +92,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _commit(
                 reader, request, kind, base, stamp, gone, added, kept=conflict.upgraded(gone, operation, base.schema)
             )
-        case RewriteManifests(request=request):
-            return _merged(reader, request, base, stamp)
+        case RewriteManifests():
+            return _merged(reader, operation, base, stamp)
         case SetStatistics(request=request, data=data):
             return _analyzed(reader, request, data, base, stamp)
         case Restore():
@@ -340,13 +340,17 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     )
 
 
-def _merged(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan:
+def _merged(reader: Reader, operation: RewriteManifests, base: State, stamp: Stamp) -> Plan:
     """All manifests of the snapshot merged into the base list."""
     metadata.require_writable(base.schema, reader.root)
     metas, document = manifest.read_metas(reader, base.document), base.document or {}
-    merged = manifest.merge(reader, metas, base.schema, f"manifest-{_derived(stamp, 'base')}", full=True)
+    name = f"manifest-{_derived(stamp, 'base')}"
+    if operation.sort_by and len(metas):
+        merged = manifest.sort(reader, metas, base.schema, name, operation)
+    else:
+        merged = manifest.merge(reader, metas, base.schema, name, full=True)
     kept = document.get("statistics") if document.get("schemaId") == base.schema.id else None
-    return _unchanged(reader, request, base, stamp, "COMPACT", merged.metas, dict(merged.files), kept)
+    return _unchanged(reader, operation.request, base, stamp, "COMPACT", merged.metas, dict(merged.files), kept)
 
 
 def _analyzed(reader: Reader, request: Request, data: bytes, base: State, stamp: Stamp) -> Plan:

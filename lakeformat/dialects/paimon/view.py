@@ -35,7 +35,7 @@ from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind, Request
+from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
@@ -99,19 +99,27 @@ class Pruning(Part[State]):
 @dataclass(frozen=True, slots=True)
 class Maintenance(Part[State]):
     def compaction(
-        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+        self,
+        full: bool,
+        scope: Expression = ALWAYS,
+        now_ms: int | None = None,
+        min_files: int | None = None,
+        buckets: Sequence[int] | None = None,
     ) -> list[RewriteTask]:
         if min_files is not None:
             raise UnsupportedFeature(
                 f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property compaction.min.file-num"
             )
-        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
+        return compaction.compaction(self.reader, self.state, full, scope, now_ms, buckets)
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         return compaction.sorting(self.reader, self.state, scope, sort_by)
 
-    def has_many_manifests(self) -> bool:
-        return manifest.are_many(manifest.read_metas(self.reader, self.state.document), self.state.schema)
+    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+        metas, schema = manifest.read_metas(self.reader, self.state.document), self.state.schema
+        if asked.sort_by:
+            return len(metas) > 0 and manifest.are_unsorted(metas, schema, asked)
+        return manifest.are_many(metas, schema)
 
     def default_retention(self, now_ms: int) -> Retention:
         return expire.default_retention(self.state.schema, now_ms)
@@ -269,6 +277,9 @@ class PaimonView(TableView[State]):
     def replaced_history(self, version: int) -> Expiry:
         return expire.replaced_history(self.reader, version)
 
+    def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
+        return metadata.earliest(self.reader, snapshot_id)
+
     def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
         return branches.begin(self.reader, self.state, name, tag)
 
@@ -280,6 +291,12 @@ class PaimonView(TableView[State]):
 
     def end_branch(self, name: str) -> Expiry:
         return branches.end(self.reader, self.state, name)
+
+    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
+        return branches.require_renamable(self.reader, self.state, name, to)
+
+    def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
+        return branches.renamed(self.reader, name, to)
 
     def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
         return branches.forward(self.reader, self.state, to)
