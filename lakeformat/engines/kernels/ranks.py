@@ -52,12 +52,6 @@ def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().view(np.int64)
 
 
-def distinct(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """The `ordinals` of its values, ascending and once each, without those of nulls."""
-    ordered = np.sort(ordinals(column.drop_null()))
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
-
-
 def _ranks(column: pa.ChunkedArray, descending: bool, nulls_last: bool) -> tuple[np.ndarray, int]:
     """(ranks from 0, how many there may be)."""
     if column.null_count == len(column):

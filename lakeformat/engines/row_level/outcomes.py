@@ -447,11 +447,17 @@ class _Values:
         self._is_known: np.ndarray | None = None
         self._filter: np.ndarray | None = None
         if ranks.are_numbers(values.type):
-            self._numbers = ranks.distinct(values)
-            self._table = _table(self._numbers)
-            if self._table is not None:
-                self._is_known = self._table != NONE
-            elif len(self._numbers) <= _FILTERED:
+            ordinals = ranks.ordinals(values.drop_null())
+            self._is_known = _flags(ordinals)
+            if self._is_known is not None:
+                least = int(ordinals.min())
+                offsets = np.flatnonzero(self._is_known)
+                self._numbers = offsets + least
+                self._table = np.empty(len(self._is_known), np.int32)  # Read where a number is known.
+                self._table[offsets] = np.arange(len(offsets))
+            else:
+                self._numbers = numbers.distinct(ordinals)
+            if self._is_known is None and len(self._numbers) <= _FILTERED:
                 self._bits = max(_LEAST_BITS, (_BITS_EACH * len(self._numbers)).bit_length())
                 self._filter = np.zeros(1 << self._bits, bool)
                 self._filter[self._hashed(self._numbers)] = True
@@ -537,17 +543,17 @@ def _joined(values: pa.Array | pa.ChunkedArray | np.ndarray, distinct: pa.Array 
     return positions
 
 
-def _table(known: np.ndarray) -> np.ndarray | None:
-    """Index by number, from the smallest on, of these ascending numbers, with NONE at the end; None if they are too far
-    apart."""
-    if not len(known):
+def _flags(values: np.ndarray) -> np.ndarray | None:
+    """For each number from the smallest on, whether it is among the values, with False at the end; None if they are too
+    far apart."""
+    if not len(values):
         return None
-    span = int(known[-1]) - int(known[0]) + 1
-    if span > min(_SPREAD * len(known), _SPAN):
+    least, greatest = int(values.min()), int(values.max())
+    if greatest - least >= min(_SPREAD * len(values), _SPAN):
         return None
-    table = np.full(span + 1, NONE, np.int32)
-    table[known - known[0]] = np.arange(len(known))
-    return table
+    flags = np.zeros(greatest - least + 2, bool)
+    flags[values - least] = True
+    return flags
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
