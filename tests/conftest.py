@@ -173,6 +173,9 @@ def spark(pytestconfig):
         pytest.fail("a test that is to run without a JVM asks for a session: mark it with pytest.mark.spark")
     from pyspark.sql import SparkSession
 
+    from lakeformat.engines.spark import few
+
+    few._REWRITTEN_BYTES = -1  # Executors rewrite the few rows of tests too, except in `test_few_rows`.
     if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
         session = SparkSession.builder.remote(remote).config("spark.sql.shuffle.partitions", "2").getOrCreate()
         yield session

@@ -13,7 +13,9 @@ import json, os, sys
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from lakeformat import Lake, UnsupportedFeature
+from lakeformat.engines.spark import few
 
+few._REWRITTEN_BYTES = -1  # Executors rewrite few rows too.
 url, warehouse = sys.argv[1:]
 
 def session(master):

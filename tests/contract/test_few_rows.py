@@ -6,6 +6,8 @@ import pytest
 from lakeformat import InvalidInput, Lake
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.spark import few
+from lakeformat.maintenance import compact
+from lakeformat.model.predicate import ALWAYS
 
 ROWS = """
     select id, cast(id % 3 as string) as dt, cast(id as tinyint) as tiny, id % 2 = 0 as even, cast(id as decimal(20, 3)) as dec,
@@ -141,3 +143,47 @@ def test_a_file_is_larger_in_memory(spark, tmp_path):
     held = sum(path.stat().st_size for path in (tmp_path / "files").glob("*.parquet"))
     frame = spark.read.parquet(str(tmp_path / "files"))
     assert few.guessed_bytes(frame) == pytest.approx(8 * held, rel=0.1)
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg", "keyed"])
+def test_few_rows_are_rewritten_by_the_driver_as_by_executors(lake, spark, monkeypatch, format):
+    rewritten, rewrite = [], ArrowEngine.rewrite
+
+    def seen(self, store, tasks):
+        rewritten.extend(tasks)
+        return rewrite(self, store, tasks)
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", seen)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    keys = {"primary_key": ["id"], "properties": {"bucket": "1"}} if format == "keyed" else {}
+    contents = []
+    for name, limit, by_driver in (("d.here", 64 << 20, True), ("d.there", -1, False)):
+        monkeypatch.setattr(few, "_REWRITTEN_BYTES", limit)
+        rewritten.clear()
+        table = lake.create_table(name, schema, format="paimon" if format == "keyed" else format, **keys)
+        for start in (0, 5, 10):
+            table.append(pa.table({"id": range(start, start + 8), "v": ["x"] * 8}, schema=schema))
+        table.compact(full=True, spark=spark)
+        assert len(table.inspect.files()) == 1
+        table.update({"v": "'y'"}, where="id = 3", spark=spark)
+        assert bool(rewritten) == by_driver
+        contents.append(content(table))
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == (18 if format == "keyed" else 24)
+
+
+def test_rows_that_are_merged_are_few_if_they_are_few_in_memory(lake, monkeypatch):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    data = pa.table({"id": range(1000), "v": [f"{i * 7919 % 1000}" for i in range(1000)]}, schema=schema)
+    for name, keys in (("d.plain", {}), ("d.keyed", {"primary_key": ["id"], "properties": {"bucket": "1"}})):
+        table = lake.create_table(name, schema, format="paimon", **keys)
+        table.append(data)
+        table.append(data)
+        tasks = compact.worth_it(table._view(), True, ALWAYS, ())
+        monkeypatch.setattr(few, "_REWRITTEN_BYTES", 4 * sum(read.size_bytes for task in tasks for read in task.read))
+        assert few.to_rewrite(tasks) == (name == "d.plain")
+        monkeypatch.setattr(few, "_REWRITTEN_BYTES", 64 << 20)
+        assert few.to_rewrite(tasks)
+        monkeypatch.setattr(few, "_FEW_ROWS", 1999)
+        assert not few.to_rewrite(tasks)
+        monkeypatch.undo()

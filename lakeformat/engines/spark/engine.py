@@ -95,7 +95,10 @@ class SparkEngine:
         return jobs.each(self.spark, store, tasks, worker.count)
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
-        """The files that each task wrote; one Spark task each, except that rows to be sorted are range-partitioned."""
+        """The files that each task wrote; one Spark task each, except that rows to be sorted are range-partitioned, and
+        that the driver rewrites few rows itself."""
+        if few.to_rewrite(tasks):
+            return ArrowEngine().rewrite(store, tasks)
         if not any(task.spreads for task in tasks):
             return jobs.each(self.spark, store, tasks, lookup.rewrite)
         written: list[list[WrittenFile]] = []

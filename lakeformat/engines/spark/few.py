@@ -1,17 +1,21 @@
-"""Frames of few rows, which the driver writes itself: cheaper than a shuffle."""
+"""Few rows, which the driver writes itself: cheaper than a shuffle, or than starting Python workers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeformat.engines.spark import session
+from lakeformat.model.work import RewriteTask
 
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
+_REWRITTEN_BYTES = 64 << 20  # Of files, up to which the driver rewrites them.
 _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
 _BOUNDED = {  # Steps of a plan that make no more rows than they get.
@@ -37,6 +41,14 @@ def collected(frame: DataFrame) -> pa.Table | None:
             return None
         raise
     return None if few.num_rows > _FEW_ROWS else few.rename_columns(frame.columns)
+
+
+def to_rewrite(tasks: Sequence[RewriteTask]) -> bool:
+    """Whether the files that the tasks read have few rows, and few bytes: fewer if their rows are in memory together."""
+    reads = [read for task in tasks for read in chain(task.read, *task.older)]
+    together = any(task.write.sort_by for task in tasks) or any(read.merge for read in reads)
+    size = sum(read.size_bytes for read in reads) * (_IN_MEMORY if together else 1)
+    return size <= _REWRITTEN_BYTES and sum(read.row_count for read in reads) <= _FEW_ROWS
 
 
 def guessed_few(frame: DataFrame) -> bool:
