@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import adopting
 from lakeformat import sql as statements
 from lakeformat import table as tables
+from lakeformat.adopting import Adoptable
 from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog, table_defaults
 from lakeformat.codec.arrow import fields_from_arrow
@@ -29,7 +31,21 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.encryption import MasterKeys
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
-from lakeformat.engines.choose import attach, fields_from_spark, is_spark, make_ready, register, require_spark
+from lakeformat.engines.choose import (
+    attach,
+    drop_session_table,
+    fields_from_spark,
+    frame_checksum,
+    is_spark,
+    make_ready,
+    register,
+    rename_session_table,
+    require_parquet,
+    require_spark,
+    session_files,
+    session_rows,
+    session_table,
+)
 from lakeformat.engines.hive_folder import HiveFolder, look
 from lakeformat.errors import (
     AlreadyExists,
@@ -48,6 +64,7 @@ from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.partition import Partitioning, SortOrder, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
+from lakeformat.model.session_table import SessionFiles, SessionTable
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import fence, paths
 from lakeformat.storage.cache import CACHE_BYTES, Cache
@@ -63,6 +80,8 @@ log = logging.getLogger("lakeformat")
 
 FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
 
+# Properties of Spark's tables that say nothing about a lake's.
+_OF_SPARK = frozenset({"path", "transient_lastDdlTime", "serialization.format", "EXTERNAL"})
 _DATABASE = ".db"  # Suffix of a namespace's folder.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
 
@@ -475,6 +494,187 @@ class Lake:
         table = self.table(name)
         table.add_files(folder.paths, spark=spark)
         return table
+
+    def snapshot_spark_table(
+        self,
+        spark: Any,
+        source: str,
+        name: str,
+        *,
+        location: str | None = None,
+        properties: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """Create the Iceberg table `name` over the Parquet files of a table of Spark's own catalog, in one commit: a
+        way to try Iceberg on existing data. The source stays as it is, and both may be written from then on: what one
+        writes is not seen by the other.
+
+        The columns, partitions, comment and properties are those of the source, with `properties` besides. The table
+        has `gc.enabled=false`, so none of its operations deletes a file of the source.
+
+        Args:
+            spark: The session whose catalog has the source.
+            source: `namespace.table` of that catalog.
+            name: The new table, `namespace.table`.
+            location: Its folder, in a SQL catalog, as in `create_table`; not the source's.
+            properties: Table options.
+
+        Raises as `Table.add_files` does, and `NotFound`, `AlreadyExists`, and `UnsupportedFeature` for files of other
+        formats. Nothing is written after an error.
+        """
+        described = session_table(spark, source)
+        own = {"gc.enabled": "false", "snapshot": "true"}
+        files = session_files(spark, described, {})
+        table, adoptable = self._over(spark, described, name, files, properties, own, location)
+        inside = (paths.relative(described.location, table.uri), paths.relative(table.uri, described.location))
+        if any(path is not None for path in inside):
+            raise InvalidInput(
+                f"{name}: its folder {table.uri} and that of {described.name}, {described.location}, lie in one another; "
+                "give another location"
+            )
+        return self._created_over(spark, table, adoptable, files)
+
+    def migrate_spark_table(
+        self,
+        spark: Any,
+        source: str,
+        name: str | None = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        drop_backup: bool = False,
+        backup_name: str | None = None,
+    ) -> Table:
+        """Turn a table of Spark's own catalog with Parquet files into an Iceberg table of this lake, in one commit.
+
+        First the source is renamed in Spark's catalog, so that nobody writes to it any more; it stays there as a backup
+        that reads the same files. After an error it gets its name back. In a SQL catalog the new table lies at the
+        source's location and owns the files from then on; elsewhere its metadata lie in the warehouse, and it names
+        the files by absolute paths, of which none of its operations deletes any.
+
+        Args:
+            spark: The session whose catalog has the source.
+            source: `namespace.table` of that catalog.
+            name: The new table; by default the source's name.
+            properties: Table options, beside those of the source.
+            drop_backup: Drop the backup from Spark's catalog in the end; its files stay.
+            backup_name: The backup's name in the source's namespace, by default `<table>_BACKUP_`.
+
+        Raises as `snapshot_spark_table` does, and `UnsupportedFeature` for a managed table of Spark's: renaming it would
+        move its files, and dropping it delete them.
+        """
+        described = session_table(spark, source)
+        if described.is_managed:
+            raise UnsupportedFeature(
+                f"{described.name} is a managed table: Spark moves its files when it is renamed to a backup, and deletes them "
+                "when that is dropped; copy it with import_spark_table, or make it one with a LOCATION first"
+            )
+        name = name or described.name
+        location = described.location if self._catalog is not None and self.places_tables else None
+        files = session_files(spark, described, {})
+        table, adoptable = self._over(spark, described, name, files, properties, {"migrated": "true"}, location)
+        backup = rename_session_table(spark, described, backup_name or f"{described.path[-1]}_BACKUP_")
+        try:
+            latest = session_files(spark, backup, {})
+            if latest != files:  # Written before it got its other name.
+                table, adoptable = self._over(spark, backup, name, latest, properties, {"migrated": "true"}, location)
+            made = self._created_over(spark, table, adoptable, latest)
+        except CommitUnknown as error:
+            raise CommitUnknown(
+                f"{error}. If there is no table {name}, give the source its name back: it is {backup.name} in Spark's catalog"
+            ) from error
+        except BaseException:
+            rename_session_table(spark, backup, described.path[-1])
+            raise
+        if drop_backup:
+            drop_session_table(spark, backup)
+        return made
+
+    def import_spark_table(
+        self,
+        spark: Any,
+        source: str,
+        name: str | None = None,
+        format: str = "paimon",
+        *,
+        properties: Mapping[str, Any] | None = None,
+        drop_source: bool = False,
+    ) -> Table:
+        """Copy a table of Spark's own catalog, of any file format that Spark reads, to a new table without a key.
+
+        Columns, partitions and comments are those of the source. Spark compares the rows of both by count and by a
+        checksum (without maps and variants); where they differ, the new table is dropped again.
+
+        Args:
+            spark: The session whose catalog has the source, and which copies the rows.
+            source: `namespace.table` of that catalog.
+            name: The new table; by default the source's name.
+            format: `"paimon"` or `"iceberg"`.
+            properties: Table options.
+            drop_source: Drop the source from Spark's catalog in the end. Spark then deletes the files of a managed table.
+
+        Raises `NotFound`, `AlreadyExists`, and `LakeError` for rows that differ, e.g. because others wrote to the source
+        meanwhile.
+        """
+        described = session_table(spark, source)
+        name = name or described.name
+        schema = Schema(described.fields, comment=described.comment)
+        made = self.create_table_as(
+            name, session_rows(spark, described), schema, format, described.partition_by, properties=properties
+        )
+        table = self.table(name)
+        rows = table.scan(snapshot_id=made.id if made else None).to_spark(spark)
+        counted = (frame_checksum(session_rows(spark, described)), frame_checksum(rows))
+        if counted[0] != counted[1]:
+            self.drop_table(name)
+            (there, _), (here, _) = counted
+            raise LakeError(
+                f"{name}: not copied: {described.name} has {there:,} rows, the copy {here:,}, or their checksums differ: "
+                "others wrote to it meanwhile? Try again"
+            )
+        log.info("%s: %d rows copied from %s, checksum %d", name, *counted[0][:1], described.name, counted[0][1])
+        if drop_source:
+            drop_session_table(spark, described)
+        return table
+
+    def _over(
+        self,
+        spark: Any,
+        source: SessionTable,
+        name: str,
+        files: SessionFiles,
+        properties: Mapping[str, Any] | None,
+        own: Mapping[str, str],
+        location: str | None,
+    ) -> tuple[Table, Adoptable]:
+        """An Iceberg table that does not exist yet, and the files of a table of Spark's as its files."""
+        require_parquet(source)
+        self._require_warehouse()
+        if there := self._find(name):
+            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        given = {key: value for key, value in source.properties.items() if key not in _OF_SPARK}
+        given |= {**(properties or {}), **own}
+        schema = Schema(source.fields)
+        table, declared = self._new(
+            name, schema, "iceberg", source.partition_by, (), given, source.comment, (), location
+        )
+        return table, adopting.inspect(table, declared, files, spark)
+
+    def _created_over(self, spark: Any, table: Table, adoptable: Adoptable, files: SessionFiles) -> Table:
+        """The table, created over the files."""
+        catalog = self._keeper("iceberg")
+        if catalog is None or not catalog.vends_credentials:
+            adopting.create_over(table, adoptable)
+            return self.table(table.name)
+        tables.create(table, adoptable.schema)  # The catalog chooses the location.
+        made = self.table(table.name)
+        try:
+            made.add_files(files.paths, files.partitions, spark=spark)
+        except CommitUnknown:
+            raise
+        except BaseException:
+            with suppress(LakeError):
+                catalog.drop(table.name)
+            raise
+        return made
 
     def _looked_at(
         self, store: Store, name: str, schema: pa.Schema | None, properties: Mapping[str, Any] | None

@@ -30,7 +30,7 @@ from lakeformat.dialects.dialect import (
     Staging,
     Upkept,
 )
-from lakeformat.engines.choose import engine_for
+from lakeformat.engines.choose import engine_for, require_parquet, session_files, session_table
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
@@ -258,7 +258,7 @@ class Table:
     def add_files(
         self,
         paths: Sequence[str],
-        partition: Mapping[str, Any] | None = None,
+        partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         check_duplicate_files: bool = True,
         spark: Any = None,
         *,
@@ -274,8 +274,8 @@ class Table:
 
         Args:
             paths: Absolute, or relative to the table's location.
-            partition: Values for partition columns that the files lack; by default they come from the folder names
-                `name=value`.
+            partition: Values for partition columns that the files lack, the same for all or a list with those of each
+                file; by default they come from the folder names `name=value`.
             check_duplicate_files: Raise `AlreadyExists` for a file that the table already has.
             spark: A Spark session that reads the footers.
             id: Makes the verb exactly-once.
@@ -285,6 +285,9 @@ class Table:
         """
         if isinstance(paths, str) or not all(isinstance(path, str) and path for path in paths):
             raise InvalidInput(f"paths={paths!r}: give a list of files, e.g. ['s3://bucket/a.parquet']")
+        partitions = [partition or {}] * len(paths) if isinstance(partition, Mapping | None) else list(partition)
+        if len(partitions) != len(paths):
+            raise InvalidInput(f"partition: {len(partitions)} are given for {len(paths)} paths")
         view = self._view()
         request, landed = self._asked(view, id, properties)
         if landed:
@@ -294,8 +297,34 @@ class Table:
             self.evolve([evolution.SetProperties(asked)])
 
         change = self._change(view, request, engine_for(spark=spark))
-        operation = adopt.plan(change, tuple(paths), partition, not check_duplicate_files, set_properties)
+        operation = adopt.plan(change, tuple(paths), partitions, not check_duplicate_files, set_properties)
         return self._commit(view, operation) if operation else None
+
+    def add_spark_table(
+        self,
+        spark: Any,
+        source: str,
+        partition: Mapping[str, Any] | None = None,
+        check_duplicate_files: bool = True,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does.
+
+        Args:
+            spark: The session whose catalog has the table.
+            source: `namespace.table`; its partition columns must be partition columns of this table.
+            partition: Values of some partition columns of the source: only files of these partitions are added.
+            check_duplicate_files, id, properties: See `add_files`.
+
+        Raises as `add_files` does, and `NotFound`, and `UnsupportedFeature` for a source of another file format. The
+        source stays as it is.
+        """
+        described = session_table(spark, source)
+        require_parquet(described)
+        files = session_files(spark, described, partition or {})
+        return self.add_files(files.paths, files.partitions, check_duplicate_files, spark, id=id, properties=properties)
 
     def upsert(
         self,

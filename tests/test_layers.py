@@ -23,7 +23,7 @@ LAYERS = [
     {"lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
-    {"lakeformat.sql", "lakeformat.data_source", "lakeformat.create_with_rows"},
+    {"lakeformat.sql", "lakeformat.data_source", "lakeformat.create_with_rows", "lakeformat.adopting"},
     {"lakeformat.lake"},
     {"lakeformat.read_only_table"},
     {"lakeformat"},

@@ -154,12 +154,19 @@ class _File:
                     raise self._wrong(
                         f"column {name!r} is {file_field.type}, which is no type that a schema has for such files"
                     )
-            case Scalar(), Scalar() if _reads_as(file_field.type, wanted.type):
+            case Scalar(), Scalar() if _reads_as(file_field.type, wanted.type) or self._is_int96(
+                file_field.type, wanted.type
+            ):
                 pass
             case _:
                 raise self._wrong(
                     f"column {name!r} is {file_field.type}, the table's is {wanted.type}; cast it and write it again"
                 )
+
+    def _is_int96(self, file_type: Scalar, wanted: Scalar) -> bool:
+        """Whether it is Spark's or Hive's form of a timestamp, which has no mark of its zone and more digits."""
+        is_nanoseconds = file_type == Scalar(Kind.TIMESTAMP, (9,))
+        return is_nanoseconds and wanted.kind in _INSTANTS and wanted.parameters <= (6,) and self._file.has_int96
 
     def _has_type(self, file_field: Field, wanted: Field) -> bool:
         """Whether a schema of the file's own can describe its type: the table's type, or for a number column a narrower

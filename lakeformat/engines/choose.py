@@ -8,9 +8,10 @@ from typing import Any
 
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Field
+from lakeformat.model.session_table import SessionFiles, SessionTable
 from lakeformat.model.work import DeltaLayout, WrittenFile
 from lakeformat.storage.cache import Elsewhere
 from lakeformat.storage.store import Store
@@ -62,6 +63,61 @@ def write_changelog(
 def register_transforms(session: Any, wanted: Mapping[str, tuple[TransformKind, str]]) -> None:
     """Register partition transforms as functions of a Spark session; see the Spark engine."""
     import_module("lakeformat.engines.spark.transforms").register_transforms(session, wanted)
+
+
+def session_table(session: Any, source: str) -> SessionTable:
+    """The table `namespace.name` of a Spark session's own catalog, or `catalog.namespace.name`; see the Spark engine."""
+    require_spark(session)
+    described: SessionTable = _session_tables().describe(session, source)
+    return described
+
+
+def session_files(session: Any, table: SessionTable, partition: Mapping[str, Any]) -> SessionFiles:
+    """The files of a table of Spark's own catalog; see the Spark engine."""
+    files: SessionFiles = _session_tables().files(session, table, partition)
+    return files
+
+
+def session_rows(session: Any, table: SessionTable) -> Any:
+    """The rows of a table of Spark's own catalog, as a frame."""
+    return _session_tables().rows(session, table)
+
+
+def session_names(session: Any, namespace: str) -> list[str]:
+    """The names of the tables of a namespace of Spark's own catalog; see the Spark engine."""
+    require_spark(session)
+    names: list[str] = _session_tables().names(session, namespace)
+    return names
+
+
+def rename_session_table(session: Any, table: SessionTable, name: str) -> SessionTable:
+    """The table under another name in its namespace; see the Spark engine."""
+    renamed: SessionTable = _session_tables().rename(session, table, name)
+    return renamed
+
+
+def drop_session_table(session: Any, table: SessionTable) -> None:
+    """Drop a table of Spark's own catalog; Spark deletes the files of a managed one."""
+    _session_tables().drop(session, table)
+
+
+def frame_checksum(frame: Any) -> tuple[int, int]:
+    """(rows, checksum) of a Spark frame; see the Spark engine."""
+    checksum: tuple[int, int] = _session_tables().checksum(frame)
+    return checksum
+
+
+def require_parquet(table: SessionTable) -> None:
+    """Raise `UnsupportedFeature` for a table whose files cannot become a lake's where they are."""
+    if table.file_format != "parquet":
+        raise UnsupportedFeature(
+            f"{table.name} has files of {table.file_format}: only Parquet files become part of a table where they are; copy its "
+            "rows with import_spark_table, or CREATE TABLE ... AS SELECT"
+        )
+
+
+def _session_tables() -> Any:
+    return import_module("lakeformat.engines.spark.session_tables")
 
 
 def is_spark(value: Any) -> bool:

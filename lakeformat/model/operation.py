@@ -57,13 +57,14 @@ class Request:
 class Create:
     """Create a table, with its first rows if the format has one root for both. With `keeps_ids`, columns keep the ids
     of the schema, by which existing files know them. `earlier` are the columns of files with other schemas; they become
-    schemas 0, 1, ... before the table's own."""
+    schemas 0, 1, ... before the table's own. With `adopts`, the files were there before: as for `Adopt`."""
 
     request: Request
     schema: Schema
     added: tuple[WrittenFile, ...] = ()
     keeps_ids: bool = False
     earlier: tuple[tuple[Field, ...], ...] = ()
+    adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +277,7 @@ def new_files(operation: Operation) -> tuple[str, ...]:
     """The files that exist only for this operation."""
     match operation:
         case (
-            Create(added=added)
+            Create(added=added, adopts=False)
             | Append(added=added)
             | Overwrite(added=added)
             | Rewrite(added=added)

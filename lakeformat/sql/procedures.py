@@ -16,11 +16,10 @@ from lakeformat.errors import NotFound
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.sql import alter, changelog, names, parameters, query, sources, text
+from lakeformat.sql import alter, changelog, migration, names, parameters, query, sources, text
 from lakeformat.sql.result import Result, listing, metrics
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
-from lakeformat.storage.files import open_store
 from lakeformat.table import Table
 from lakeformat.views import NOT_KEPT
 
@@ -71,14 +70,18 @@ class Call:
         given = self.take(name)
         return None if given is None else self.whole(name, given)
 
-    def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
-        """`options`, a map or 'k=v,l=w', without the `ignored` ones, which only tune speed."""
-        given = self.take("options") or {}
+    def mapping(self, name: str) -> dict[str, str]:
+        """A map, or text 'k=v,l=w'."""
+        given = self.take(name) or {}
         if isinstance(given, str):
             given = dict(pair.strip().split("=", 1) for pair in given.split(",") if "=" in pair)
         if not isinstance(given, Mapping):
-            raise self.context.script.invalid(self.offset, f"{self.name}: options => {given!r} is no map")
-        return {str(k): str(v) for k, v in given.items() if k not in ignored}
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no map")
+        return {str(k): str(v) for k, v in given.items()}
+
+    def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
+        """`options`, a map or 'k=v,l=w', without the `ignored` ones, which only tune speed."""
+        return {key: value for key, value in self.mapping("options").items() if key not in ignored}
 
     def no_options(self, ignored: tuple[str, ...] = ()) -> None:
         """Refuse all options but the ignored ones."""
@@ -549,57 +552,6 @@ def _changelog_view(call: Call) -> Result:
     return listing({"changelog_view": pa.string()}, [(name,)])
 
 
-def _add_files(call: Call) -> Result:
-    """Add the Parquet files of a folder: source_table => '`parquet`.`path`'."""
-    table, source = call.table(), str(call.need("source_table"))
-    folder = _folder(call, source)
-    wanted = [f"{name}={value}" for name, value in (call.take("partition_filter") or {}).items()]
-    check = bool(call.take("check_duplicate_files", True))
-    call.close(("parallelism",))
-    store = open_store(folder, {})
-    listed = [file.path for file in store.list("") if file.path.lower().endswith((".parquet", ".parq"))]
-    chosen = [store.location(path) for path in listed if set(wanted) <= set(path.split("/"))]
-    if not chosen:
-        raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {folder}")
-    made = table.add_files(chosen, check_duplicate_files=check, spark=call.context.spark, **call.context.verb)
-    count = 0 if made is None else made.files_added
-    return listing({"added_files_count": pa.int64()}, [(count,)])
-
-
-def _folder(call: Call, source: str) -> str:
-    match = re.fullmatch(r"`?parquet`?\.`([^`]+)`", source, re.IGNORECASE)
-    if match is None:
-        raise call.context.script.unsupported(
-            call.offset, f"{call.name}(source_table => {source!r}): known are files, as '`parquet`.`/folder`'"
-        )
-    return match[1]
-
-
-def _snapshot(call: Call) -> Result:
-    """Create a table from the Parquet files of a folder: source_table => '`parquet`.`path`'."""
-    source, name = str(call.need("source_table")), str(call.need("table"))
-    properties = call.take("properties") or {}
-    call.close(("parallelism",))
-    full = names.full(call.context, tuple(name.split(".")))
-    made = call.context.lake.snapshot_table(
-        _folder(call, source), full, properties=properties, spark=call.context.spark
-    )
-    return listing({"imported_files_count": pa.int64()}, [(len(made.inspect.files()),)])
-
-
-def _migrate(call: Call) -> Result:
-    name, properties = str(call.need("table")), call.take("properties") or {}
-    call.close(("parallelism",))
-    full = names.full(call.context, tuple(name.split(".")))
-    if call.context.lake.exists(full):
-        raise call.context.script.invalid(
-            call.offset,
-            f"{call.name}: {full} is a table already; known are folders of Parquet files at a table's place",
-        )
-    made = call.context.lake.migrate_table(full, properties=properties, spark=call.context.spark)
-    return listing({"migrated_files_count": pa.int64()}, [(len(made.inspect.files()),)])
-
-
 def _set_current(call: Call) -> Result:
     snapshot_id, ref = call.take("snapshot_id"), call.take("ref")
     if (snapshot_id is None) == (ref is None):
@@ -910,15 +862,16 @@ _ICEBERG: Mapping[str, Procedure] = {
     "rewrite_table_path": Procedure(
         ("table", "source_prefix", "target_prefix", "start_version", "end_version", "staging_location"), _rewrite_path
     ),
-    "snapshot": Procedure(("source_table", "table", "location", "properties", "parallelism"), _snapshot),
-    "migrate": Procedure(("table", "properties", "drop_backup", "backup_table_name", "parallelism"), _migrate),
+    "snapshot": Procedure(("source_table", "table", "location", "properties", "parallelism"), migration.snapshot),
+    "migrate": Procedure(("table", "properties", "drop_backup", "backup_table_name", "parallelism"), migration.migrate),
     "register_table": Procedure(("table", "metadata_file"), _register),
     "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
     "create_changelog_view": Procedure(
         ("table", "changelog_view", "options", "net_changes", "compute_updates", "identifier_columns"), _changelog_view
     ),
     "add_files": Procedure(
-        ("table", "source_table", "partition_filter", "check_duplicate_files", "parallelism"), _add_files
+        ("table", "source_table", "partition_filter", "check_duplicate_files", "parallelism"),
+        migration.add_files,
     ),
 }
 _PAIMON: Mapping[str, Procedure] = {
@@ -991,6 +944,13 @@ _PAIMON: Mapping[str, Procedure] = {
     "rename_branch": Procedure(("table", "from_branch", "to_branch"), _rename_branch),
     "repair_earliest_snapshot": Procedure(("table", "snapshot_id"), _repair_earliest),
     "fast_forward": Procedure(("table", "branch"), _fast_forward_paimon),
+    "migrate_table": Procedure(
+        ("source_type", "table", "options", "target_table", "delete_origin", "options_map", "parallelism"),
+        migration.migrate_table,
+    ),
+    "migrate_database": Procedure(
+        ("source_type", "database", "options", "options_map", "parallelism"), migration.migrate_database
+    ),
     "reset_consumer": Procedure(("table", "consumer_id", "next_snapshot_id"), _drop_consumer),
 }
 _DIALECTS = {"system": _ICEBERG, "sys": _PAIMON}

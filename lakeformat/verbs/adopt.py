@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,12 +16,12 @@ from lakeformat.verbs.change import Change
 def plan(
     change: Change,
     paths: Sequence[str],
-    partition: Mapping[str, Any] | None,
+    partitions: Sequence[Mapping[str, Any]],
     may_repeat: bool,
     set_properties: Callable[[Mapping[str, str]], None],
 ) -> Adopt | None:
-    """The operation that adds these files; None if they have no rows. If files have no field ids, the table first gets
-    a name mapping."""
+    """The operation that adds these files, each with the values in `partitions` of columns that it lacks; None if they
+    have no rows. If files have no field ids, the table first gets a name mapping."""
     view = change.view
     if not isinstance(view, Adoption):
         raise UnsupportedFeature(
@@ -29,17 +30,20 @@ def plan(
         )
     mapping, properties = view.adoption()
     layout, columns = view.layout(), view.schema.partitioning.columns
-    for name in partition or {}:
+    for name in sorted({name for partition in partitions for name in partition}):
         if name not in columns:
             raise InvalidInput(
                 f"add_files: partition names {name!r}, which is no column whose own values are partitions; those are "
                 f"{', '.join(columns) or 'none'}"
             )
     if len(set(paths)) < len(paths):
-        twice = next(path for index, path in enumerate(paths) if path in paths[:index])
+        (twice, _), *_ = Counter(paths).most_common(1)
         raise InvalidInput(f"add_files: {twice} is given twice")
-    given = tuple((partition or {}).items())
-    adopted = change.engine.adopt(change.files, [AdoptTask(path, layout, mapping, given) for path in paths])
+    tasks = [
+        AdoptTask(path, layout, mapping, tuple(partition.items()))
+        for path, partition in zip(paths, partitions, strict=True)
+    ]
+    adopted = change.engine.adopt(change.files, tasks)
     added = tuple(file.file for file in adopted if file.file is not None)
     if not added:
         return None

@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
+from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError, adopting
 from lakeformat.create_with_rows import create_with_rows
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
@@ -19,6 +20,7 @@ from lakeformat.dialects.paimon.metadata import PIN
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.model.session_table import SessionFiles
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
@@ -452,6 +454,38 @@ def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
         assert format.head(store).version() == 1  # Of Iceberg, the version that makes the table has the rows.
         with pytest.raises(AlreadyExists):
             create_with_rows(table, schema, rows(3), "other")
+        if failing.failed is None:
+            break
+    assert 5 < n < 199
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_a_table_is_created_over_files_or_not_at_all_and_they_stay(after):
+    schema = replace(SCHEMA, properties={})
+    landed = {"landing/dt=a/x.parquet": rows(1), "landing/dt=b/y.parquet": rows(2)}
+    found = SessionFiles(tuple(landed), ({"dt": "a"}, {"dt": "b"}))
+    for n in range(1, 200):
+        store, format = MemoryFiles(), Iceberg()
+        for path, data in landed.items():
+            with store.create_stream(path) as sink:
+                pq.write_table(data.drop_columns(["dt"]), sink)
+        before = {path: store.read(path) for path in landed}
+        failing = NthCallFails(store, n, after)
+        table = Table("t", failing, format)
+        try:
+            adopting.create_over(table, adopting.inspect(table, schema, found, None))
+        except StoreError:
+            assert not format.is_table(store), failing.failed
+            left = {file.path for file in store.list("")} - before.keys()
+            assert all(after and path in failing.failed for path in left), failing.failed  # Nobody heard of this file.
+            table = Table("t", store, format)
+            adopting.create_over(table, adopting.inspect(table, schema, found, None))
+        assert content(Table("t", store, format)) == [(1, "v", "a"), (2, "v", "b")], failing.failed
+        assert {path: store.read(path) for path in landed} == before, failing.failed
+        table = Table("t", store, format)
+        with pytest.raises(AlreadyExists):
+            adopting.create_over(table, adopting.Adoptable(schema, ()))
+        assert {path: store.read(path) for path in landed} == before
         if failing.failed is None:
             break
     assert 5 < n < 199

@@ -16,6 +16,7 @@ class Example:
     gives: Any = None  # Rows as tuples, sorted; or how many, where they name snapshots and files.
     then: str | None = None
     refused: str | None = None
+    needs_spark: bool = False  # Refused in process.
     why: str = ""  # What a refused example needs that no Lake has; empty if a Lake could have it.
 
 
@@ -26,10 +27,15 @@ class Group:
     setup: tuple[Any, ...] = ()  # Statements, or functions of the lake.
     format: str = "iceberg"
     catalog: str | None = "sql"
+    spark_tables: Any = None  # Tables of Spark's own catalog: name -> the rest of CREATE TABLE, `{at}` for a location.
 
 
 def runs(sql, gives=None, then=None):
     return Example(" ".join(sql.split()), gives, then)
+
+
+def of_spark(sql, gives=None, then=None):
+    return Example(" ".join(sql.split()), gives, then, needs_spark=True)
 
 
 HIVE = "a Hive metastore or Spark's own tables"
@@ -42,9 +48,9 @@ def refused(sql, said, why=""):
     return Example(" ".join(sql.split()), refused=said, why=why)
 
 
-def group(page, *examples, setup=(), format="iceberg", catalog=None):
+def group(page, *examples, setup=(), format="iceberg", catalog=None, spark_tables=None):
     setup = (setup,) if isinstance(setup, str) else tuple(setup)
-    return Group(page, examples, setup, format, catalog or ("sql" if format == "iceberg" else None))
+    return Group(page, examples, setup, format, catalog or ("sql" if format == "iceberg" else None), spark_tables or {})
 
 
 COLUMNS = "SHOW COLUMNS IN db.sample"
@@ -65,6 +71,8 @@ STAGED = ("CREATE TABLE my_table (id bigint) USING iceberg TBLPROPERTIES ('write
           "SET spark.wap.id = wap_id_2; INSERT INTO my_table VALUES (2)", "RESET spark.wap.id")  # fmt: skip
 ALL = columns("id", "data", "category", "ts")
 TWO = "CREATE TABLE db.table (id int, data string) USING iceberg"
+
+SPARK_SAMPLE = "{at} AS SELECT * FROM VALUES (1L, 'a'), (2L, 'b') AS t (id, data)"
 
 ICEBERG = (
     group(DDL, runs("CREATE TABLE prod.db.sample (id bigint NOT NULL COMMENT 'unique id', data string) USING iceberg", columns("id", "data"), COLUMNS)),
@@ -270,11 +278,6 @@ ICEBERG = (
           runs("CALL catalog_name.system.rewrite_position_delete_files('db.sample')", 1),
           runs("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('rewrite-all', 'true'))", 1),
           runs("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('min-input-files','2'))", 1),
-          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap')", "known are files", HIVE),
-          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap', '/tmp/temptable/')", "location", HIVE),
-          refused("CALL catalog_name.system.migrate('spark_catalog.db.sample', map('foo', 'bar'))", "is a table already", HIVE),
-          refused("CALL catalog_name.system.migrate('db.sample')", "is a table already", HIVE),
-          refused("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => 'db.src_tbl', partition_filter => map('part_col_1', 'A'))", "known are files", HIVE),
           runs("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => '`parquet`.`{folder}`')", [(7,)], "SELECT id FROM db.tbl"),
           runs("CALL spark_catalog.system.register_table(table => 'db.tbl2', metadata_file => '{metadata}')", 1),
           runs("CALL spark_catalog.system.ancestors_of('db.sample')"),
@@ -293,6 +296,14 @@ ICEBERG = (
           runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', net_changes => true)", [(2, "Bob", "INSERT", 0)], "SELECT id, name, _change_type, _change_ordinal FROM tbl_changes"),
           runs("SELECT id, name, _change_type FROM spark_catalog.db.tbl.changes", [(1, "Alice", "DELETE"), (1, "Alice", "INSERT"), (2, "Bob", "DELETE"), (2, "Bob", "INSERT"), (2, "Bob", "INSERT")]),
           setup=("CREATE TABLE db.tbl (id int, name string) USING iceberg", "INSERT INTO db.tbl SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'Alice'), (2, 'Bob') AS v(id, name)", "DELETE FROM db.tbl WHERE id = 1")),
+    *(group(CALLS, of_spark(call, [(count,)], then), spark_tables={"db.sample": SPARK_SAMPLE}) for call, count, then in (
+        ("CALL catalog_name.system.snapshot('db.sample', 'db.snap')", 2, "SELECT count(*) FROM db.snap"),
+        ("CALL catalog_name.system.snapshot('db.sample', 'db.snap', '{spark}/temptable/')", 2, "SELECT count(*) FROM db.snap"),
+        ("CALL catalog_name.system.migrate('spark_catalog.db.sample', map('foo', 'bar'))", 2, "SELECT count(*) FROM db.sample"),
+        ("CALL catalog_name.system.migrate('db.sample')", 2, "SELECT count(*) FROM db.sample"))),
+    group(CALLS, of_spark("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => 'db.src_tbl', partition_filter => map('part_col_1', 'A'))", [(1, "A")], "SELECT * FROM db.tbl"),
+          setup="CREATE TABLE db.tbl (id bigint, part_col_1 string) USING iceberg PARTITIONED BY (part_col_1)",
+          spark_tables={"db.src_tbl": "PARTITIONED BY (part_col_1) {at} AS SELECT * FROM VALUES (1L, 'A'), (2L, 'B') AS t (id, part_col_1)"}),
 )  # fmt: skip
 
 DDL, QUERY, WRITE, ALTER, CALLS = (
@@ -398,6 +409,9 @@ PAIMON = (
     group(ALTER,
           runs("ALTER TABLE my_table DROP PARTITION (`id` = 1, `name` = 'paimon')", [(2,)], "SELECT id FROM my_table"), refused("ALTER TABLE my_table ADD PARTITION (`id` = 1, `name` = 'paimon')", "comes with its first row", HIVE),
           setup="CREATE TABLE my_table (n INT, id INT, name STRING) PARTITIONED BY (id, name); INSERT INTO my_table VALUES (0, 1, 'paimon'), (0, 2, 'paimon')", format="paimon"),
+    group(CALLS, of_spark("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", [(1, "a"), (2, "b")], "SELECT * FROM db01.sample"),
+          of_spark("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", [(1, "a"), (2, "b")], "SELECT * FROM T"),
+          format="paimon", spark_tables={"db01.sample": SPARK_SAMPLE, "default.T": SPARK_SAMPLE}),
     group(CALLS,
           runs("CALL sys.compact(table => 'T', partitions => 'p=0;p=1', order_strategy => 'zorder', order_by => 'k,v')", 1), runs("CALL sys.compact(table => 'T', where => 'p>0 and p<3', order_strategy => 'zorder', order_by => 'k,v')", 1),
           runs("CALL sys.compact(table => 'T', where => 'p>10', order_strategy => 'zorder', order_by => 'k,v', options => 'sink.parallelism=4')", 1), runs("CALL sys.compact(table => 'T', partition_idle_time => '60s')", 1), runs("CALL sys.compact(table => 'T', compact_strategy => 'minor')", 1),
@@ -409,7 +423,6 @@ PAIMON = (
           runs("CALL sys.trigger_tag_automatic_creation(table => 'default.T')", 2, TAGS),
           runs("CALL sys.rollback(table => 'default.T', tag => 'tag2')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', snapshot => 2)", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', version => 'my_tag')", [(1,)], "SELECT k FROM T"),
           runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), runs("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", [(1,)], "SELECT k FROM T"),
-          refused("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", "known are", HIVE), refused("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", "known are", HIVE),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.*', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true)", 0),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5', mode => 'local')", 0),
           runs("CALL sys.remove_unexisting_files(table => 'default.T')", 0), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0), refused("CALL sys.repair('test_db.T')", "known are", HIVE), refused("CALL sys.repair('test_db.T,test_db01,test_db.T2')", "known are", HIVE),

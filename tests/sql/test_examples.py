@@ -1,6 +1,7 @@
 """Every SQL example of both connectors' Spark documentation: it runs and gives what the page says, or is refused by name."""
 
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,7 +44,29 @@ def test_examples_of_the_connectors_pages_on_spark(tmp_path, spark, seed):
     page = PAGES[seed]
     for place, group in enumerate(group for group in GROUPS if group.page == page):
         (tmp_path / str(place)).mkdir()
-        walk(tmp_path / str(place), group, spark)
+        with tables_of_spark(spark, group, tmp_path / str(place)):
+            walk(tmp_path / str(place), group, spark)
+
+
+@pytest.mark.spark
+def test_examples_with_tables_of_spark(tmp_path, spark):
+    for place, group in enumerate(group for group in GROUPS if group.spark_tables):
+        (tmp_path / str(place)).mkdir()
+        with tables_of_spark(spark, group, tmp_path / str(place)):
+            walk(tmp_path / str(place), group, spark)
+
+
+@contextmanager
+def tables_of_spark(spark, group, folder):
+    """The group's tables in Spark's own catalog, for a while."""
+    for name, rest in group.spark_tables.items():
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {name.partition('.')[0]} LOCATION '{folder}/spark'")
+        at = f"LOCATION '{folder}/spark/{name}'"
+        spark.sql(f"CREATE TABLE {name} USING parquet {rest.replace('{at}', at)}")
+    yield
+    for name in group.spark_tables:
+        for left in (name, f"{name}_BACKUP_"):
+            spark.sql(f"DROP TABLE IF EXISTS {left}")
 
 
 def walk(tmp_path, group, spark=None):
@@ -60,7 +83,7 @@ def walk(tmp_path, group, spark=None):
             {"id": [1], "data": ["a"], "category": ["x"], "ts": pa.array([0], pa.timestamp("us", "UTC"))}
         ),
     }
-    known = {"folder": str(tmp_path / "folder")}
+    known = {"folder": str(tmp_path / "folder"), "spark": str(tmp_path)}
 
     def run(text):
         for key, value in known.items():
@@ -91,6 +114,10 @@ def walk(tmp_path, group, spark=None):
             shown = "SELECT snapshot_id FROM my_table.snapshots WHERE summary['wap.id'] = 'wap_id_{}'"
             for key, number in (("staged", 1), ("staged_next", 2)):
                 known[key] = lake.sql(shown.replace("{}", str(number))).to_arrow()[0][0].as_py()
+        if example.needs_spark and spark is None:
+            with pytest.raises((UnsupportedFeature, InvalidInput), match="spark=spark"):
+                run(example.sql)
+            continue
         if example.refused is not None:
             with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as error:
                 run(example.sql)

@@ -130,6 +130,13 @@ class File:
         leaves = [schema.column(i) for i in range(len(schema))]
         return tuple(leaf.path for leaf in leaves if leaf.logical_type.type in ("UNKNOWN", "NULL"))
 
+    @property
+    def has_int96(self) -> bool:
+        """Whether its timestamps of nanoseconds are INT96, of Spark and Hive, and none is INT64."""
+        schema = self._file.metadata.schema
+        leaves = [schema.column(i) for i in range(len(schema))]
+        return _has_int96(schema) and not any("timeUnit=nanoseconds" in str(leaf.logical_type) for leaf in leaves)
+
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
         """The footer's statistics of `fields`, all of the file's, by field id."""
         return statistics.from_footer(self._file.metadata, fields, widths=_leaf_counts(self._file.metadata, fields))
