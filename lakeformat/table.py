@@ -46,6 +46,7 @@ from lakeformat.model.operation import (
     DropBranch,
     Evolve,
     FastForward,
+    MergeBranch,
     Operation,
     OperationKind,
     Overwrite,
@@ -1121,6 +1122,28 @@ class Table:
             )
         branch.rename(self._store, view, name, to)
         return self.branch(to)
+
+    def merge_branch(
+        self, source: str, *, id: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> Snapshot | None:
+        """Add the rows of the branch `source` that this branch (for `lake.table(...)`, the main branch) lacks; both may have
+        written since they parted. Returns None if there are none.
+
+        For Paimon tables without a primary key that were made with the option `branch-merge.enabled`, so that their files stay:
+        no compaction, overwrite, delete or update. Data files are added as they are; rows get row ids of their own. Raises
+        `NotFound`, and `Conflict` if the two have different schemas.
+        """
+        arguments.text("branch", source)
+        view = self._view()
+        if not isinstance(view, BranchFolders):
+            raise UnsupportedFeature(
+                f"{self.name}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; insert the rows of "
+                f"branch {source!r}"
+            )
+        request, landed = self._asked(view, id, properties)
+        if landed or not view.is_behind(source):
+            return landed
+        return self._commit(view, MergeBranch(request=request, source=source))
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (for `lake.table(...)`, the main branch) to the head of the branch `to`. Raises `Conflict`

@@ -506,6 +506,11 @@ class BranchFolders(Protocol):
         """The files of a branch, under their names in the branch `to`, in the order in which they are written."""
         ...
 
+    def is_behind(self, source: str) -> bool:
+        """Whether the branch `source` has files that this one lacks. Raises `NotFound`, `InvalidInput` and `Conflict` if they
+        cannot be added."""
+        ...
+
     def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
         """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
         table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch

@@ -187,6 +187,15 @@ class RewriteManifests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBranch:
+    """Add the data files of the branch `source` that the table lacks; evaluated again on every base. Only where branches
+    are folders."""
+
+    request: Request
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTag:
     """Tag a snapshot, for `retain_ms` or for ever. Only where a tag is no file of its own."""
 
@@ -269,7 +278,17 @@ WithoutSnapshot = (
     Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots | SetStatistics
 )
 Operation = (
-    Append | Adopt | CherryPick | Overwrite | Rewrite | RowDelta | Restore | Follow | RewriteManifests | WithoutSnapshot
+    Append
+    | Adopt
+    | CherryPick
+    | MergeBranch
+    | Overwrite
+    | Rewrite
+    | RowDelta
+    | Restore
+    | Follow
+    | RewriteManifests
+    | WithoutSnapshot
 )
 
 

@@ -603,6 +603,13 @@ def _rename_branch(call: Call) -> Result:
     return _ok(result=True)
 
 
+def _merge_branch(call: Call) -> Result:
+    table, source = call.table(), str(call.need("source_branch"))
+    target = str(call.take("target_branch") or "main")
+    call.close()
+    return metrics(table.branch(target).merge_branch(source, **call.context.verb))
+
+
 def _repair_earliest(call: Call) -> Result:
     table, snapshot_id = call.table(), call.whole("snapshot_id", call.need("snapshot_id"))
     call.close()
@@ -942,6 +949,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "create_branch": Procedure(("table", "branch", "tag"), _create_branch),
     "delete_branch": Procedure(("table", "branch"), _delete_branch),
     "rename_branch": Procedure(("table", "from_branch", "to_branch"), _rename_branch),
+    "merge_branch": Procedure(("table", "source_branch", "target_branch"), _merge_branch),
     "repair_earliest_snapshot": Procedure(("table", "snapshot_id"), _repair_earliest),
     "fast_forward": Procedure(("table", "branch"), _fast_forward_paimon),
     "migrate_table": Procedure(

@@ -43,6 +43,7 @@ GROWS = {"bucket": "-1", "dynamic-bucket.target-row-num": "3"}
 MARKS = {"deletion-vectors.enabled": "true"}
 QUIET = {"write-only": "true"}
 APART = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+MERGES = {"branch-merge.enabled": "true"}
 SHOWN = {"metadata.iceberg.storage": "table-location"}
 
 
@@ -58,6 +59,7 @@ TABLES = {
     "buckets with vectors": having(PLAIN, MARKS, {"bucket": "2", "bucket-key": "id"}),
     "columns in files of their own": having(PLAIN, MARKS, APART),
     "rows shown as Iceberg": having(PLAIN, SHOWN),
+    "rows of branches that are merged": having(PLAIN, MERGES),
     "keys": having(KEYED, {"bucket": "2"}, QUIET),
     "keys in buckets that grow": having(KEYED, GROWS, QUIET),
     "keys that change partitions": having(
@@ -138,6 +140,7 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "append to a branch": lambda t, who: t.branch("ahead").append(rows(70 + who)),
     "create branch": lambda t, who: t.create_branch(f"new{who}"),
     "delete branch": lambda t, who: t.delete_branch("ahead"),
+    "merge branch": lambda t, who: t.merge_branch("ahead"),
     "rename branch": lambda t, who: t.rename_branch("ahead", f"renamed{who}"),
     "fast forward": lambda t, who: t.fast_forward("ahead"),
 }
@@ -150,7 +153,19 @@ def verbs_of(kind: str) -> list[str]:
     by_row = not APART.items() <= SCHEMAS[kind].properties.items()  # Where rows leave their files.
     own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG, "overwrite by row": by_row}
     own |= {"sort manifests": kind in TABLES, "rename branch": kind in TABLES}
-    return [verb for verb in VERBS if own.get(verb, True)]
+    if MERGES.items() <= SCHEMAS[kind].properties.items():
+        return [
+            "append",
+            "evolve",
+            "roll back",
+            "expire",
+            "create tag",
+            "delete tag",
+            "remove orphans",
+            *BRANCHING,
+            "merge branch",
+        ]
+    return [verb for verb in VERBS if own.get(verb, verb != "merge branch")]
 
 
 class Meanwhile:
@@ -190,9 +205,10 @@ def _files(kind: str) -> dict[str, bytes]:
     table.append(rows(4))
     table.create_tag("old")
     table.append(rows(7, 8))
-    table.update({"n": "n + 5"}, "id < 4")
-    table.compact(full=True)
-    table.delete("id = 7")
+    if not MERGES.items() <= SCHEMAS[kind].properties.items():
+        table.update({"n": "n + 5"}, "id < 4")
+        table.compact(full=True)
+        table.delete("id = 7")
     table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
     table.create_branch("ahead").append(rows(11))
     store.write(orphan(kind), b"x")

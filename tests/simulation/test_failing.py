@@ -69,6 +69,7 @@ BLOBS = replace(
     fields=(*SCHEMA.fields, Field(-1, "b", scalar(Kind.BYTES))),
     properties=EVOLVING.properties | {"blob-field": "b", "blob.target-file-size": "1 b"},
 )
+MERGING = replace(SCHEMA, properties={**SCHEMA.properties, "branch-merge.enabled": "true"})
 WAITING = replace(KEYED, properties=KEYED.properties | {"bucket": "-2", "deletion-vectors.enabled": "true"})
 INDEXED = replace(
     SCHEMA,
@@ -389,6 +390,26 @@ def test_a_fast_forward_that_is_cut_short_is_at_a_snapshot_of_the_branch_and_goe
         table(store).fast_forward("c")
         assert table(store).snapshots() == end, failing.failed
         assert [row[0] for row in content(table(store))] == [5], failing.failed
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_the_nth_call_fails_while_branches_are_merged(after: bool):
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, MERGING)
+    table.append(rows(1))
+    table.create_branch("b").append(pa.concat_tables([rows(2), rows(3, dt="b")]))
+    table.append(rows(4))
+    files = {listed.path: store.read(listed.path) for listed in store.list("")}
+
+    def whole(table: Table) -> object:
+        return (
+            [snapshot.operation_id for snapshot in table.snapshots()].count("op"),
+            on_branches(table),
+            swept(table._store),
+        )
+
+    fail_each_call(files, dialect, lambda t: t.merge_branch("b", id="op"), content, whole, after)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])

@@ -307,6 +307,86 @@ def test_a_renamed_branch_keeps_rows_tags_and_history(paimon):
     assert branches(paimon) == ["b", "c", "main"]
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"row-tracking.enabled": "true"}, {"bucket": "2", "bucket-key": "id"}], ids=str
+)
+def test_rows_of_branches_that_went_apart_are_merged(tmp_path, options):
+    properties = {"branch-merge.enabled": "true"} | options
+    table = Lake(tmp_path).create_table("a.t", SCHEMA, partition_by=["dt"], properties=properties)
+    table.append(rows(1))
+    one, two = table.create_branch("one"), table.create_branch("two")
+    one.append(rows(2))
+    one.append(rows(3, dt="b"))
+    two.append(rows(4))
+    table.append(rows(5))
+    made = table.merge_branch("one", id="merge")
+    assert (made.kind, made.rows_added, made.files_added, made.total_rows) == ("append", 2, 2, 4)
+    assert content(table) == [1, 2, 3, 5]
+    assert table.changes(made.id - 1).to_arrow()["id"].to_pylist() == [2, 3]
+    assert table.merge_branch("one", id="merge").id == made.id
+    assert table.merge_branch("one") is None
+    assert [two.merge_branch("main").rows_added, content(two)] == [3, [1, 2, 3, 4, 5]]
+    assert table.merge_branch("two").rows_added == 1
+    one.append(rows(6))
+    assert table.merge_branch("one").rows_added == 1
+    assert (content(table), content(one)) == ([1, 2, 3, 4, 5, 6], [1, 2, 3, 6])
+    if "row-tracking.enabled" in options:
+        ids = Lake(tmp_path).sql("SELECT _ROW_ID FROM `a.t$row_tracking`".replace("a.t", "a`.`t")).to_arrow()["_ROW_ID"]
+        assert sorted(ids.to_pylist()) == list(range(6))
+        table.append(rows(7))
+        assert table._view().state.document["nextRowId"] == 7
+    for branch in ("one", "two"):
+        table.delete_branch(branch)
+    table.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert content(table)[:6] == [1, 2, 3, 4, 5, 6]
+
+
+def test_branches_that_cannot_be_merged_say_why(tmp_path, iceberg):
+    lake = Lake(tmp_path / "w")
+    table = lake.create_table("a.p", SCHEMA, properties={"branch-merge.enabled": "true"})
+    plain = lake.create_table("a.plain", SCHEMA)
+    for t in (table, plain):
+        t.append(rows(1))
+        t.create_branch("b").append(rows(2))
+    with pytest.raises(InvalidInput, match=r"needs the option 'branch-merge\.enabled' = 'true' when it is made"):
+        plain.merge_branch("b")
+    with pytest.raises(NotFound, match="no branch 'c'; there are: b, main"):
+        table.merge_branch("c")
+    with pytest.raises(InvalidInput, match="into itself"):
+        table.branch("b").merge_branch("b")
+    with pytest.raises(UnsupportedFeature, match="fast-forwarded, not merged"):
+        iceberg.merge_branch("b")
+    rewriting = [
+        lambda: table.compact(full=True),
+        lambda: table.compact(sort_by=["id"]),
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"dt": "'x'"}),
+        lambda: table.truncate(),
+        lambda: table.overwrite(rows(3)),
+    ]
+    for verb in rewriting:
+        with pytest.raises(InvalidInput, match="stay as they are: rows are appended"):
+            verb()
+    assert sum(file.path.endswith(".parquet") for file in table.stored_files()) == 2
+    with pytest.raises(InvalidInput, match=r"'branch-merge\.enabled' is set when a table is made"):
+        plain.alter().set_properties({"branch-merge.enabled": "true"}).commit()
+    for key, options in ((["id"], {}), ([], {"deletion-vectors.enabled": "true"})):
+        with pytest.raises(InvalidInput, match=r"branch-merge\.enabled is for tables without"):
+            lake.create_table(
+                "a.k", SCHEMA, primary_key=key, properties=options | {"branch-merge.enabled": "true", "bucket": "1"}
+            )
+    b = table.branch("b")
+    b.alter().add_column("w", "int").commit()
+    b.append(rows(3))
+    with pytest.raises(Conflict, match="different schemas"):
+        table.merge_branch("b")
+    table.alter().add_column("x", "int").commit()
+    with pytest.raises(Conflict, match="different schemas"):
+        table.merge_branch("b")
+    assert content(table) == [1]
+
+
 def test_iceberg_does_not_rename_branches_nor_has_it_hints(iceberg):
     iceberg.append(rows(1))
     iceberg.create_branch("b")

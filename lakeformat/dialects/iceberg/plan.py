@@ -42,6 +42,7 @@ from lakeformat.model.operation import (
     Evolve,
     FastForward,
     Follow,
+    MergeBranch,
     Operation,
     OperationKind,
     Overwrite,
@@ -114,6 +115,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _refer(reader, operation, base, stamp)
         case SetStatistics():
             return _set_statistics(reader, operation, base, stamp)
+        case MergeBranch():
+            raise AssertionError(f"{operation}: Iceberg's branches are no folders")
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import (
     BRANCH_FOLDER,
@@ -132,6 +135,38 @@ def renamed(reader: Reader, name: str, to: str) -> dict[str, bytes]:
     return {branch_folder(to) + path: files[path] for path in order}
 
 
+def require_mergeable(reader: Reader, base: State, source: str) -> None:
+    """Raise if the files of the branch `source` cannot be added to `base`: `NotFound`, `InvalidInput`, and `Conflict` if the
+    schemas of the two differ."""
+    where = f"{reader.root}: branch {source!r} cannot be merged"
+    if source == (own_name(reader) or MAIN):
+        raise InvalidInput(f"{where} into itself")
+    view, state = _newest(reader, source)
+    own, given = options.of(base.schema), options.of(state.schema)
+    if not own.branch_merge_enabled or not given.branch_merge_enabled:
+        raise InvalidInput(
+            f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, by which files stay as they are"
+        )
+    if own.bucket != given.bucket or own.row_tracking_enabled != given.row_tracking_enabled:
+        raise Conflict(f"{where}: the two have different options bucket or row-tracking.enabled")
+    used = set(lacking(reader, base, source)["_SCHEMA_ID"].to_pylist())
+    paths = [
+        metadata.schema_path(id)
+        for id in sorted({*used, *(i for i in metadata.schema_ids(view) if i <= max(used, default=-1))})
+    ]
+    for path, mine, theirs in zip(paths, reader.read_many(paths), view.read_many(paths), strict=True):
+        if mine is None or theirs is None or not metadata.is_same_schema(mine, theirs):
+            raise Conflict(f"{where}: the two have different schemas ({path})")
+
+
+def lacking(reader: Reader, base: State, source: str) -> pa.Table:
+    """The live files of the branch `source` that `base` lacks, as rows of `manifest.ENTRY`."""
+    view, state = _newest(reader, source)
+    entries = manifest.live_entries(view, state.document, state.schema)
+    own = manifest.live_entries(reader, base.document, base.schema)
+    return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=own["_FILE_NAME"].combine_chunks())))
+
+
 def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
     """(the schemas and tags of the branch `to` that `base` lacks, the first of its snapshots that `base` lacks, as a
     plan; None if it has them all).
@@ -231,6 +266,15 @@ def _on(reader: Reader, name: str) -> Reader:
     whole = inner.store if isinstance(inner, Swapped) else inner
     store = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
     return cached(store, reader.cache) if isinstance(reader, Cached) else store
+
+
+def _newest(reader: Reader, name: str) -> tuple[Reader, State]:
+    """(a reader of a branch, its newest state). Raises `NotFound`."""
+    view = _on(reader, name)
+    state = metadata.load(view, max(metadata.snapshot_ids(view), default=0))
+    if not state.exists:
+        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join(sorted({MAIN, *names(reader)}))}")
+    return view, state
 
 
 def _columns(schema: Schema) -> list[tuple[int, str, Type]]:

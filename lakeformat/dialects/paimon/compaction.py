@@ -51,6 +51,7 @@ def compaction(
     `compaction.delete-ratio-threshold`. With `full`, two small files of a bucket are enough, and any file with deleted
     rows; otherwise fewer than `compaction.min.file-num` small files wait for more. `scope`: on partition columns
     only; `buckets`: of a table with fixed buckets."""
+    metadata.require_rewritable(base.schema, reader.root)
     live = _in_buckets(reader, base, scope, buckets)
     if base.schema.primary_key:
         return _of_keys(reader, base, live, full, now_ms)
@@ -95,6 +96,7 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
             f"{reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
             "compact() without sort_by"
         )
+    metadata.require_rewritable(base.schema, reader.root)
     data_files = scan.files(reader, base, scope)
     fields, write = rewriting(base)
     write = replace(write, sort_by=sort_by)

@@ -23,6 +23,8 @@
                       filled a range of keys on a level it adds to          Conflict
                       upgraded a file that it upgrades                      Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
+    MergeBranch       changed the schema to another than the branch's       Conflict
+                      merged the branch                                     none: its other files are added
     Restore           expired the snapshot                                  NotFound
     SetStatistics     changed the schema                                    Conflict
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -49,6 +51,7 @@ from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, Outs
 from lakeformat.model.operation import (
     Adopt,
     Append,
+    MergeBranch,
     Operation,
     OperationKind,
     Overwrite,
@@ -66,11 +69,17 @@ from lakeformat.storage.store import Reader
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or another error if it can never be committed."""
-    if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RewriteManifests | RowDelta):
+    if not base.exists and isinstance(
+        operation, Append | MergeBranch | Overwrite | Rewrite | RewriteManifests | RowDelta
+    ):
         raise NotFound(
             f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
         )
+    if isinstance(operation, Overwrite | Rewrite | RowDelta):
+        metadata.require_rewritable(base.schema, reader.root)
     match operation:
+        case MergeBranch(source=source):
+            branch.require_mergeable(reader, base, source)
         case Append(request=request, added=added) | Adopt(request=request, added=added):
             _require_order(reader, base, request, added)
             _require_same_buckets(reader, base, request, added)

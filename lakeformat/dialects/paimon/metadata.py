@@ -424,6 +424,10 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
     if given.bucket == 0 or given.bucket < -2:
         raise InvalidInput(f"{where}: bucket={given.bucket}; it must be -1 or at least 1")
+    if given.branch_merge_enabled and (schema.primary_key or given.data_evolution_enabled or given.has_vectors):
+        raise InvalidInput(
+            f"{where}: branch-merge.enabled is for tables without a primary key, data evolution and deletion vectors"
+        )
     if given.blob_field:
         _check_blobs(schema, given.blob_field, where)
     if given.sequence_snapshot_ordering:
@@ -570,6 +574,16 @@ def require_readable(base: State, where: str) -> None:
     _require_known(base.schema, where)
     if base.newest is not None:
         _require_known(base.newest, where)
+
+
+def require_rewritable(schema: Schema, where: str) -> None:
+    """Raise `InvalidInput` for a table whose files must all stay: `merge_branch` tells by a file whether the table has its
+    rows."""
+    if options.of(schema).branch_merge_enabled:
+        raise InvalidInput(
+            f"{where}: the files of a table with 'branch-merge.enabled' stay as they are: rows are appended, and not compacted, "
+            "overwritten, deleted or updated"
+        )
 
 
 def _require_known(schema: Schema, where: str) -> None:

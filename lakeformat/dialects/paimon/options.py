@@ -227,6 +227,7 @@ class TableOptions:
     blob_descriptor_field = Option("blob-descriptor-field", names, ())
     blob_field = Option("blob-field", names, ())
     blob_target_file_size = Option[int | None]("blob.target-file-size", positive, None)
+    branch_merge_enabled = Option("branch-merge.enabled", boolean, False)
     bucket = Option("bucket", integer, -1)
     bucket_function_type = Option("bucket-function.type", _text, "default")
     bucket_key = Option("bucket-key", names, ())
@@ -491,7 +492,7 @@ ACCEPTED = "lakeformat.accepted-options"
 # The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
 DOCUMENTED = Documented.of(
     heeded="""
-    aggregation.remove-record-on-delete blob-as-descriptor blob-descriptor-field blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket
+    aggregation.remove-record-on-delete branch-merge.enabled blob-as-descriptor blob-descriptor-field blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket
     bucket-function.type bucket-key chain-table.enabled
     changelog-file.prefix changelog-producer changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
     changelog.num-retained.max changelog.num-retained.min changelog.time-retained clustering.incremental commit.force-compact
@@ -643,7 +644,7 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
     "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name", "partition.legacy-name",
-    "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering",
+    "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering", "branch-merge.enabled",
 }  # fmt: skip
 
 # Arguments of `create_table` here, and options in Flink's DDL.

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import bitmap, vector_file, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import (
+    branch,
     conflict,
     layout,
     lineage,
@@ -38,6 +39,7 @@ from lakeformat.model.operation import (
     Append,
     Create,
     Evolve,
+    MergeBranch,
     Operation,
     OperationKind,
     Overwrite,
@@ -85,6 +87,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
             return _commit(reader, request, kind, base, stamp, gone, added, index)
+        case MergeBranch():
+            return _with_branch(reader, operation, base, stamp)
         case RowDelta(request=request, added=added, kind=kind):
             return _commit(reader, request, kind, base, stamp, EMPTY_ENTRIES, added)
         case Rewrite(request=request, added=added, kind=kind):
@@ -245,8 +249,10 @@ def _commit(
     added: tuple[WrittenFile, ...],
     index: tuple[str | None, dict[str, bytes]] | None = None,
     kept: pa.Table = EMPTY_ENTRIES,
+    next_row_id: int | None = None,
 ) -> Plan:
-    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here."""
+    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or of
+    a branch."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
     if index is None:
@@ -266,7 +272,7 @@ def _commit(
     homes = _homes(gone, added) if options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT else {}
     index, unused = _with_vectors(reader, base, index, replaced, vectors, stamp, homes)
     document = base.document or {}
-    new, next_row_id = _numbered(reader, request, kind, base, gone, added)
+    new, following = _numbered(reader, request, kind, base, gone, added)
     delta = pa.concat_tables([_deleted(gone), kept, new]) if len(gone) or len(kept) else new
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
@@ -293,7 +299,7 @@ def _commit(
         ),
         document={
             "indexManifest": index[0],
-            "nextRowId": next_row_id,
+            "nextRowId": following if next_row_id is None else next_row_id,
             "commitKind": commit_kind,
             "operation": operation,
             "totalRecordCount": (document.get("totalRecordCount") or 0) + rows,
@@ -303,6 +309,22 @@ def _commit(
         },
         statistics=partial(_statistics, delta, schema),
         begun=None if merged.files or len(merged.metas) != len(before) else manifest.records_of(reader, base.document),
+    )
+
+
+def _with_branch(reader: Reader, operation: MergeBranch, base: State, stamp: Stamp) -> Plan:
+    """The files of a branch that the base lacks are added as they are, but with row ids of their own (DefaultBranchMergeHandler)."""
+    entries = branch.lacking(reader, base, operation.source)
+    next_row_id = (base.document or {}).get("nextRowId") or 0
+    if options.of(base.schema).row_tracking_enabled:
+        ends = next_row_id + np.cumsum(np.asarray(entries["_ROW_COUNT"]))
+        position = entries.column_names.index("_FIRST_ROW_ID")
+        starts = pa.array(ends - np.asarray(entries["_ROW_COUNT"]), pa.int64())
+        entries = entries.set_column(position, manifest.ENTRY.field(position), starts)
+        next_row_id = int(ends[-1]) if len(ends) else next_row_id
+    kind = OperationKind.APPEND
+    return _commit(
+        reader, operation.request, kind, base, stamp, EMPTY_ENTRIES, (), kept=entries, next_row_id=next_row_id
     )
 
 

@@ -298,6 +298,10 @@ class PaimonView(TableView[State]):
     def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
         return branches.renamed(self.reader, name, to)
 
+    def is_behind(self, source: str) -> bool:
+        branches.require_mergeable(self.reader, self.state, source)
+        return len(branches.lacking(self.reader, self.state, source)) > 0
+
     def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
         return branches.forward(self.reader, self.state, to)
 
