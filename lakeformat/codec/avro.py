@@ -109,32 +109,32 @@ def _decode_together(files: Sequence[bytes], logical: bool) -> tuple[Decoded, li
     return Decoded(table, first.schema, first.metadata), counts
 
 
-def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None) -> Iterator[pa.RecordBatch]:
+def batches(
+    data: bytes, columns: Callable[[Head], Sequence[str]] | None = None, logical: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The records of an Avro file in batches of some megabytes of blocks; one empty batch for a file without records.
     See `decode`. `columns` chooses the columns to keep by the file's head."""
     head = read_head(data)
     chosen = None if columns is None else tuple(columns(head))
-    tables = _read(data, head, chosen, False, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
+    tables = _read(data, head, chosen, logical, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
     first = next(tables, None)
     wanted = head.record if chosen is None else avro_schema.select(head.record, chosen)
-    yield first if first is not None else avro_schema.arrow_schema(wanted, False).empty_table().to_batches()[0]
+    yield first if first is not None else avro_schema.arrow_schema(wanted, logical).empty_table().to_batches()[0]
     yield from tables
 
 
-def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array]:
-    """The values of a column (`a.b` for field b of the record a) in the same batches as `batches`. `places`: where the
-    values begin, as `batches` returns them for `a.b@`."""
+def values_at(data: bytes, record: str, names: Sequence[str], places: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The fields `names`, given in the file's order, of the record `record` in each row, in the same batches as
+    `batches`. `places`: where the first of them begins, as `batches` returns them for `record.first@`."""
     head = read_head(data)
-    node: avro_schema.Node = head.record
-    for name in column.split("."):
-        assert isinstance(node, avro_schema.Record), column
-        node = next(member.node for member in node.members if member.name == name)
+    node = avro_schema.between(head.record, record, names)
     start = 0
     for buffer, blocks in _batches(
         data, head.size_bytes, head.sync, head.codec, _proportionate(len(data), _FILE_BYTES)
     ):
         end = start + sum(block.count for block in blocks)
-        yield avro_decode.at(node, buffer, blocks, places[start:end].astype(np.int64))
+        values = avro_decode.at(node, buffer, blocks, places[start:end].astype(np.int64))
+        yield pa.RecordBatch.from_struct_array(values)
         start = end
     if start != len(places):
         raise CorruptFile(f"it holds {start} records, of {len(places)} is known where they begin")

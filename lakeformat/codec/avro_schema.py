@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
@@ -139,6 +139,16 @@ def select(record: Record, columns: tuple[str, ...]) -> Record:
             for member in record.members
         )
     )
+
+
+def between(record: Record, name: str, names: Sequence[str]) -> Record:
+    """What lies in the nested record `name` from its member `names[0]` to `names[-1]`, as a record with only `names`
+    kept."""
+    inside = next(member.node for member in record.members if member.name == name)
+    assert isinstance(inside, Record), name
+    order = [member.name for member in inside.members]
+    members = inside.members[order.index(names[0]) : order.index(names[-1]) + 1]
+    return Record(tuple(replace(member, keep=member.name in names) for member in members))
 
 
 def unions(node: Node) -> Iterator[Union]:

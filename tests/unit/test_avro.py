@@ -950,12 +950,14 @@ def test_what_writers_make_inflates_within_bounds():
 
 def test_values_are_found_again_by_where_they_begin():
     data = written(ENTRY, entries(1_000) * 16)  # Of more bytes than are inflated together.
-    where = "_FILE._VALUE_STATS"
-    placed = pa.Table.from_batches(list(avro.batches(data, lambda head: ["_KIND", f"{where}@"])))
+    names = ["_FILE_SIZE", "_VALUE_STATS", "_CREATION_TIME"]
+    placed = pa.Table.from_batches(list(avro.batches(data, lambda head: ["_KIND", "_FILE._FILE_SIZE@"])))
     assert placed.column_names == ["_KIND", "_FILE"]
-    places = pa.concat_arrays(placed["_FILE"].chunks).field("_VALUE_STATS@").to_numpy()
+    places = pa.concat_arrays(placed["_FILE"].chunks).field("_FILE_SIZE@").to_numpy()
     whole = avro.decode(data).table["_FILE"].combine_chunks()
-    found = pa.chunked_array(list(avro.values_at(data, where, places))).combine_chunks()
-    assert found.equals(whole.field("_VALUE_STATS"))
+    found = pa.Table.from_batches(list(avro.values_at(data, "_FILE", names, places)))
+    assert found.column_names == names
+    for name in names:
+        assert found[name].combine_chunks().equals(whole.field(name))
     with pytest.raises(CorruptFile, match="16000 records, of 15999"):
-        list(avro.values_at(data, where, places[:-1]))
+        list(avro.values_at(data, "_FILE", names, places[:-1]))

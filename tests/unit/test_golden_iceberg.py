@@ -11,7 +11,7 @@ import pytest
 
 from lakeformat import UnsupportedFeature
 from lakeformat.codec import avro
-from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg import manifest, manifest_schema
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
@@ -75,7 +75,9 @@ def drop_counts(table, what):
     """Manifest lists as early writers of version 1 wrote them: without the counts of files, or only of rows."""
     store, base = table._store, table._view().state
     document = json.loads(json.dumps(base.document))
-    held = [f for f in manifest.LIST_FIELDS if what not in f["name"] and f["field-id"] not in (515, 516, 517, 520)]
+    held = [
+        f for f in manifest_schema.LIST_FIELDS if what not in f["name"] and f["field-id"] not in (515, 516, 517, 520)
+    ]
     schema = {"type": "record", "name": "manifest_file", "fields": held}
     for snapshot in document["snapshots"]:
         path = snapshot["manifest-list"]

@@ -4,25 +4,28 @@ import datetime
 import itertools
 import json
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
+from lakeformat import Conflict, CorruptFile, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import conflict, manifest
+from lakeformat.dialects.iceberg import conflict, manifest, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.errors import NoSuchFile
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.partition import identity
-from lakeformat.model.predicate import ALWAYS, bind
+from lakeformat.model.predicate import ALWAYS, bind, split
 from lakeformat.model.schema import Field, Kind, Row, Schema, scalar, walk
 from lakeformat.model.work import Content
+from lakeformat.storage.cache import Cache, cached, keeps_part
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs import delete, overwrite, update
@@ -834,3 +837,68 @@ def test_the_rows_that_position_deletes_name_are_listed(lake, version):
     assert {row["partition"] for row in found.to_pylist()} == {"dt=a", "dt=b"}
     assert {*found["delete_file_path"].to_pylist()} == {*t.inspect.delete_files()["path"].to_pylist()}
     assert t.inspect.at(t.snapshots()[0].id).position_deletes().num_rows == 0
+
+
+# --- plans of very many files ------------------------------------------------------------------------------------------
+
+
+def in_part(table, reader, condition, large_bytes):
+    """The entries of data files that `condition` leaves, and the tasks that read them, of a plan that decodes more than
+    `large_bytes` of manifests in part."""
+    state = table.scan().view.state
+    predicate = bind(sql_text.parse(condition), state.schema.fields)
+    scope, rest = split(predicate, state.schema.partitioning.columns)
+    matching = None if rest == ALWAYS else partial(scan.may_hold, state, predicate=predicate)
+    files = scan.Files(*manifest.live_files(reader, state, scope, predicate, True, matching, large_bytes, 1 << 30))
+    return files.entries, list(scan.tasks(reader, state, files, state.schema.fields, predicate))
+
+
+CONDITIONS = ["id is not null", "dt = 'a'", "id = 12", "dt = 'b' and id > 25", "v = 'w'", "id > 1000", "v is null"]
+
+
+@pytest.mark.parametrize("format_version", ["2", "3"])
+def test_bounds_are_read_by_where_they_begin_where_planning_left_them_out(lake, format_version):
+    properties = {"format-version": format_version} | MERGE_ON_READ
+    table = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    for start, dt, v in ((0, "a", "v"), (10, "a", None), (20, "b", "w"), (30, "b", "v")):
+        table.append(rows(range(start, start + 10), dt, v))
+    table.alter().add_column("more", "int").commit()
+    table.append(rows(range(40, 50), "b").append_column("more", pa.array(range(10), pa.int32())))
+    table.delete("id in (3, 4, 21)")
+    table.drop_partitions([{"dt": "a"}])
+    table.append(rows(range(5, 15), "a"))
+    store = store_of(table)
+    reader, whole = cached(store, Cache()), cached(store, Cache())
+    entries, tasks = in_part(table, reader, "dt is not null", 0)
+    assert not {"lower_bounds", "value_counts"} & set(entries.column_names)
+    assert tasks == in_part(table, whole, "dt is not null", 1 << 30)[1]
+    metas = manifest.metas_of(store, table.scan().view.state.snapshot_document)
+    data = metas.filter(pc.equal(metas["content"], 0))["manifest_path"].to_pylist()
+    assert all(keeps_part(reader, path) for path in data)
+    for condition in (*CONDITIONS, "more = 3", "more is null and id < 8"):
+        assert in_part(table, reader, condition, 0)[1] == in_part(table, whole, condition, 1 << 30)[1], condition
+    assert all(keeps_part(reader, path) for path in data)
+
+
+def test_equality_deletes_are_compared_with_the_bounds_of_a_plan_in_part(table):
+    delete_keys(table, [12])
+    reader, whole = cached(store_of(table), Cache()), cached(store_of(table), Cache())
+    for condition in ("id is not null", *CONDITIONS):
+        _, tasks = in_part(table, reader, condition, 0)
+        assert tasks == in_part(table, whole, condition, 1 << 30)[1], condition
+        if condition == "id is not null":  # Of the files of the partition, one may hold the key.
+            assert sum(len(own) for task in tasks for own in task.deletes) == 1
+
+
+def test_a_manifest_that_changed_since_it_was_planned_is_refused(table):
+    store = store_of(table)
+    reader = cached(store, Cache())
+    in_part(table, reader, "dt is not null", 0)
+    path = manifest.metas_of(store, table.scan().view.state.snapshot_document)["manifest_path"][0].as_py()
+    file = Path(path.removeprefix("file://"))
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(CorruptFile, match=r"-m0\.avro.*sync marker|-m0\.avro.*ends at"):
+        in_part(table, reader, "id = 12", 0)
+    file.unlink()
+    with pytest.raises(NoSuchFile, match=r"-m0\.avro is missing"):
+        in_part(table, reader, "id = 12", 0)

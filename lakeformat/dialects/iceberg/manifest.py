@@ -19,18 +19,25 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import (
     avro,
-    avro_fields,
     avro_schema,
     expression,
     gcm_stream,
+    numbers,
     parsing,
     single_value,
     transform,
     waist,
 )
 from lakeformat.codec.arrow import rows_where, to_arrow
-from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
+from lakeformat.dialects.iceberg.manifest_schema import (
+    FILE,
+    LIST_TEXTS,
+    META_FIELDS,
+    ONLY_IN_3,
+    OWN,
+    entry_text,
+)
 from lakeformat.dialects.iceberg.metadata import Spec, State, format_version, metadata_folder
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -57,7 +64,9 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.model.work import FileKey, in_folder
+from lakeformat.storage import parts
 from lakeformat.storage.cache import cache_of, decoded, keys_of, remember
+from lakeformat.storage.parts import Way
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
@@ -79,68 +88,18 @@ class FileContent(IntEnum):
     EQUALITY_DELETES = 2
 
 
-def _pairs(value: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.struct([pa.field("key", pa.int32(), False), pa.field("value", value, False)]))
-
-
-_COUNTS, _BOUNDS = _pairs(pa.int64()), _pairs(pa.binary())
-# (field id, name, type) of an entry, and of its file.
-_OWN = [
-    (0, "status", pa.int32()),
-    (1, "snapshot_id", pa.int64()),
-    (3, "sequence_number", pa.int64()),
-    (4, "file_sequence_number", pa.int64()),
-]
-_FILE = [
-    (134, "content", pa.int32()),
-    (100, "file_path", pa.string()),
-    (101, "file_format", pa.string()),
-    (103, "record_count", pa.int64()),
-    (104, "file_size_in_bytes", pa.int64()),
-    (108, "column_sizes", _COUNTS),
-    (109, "value_counts", _COUNTS),
-    (110, "null_value_counts", _COUNTS),
-    (137, "nan_value_counts", _COUNTS),
-    (125, "lower_bounds", _BOUNDS),
-    (128, "upper_bounds", _BOUNDS),
-    (131, "key_metadata", pa.binary()),
-    (132, "split_offsets", pa.list_(pa.int64())),
-    (135, "equality_ids", pa.list_(pa.int32())),
-    (140, "sort_order_id", pa.int32()),
-    (142, "first_row_id", pa.int64()),
-    (143, "referenced_data_file", pa.string()),
-    (144, "content_offset", pa.int64()),
-    (145, "content_size_in_bytes", pa.int64()),
-]
-_ONLY_IN_3 = {"first_row_id", "content_offset", "content_size_in_bytes"}
-ENTRY = pa.schema([(name, type) for _, name, type in (*_OWN, *_FILE)])
-_SUMMARY = pa.struct(
-    [
-        pa.field("contains_null", pa.bool_(), False),
-        pa.field("contains_nan", pa.bool_()),
-        pa.field("lower_bound", pa.binary()),
-        pa.field("upper_bound", pa.binary()),
-    ]
-)
-_META = [
-    (500, "manifest_path", pa.string()),
-    (501, "manifest_length", pa.int64()),
-    (502, "partition_spec_id", pa.int32()),
-    (517, "content", pa.int32()),
-    (515, "sequence_number", pa.int64()),
-    (516, "min_sequence_number", pa.int64()),
-    (503, "added_snapshot_id", pa.int64()),
-    (504, "added_files_count", pa.int32()),
-    (505, "existing_files_count", pa.int32()),
-    (506, "deleted_files_count", pa.int32()),
-    (512, "added_rows_count", pa.int64()),
-    (513, "existing_rows_count", pa.int64()),
-    (514, "deleted_rows_count", pa.int64()),
-    (507, "partitions", pa.list_(_SUMMARY)),
-    (519, "key_metadata", pa.binary()),
-    (520, "first_row_id", pa.int64()),
-]
-META = pa.schema([(name, type) for _, name, type in _META])
+# The fields of data files that no task needs. The offset of the first of the bounds in the manifest is kept, for
+# conditions.
+_NOT_PLANNED = {
+    "snapshot_id", "file_sequence_number", "column_sizes", "value_counts", "null_value_counts", "nan_value_counts",
+    "lower_bounds", "upper_bounds", "split_offsets", "equality_ids", "sort_order_id",
+}  # fmt: skip
+_BOUNDS_OF = {110: "null_value_counts", 137: "nan_value_counts", 125: "lower_bounds", 128: "upper_bounds"}
+_BOUNDS_AT = "bounds@"
+ENTRY = pa.schema([(name, type) for _, name, type in (*OWN, *FILE)])
+_PLACED = pa.schema([*(f for f in ENTRY if f.name not in _NOT_PLANNED), pa.field(_BOUNDS_AT, pa.int32())])
+META = pa.schema([(name, type) for _, name, type in META_FIELDS])
+_LIST_BYTES = 32_000  # Of the records of a list that is made of the one before: they go into one block.
 EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
 # The required fields of an entry in a manifest, and in a list.
@@ -179,42 +138,73 @@ def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
     known = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
     if 500 not in known:
         raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-    table = _conform({name: known[id] for id, name, _ in _META if id in known}, META, len(decoded.table))
+    table = _conform({name: known[id] for id, name, _ in META_FIELDS if id in known}, META, len(decoded.table))
     for name in ("content", "sequence_number", "min_sequence_number"):
         position = META.get_field_index(name)
         table = table.set_column(position, META.field(name), pc.fill_null(table[name], 0))
     return table
 
 
-def parse(data: bytes, where: str) -> pa.Table:
-    """A manifest -> its entries without inheritance: rows of `ENTRY` and their partition columns."""
+def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
+    """A manifest -> its entries without inheritance: rows of `ENTRY` or of `_PLACED`, and their partition columns."""
     with parsing.of(where):
-        return _entries(avro.decode(data, logical=True), where)
+        head, columns = avro.read_head(data), None if schema is ENTRY else _placed_columns
+        # A batch at a time, so that no two copies of all entries are in memory.
+        batches = avro.batches(data, columns, logical=True)
+        return pa.concat_tables([_entries(batch, head.schema, where, schema) for batch in batches])
 
 
 def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
     """Several manifests, decoded together if their schemas are equal."""
-    return avro.parse_together(files, where, parse, _entries, logical=True)
+    return avro.parse_together(
+        files, where, parse, lambda all, name: _entries(all.table.to_batches()[0], all.schema, name), logical=True
+    )
 
 
-def _entries(decoded: avro.Decoded, where: str) -> pa.Table:
-    fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
-    if _DATA_FILE_ID not in fields:
-        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
-    columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
-    file_field = fields[_DATA_FILE_ID]
-    if not isinstance(file_field["type"], dict) or "fields" not in file_field["type"]:
-        raise CorruptFile(f"data_file is of type {str(file_field['type'])[:80]}, not a record")
-    file = decoded.table[file_field["name"]]
-    inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
-    columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
-    table = _conform(columns, ENTRY, len(decoded.table))
-    table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
+def _entries(batch: pa.RecordBatch, written: Mapping[str, Any], where: str, schema: pa.Schema = ENTRY) -> pa.Table:
+    """`written`: the Avro schema of the file."""
+    fields, inside = _fields(written, where)
+    columns = {name: batch[fields[id]["name"]] for id, name, _ in OWN if id in fields and name in schema.names}
+    file = batch[fields[_DATA_FILE_ID]["name"]]
+    columns |= {
+        name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in FILE if id in inside and name in schema.names
+    }
+    if schema is _PLACED:
+        columns[_BOUNDS_AT] = pc.struct_field(file, f"{_bounds_in(inside)[0]}@")
+    table = _conform(columns, schema, batch.num_rows)
+    position = schema.get_field_index("content")
+    table = table.set_column(position, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
     if _PARTITION_ID in inside:
         partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
         for part in inside[_PARTITION_ID]["type"]["fields"]:
             table = table.append_column(f"p{part['field-id']}", pc.struct_field(partition, part["name"]))
     return table
+
+
+def _fields(written: Mapping[str, Any], where: str) -> tuple[dict[int, Any], dict[int, Any]]:
+    """The fields of an entry, and of its file, in the Avro schema of a manifest, by id."""
+    fields = {f["field-id"]: f for f in written["fields"] if "field-id" in f}
+    if _DATA_FILE_ID not in fields:
+        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(f['name'] for f in written['fields'])}")
+    kind = fields[_DATA_FILE_ID]["type"]
+    if not isinstance(kind, dict) or "fields" not in kind:
+        raise CorruptFile(f"data_file is of type {str(kind)[:80]}, not a record")
+    return fields, {f["field-id"]: f for f in kind["fields"] if "field-id" in f}
+
+
+def _bounds_in(inside: Mapping[int, Any]) -> list[str]:
+    """The names of the bounds among the fields of a file, in the manifest's order."""
+    return [f["name"] for id, f in inside.items() if id in _BOUNDS_OF]
+
+
+def _placed_columns(head: avro.Head) -> list[str]:
+    """The columns to decode for `_PLACED`."""
+    fields, inside = _fields(head.schema, "it")
+    own = [fields[id]["name"] for id, name, _ in OWN if id in fields and name not in _NOT_PLANNED]
+    names = [inside[id]["name"] for id, name, _ in FILE if id in inside and name not in _NOT_PLANNED]
+    names += [inside[id]["name"] for id in (_PARTITION_ID,) if id in inside]
+    file = fields[_DATA_FILE_ID]["name"]
+    return [*own, *(f"{file}.{name}" for name in (*names, f"{_bounds_in(inside)[0]}@"))]
 
 
 def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
@@ -282,15 +272,19 @@ def _counts(entries: pa.Table) -> dict[str, int]:
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
     """The entries of each manifest of `metas`, in order, with inheritance applied. Raises `CorruptTable` if a manifest
     has more or fewer entries than its list says."""
-    tables = [_empty(base)]
-    raw = read_raw(reader, metas["manifest_path"].to_pylist())
+    return pa.concat_tables([_empty(base), *_read_counted(reader, base, metas, read_raw)])
+
+
+def _read_counted(
+    reader: Reader, base: State, metas: pa.Table, read: Callable[[Reader, Sequence[str]], list[pa.Table]]
+) -> Iterator[pa.Table]:
+    raw = read(reader, metas["manifest_path"].to_pylist())
     for index, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
         counts = [meta[f"{what}_files_count"] for what in ("added", "existing", "deleted")]
         if None not in counts and sum(counts) != len(table):
             raise CorruptTable(f"{meta['manifest_path']} holds {len(table)} entries, its list says {sum(counts)}")
         with parsing.of(meta["manifest_path"]):
-            tables.append(_inherited(table, base, meta, index))
-    return pa.concat_tables(tables)
+            yield _inherited(table, base, meta, index)
 
 
 def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
@@ -299,19 +293,62 @@ def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> 
     return _all_decoded(reader, paths, parse_all, ENTRY.empty_table(), missing_ok)
 
 
+def _read_placed(reader: Reader, paths: Sequence[str]) -> list[pa.Table]:
+    """As `read_raw`, rows of `_PLACED`; of `ENTRY` if these are cached, for delete files, or if bounds cannot be read
+    later."""
+    return _all_decoded(reader, paths, _parse_placed, _PLACED.empty_table(), is_part=True)
+
+
+def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    tables = []
+    for data, name in zip(files, where, strict=True):
+        with parsing.of(name):
+            head = avro.read_head(data)
+            is_data = head.metadata.get("content", b"data") == b"data"
+            has_places = is_data and not head.has_unions and _bounds_in(_fields(head.schema, name)[1])
+        tables.append(parse(data, name, _PLACED if has_places else ENTRY))
+    return tables
+
+
+def _with_bounds(reader: Reader, path: str, entries: pa.Table) -> Iterator[pa.Table]:
+    """The entries of a manifest, slice by slice, with the bounds of their files, which are read if necessary."""
+    if _BOUNDS_AT not in entries.column_names:
+        yield entries
+        return
+    (data,), keys = reader.read_many([path]), keys_of(reader)
+    if data is None:
+        raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
+    if keys is not None and (known := keys.of([path])):
+        data = gcm_stream.decrypt(data, known[path], path)
+    with parsing.of(path):
+        fields, inside = _fields(avro.read_head(data).schema, path)
+        start, places = 0, np.asarray(entries[_BOUNDS_AT])
+        for batch in avro.values_at(data, fields[_DATA_FILE_ID]["name"], _bounds_in(inside), places):
+            piece = entries.slice(start, batch.num_rows)
+            for id, name in _BOUNDS_OF.items():
+                kind = ENTRY.field(name)
+                values = (
+                    _cast(batch[inside[id]["name"]], kind.type) if id in inside else pa.nulls(len(piece), kind.type)
+                )
+                piece = piece.append_column(kind, values)
+            yield piece
+            start += batch.num_rows
+
+
 def _all_decoded(
     reader: Reader,
     paths: Sequence[str],
     parse: Callable[[Sequence[bytes], Sequence[str]], list[pa.Table]],
     empty: pa.Table,
-    missing_ok: bool,
+    missing_ok: bool = False,
+    is_part: bool = False,
 ) -> list[pa.Table]:
     """Decoded files of the metadata folder; `empty` for one that does not exist, if that is allowed."""
     keys = keys_of(reader)
     if keys is not None and (known := keys.of(paths)):
         parse = partial(_parse_encrypted, parse, known)
     tables = []
-    for path, table in zip(paths, decoded(reader, paths, parse), strict=True):
+    for path, table in zip(paths, decoded(reader, paths, parse, is_part), strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
         tables.append(empty if table is None else table)
@@ -339,27 +376,52 @@ def live_entries(
     those whose partition proves that no row satisfies `predicate`."""
     metas = metas_of(reader, base.snapshot_document)
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
-    entries = read_all(reader, base, metas)
-    entries = rows_where(entries, pc.not_equal(entries["status"], int(Status.DELETED)))
-    return by_partition(in_scope(entries, base, scope), base, predicate)
+    return by_partition(_live(read_all(reader, base, metas), base, scope), base, predicate)
 
 
 def live_files(
-    reader: Reader, base: State, scope: Expression = ALWAYS, predicate: Expression = ALWAYS
+    reader: Reader,
+    base: State,
+    scope: Expression = ALWAYS,
+    predicate: Expression = ALWAYS,
+    to_plan: bool = False,
+    matching: Callable[[pa.Table], pa.Table] | None = None,
+    large_bytes: int = parts.LARGE_BYTES,
+    part_bytes: int = parts.PART_BYTES,
 ) -> tuple[pa.Table, pa.Table]:
-    """(`live_entries` of data files for which `predicate` may be true, those of delete files); their manifests are read
-    together."""
+    """(`live_entries` of data files for which `predicate` may be true, of these the ones that `matching` keeps by their
+    bounds; those of delete files); their manifests are read together. With `to_plan` entries of data files have at
+    least the columns of `_PLACED`, decoded as `parts.way` says."""
     metas = metas_of(reader, base.snapshot_document)
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
     deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
-    live = read_all(reader, base, pa.concat_tables([data, deletes]))
-    live = in_scope(rows_where(live, pc.not_equal(live["status"], int(Status.DELETED))), base, scope)
+    paths, both = data["manifest_path"].to_pylist(), pa.concat_tables([data, deletes])
+    size_bytes = pc.sum(data["manifest_length"]).as_py() or 0
+    way = parts.way(reader, paths, size_bytes, bool(matching), large_bytes, part_bytes) if to_plan else Way.WHOLE
+    if way is not Way.WHOLE:
+        tables = list(_read_counted(reader, base, both, _read_placed))
+        others = _live(pa.concat_tables([_empty(base), *tables[len(paths) :]]), base, scope)
+        # Equality deletes are compared with the bounds of data files.
+        if not pc.any(pc.equal(others["content"], int(FileContent.EQUALITY_DELETES))).as_py():
+            chosen = []
+            for path, table in zip(paths, tables, strict=False):
+                for piece in _with_bounds(reader, path, table) if matching else [table]:
+                    piece = by_partition(_live(piece, base, scope), base, predicate)
+                    piece = matching(piece) if matching else piece
+                    chosen.append(piece.select([n for n in piece.column_names if n not in {*_NOT_PLANNED, _BOUNDS_AT}]))
+            return pa.concat_tables(chosen), others
+    live = _live(read_all(reader, base, both), base, scope)
     holds_data = pc.equal(live["content"], int(FileContent.DATA))
     entries, others = (
         (live.filter(holds_data), live.filter(pc.invert(holds_data))) if len(deletes) else (live, live.slice(0, 0))
     )
-    return by_partition(entries, base, predicate), others
+    entries = by_partition(entries, base, predicate)
+    return matching(entries) if matching else entries, others
+
+
+def _live(entries: pa.Table, base: State, scope: Expression) -> pa.Table:
+    return in_scope(rows_where(entries, pc.not_equal(entries["status"], int(Status.DELETED))), base, scope)
 
 
 def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Table:
@@ -441,7 +503,7 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
         return entries.slice(0, 0)
     keep = np.full(len(entries), unknown)
     for spec, rows, part in _by_spec(entries, base):
-        if columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}:
+        if _has_columns(base, spec, scope):
             keep[rows] = np.asarray(expression.mask(scope, _scope_columns(part, base, spec)))
     return rows_where(entries, pa.array(keep))
 
@@ -479,13 +541,16 @@ def _rows_of(schema: Schema, index: int, value: Any) -> Expression:
 
 def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
     """Whether the specs of all these entries have the columns of `scope`, and so decide whether it includes them."""
-    if scope == ALWAYS:
-        return True
-    for spec_id in np.unique(np.asarray(entries["_spec"])):
-        spec = base.specs[int(spec_id)]
-        if not columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}:
-            return False
-    return True
+    return scope == ALWAYS or specs_decide(base, pc.unique(entries["_spec"]).to_pylist(), scope)
+
+
+def specs_decide(base: State, spec_ids: Iterable[int], scope: Expression) -> bool:
+    """As `decides`, for entries of these specs."""
+    return all(_has_columns(base, base.specs[id], scope) for id in spec_ids)
+
+
+def _has_columns(base: State, spec: Spec, scope: Expression) -> bool:
+    return columns_of(scope) <= {n for index in range(len(spec.types)) for n in _names_of(base, spec, index)}
 
 
 def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
@@ -493,28 +558,28 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
     if not spec.types:
         return np.zeros(len(entries), np.int64), [()]
     codes = _codes(entries, spec)
-    _, first = np.unique(codes, return_index=True)
-    chosen = [_python(entries[f"p{id}"].combine_chunks().take(pa.array(first))) for id in spec.field_ids]
+    first = pa.array(numbers.first_of_each(codes))
+    chosen = [_python(entries[f"p{id}"].combine_chunks().take(first)) for id in spec.field_ids]
     return codes, list(zip(*chosen, strict=True))
 
 
 def partition_codes(entries: pa.Table, base: State) -> np.ndarray:
     """One number per distinct spec and partition."""
-    numbers = np.zeros(len(entries), np.int64)
+    coded = np.zeros(len(entries), np.int64)
     total = 0
     for spec, rows, part in _by_spec(entries, base):
         codes = _codes(part, spec)
-        numbers[rows] = codes + total
+        coded[rows] = codes + total
         total += int(codes.max()) + 1
-    return numbers
+    return coded
 
 
 def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
     codes = np.zeros(len(entries), np.int64)
-    for id in spec.field_ids:
+    for number, id in enumerate(spec.field_ids):
         encoded = entries[f"p{id}"].combine_chunks().dictionary_encode("encode")
-        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
-        _, codes = np.unique(codes, return_inverse=True)
+        indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = numbers.dense(codes * max(len(encoded.dictionary), 1) + indices) if number else indices
     return codes
 
 
@@ -534,7 +599,7 @@ def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[t
 
     A file may lack these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
     """
-    numbers = np.zeros(len(entries), np.int64)
+    indices = np.zeros(len(entries), np.int64)
     constants: list[tuple[tuple[int, Any], ...]] = [()]
     for spec, rows, part in _by_spec(entries, base):
         sources = {
@@ -545,12 +610,12 @@ def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[t
         if not sources:
             continue
         codes = _codes(part, spec)
-        _, first = np.unique(codes, return_index=True)
-        columns = [part[name].combine_chunks().take(pa.array(first)) for name in sources.values()]
+        first = pa.array(numbers.first_of_each(codes))
+        columns = [part[name].combine_chunks().take(first) for name in sources.values()]
         days = [c.cast(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
-        numbers[rows] = codes + len(constants)
+        indices[rows] = codes + len(constants)
         constants += (tuple(zip(sources, row, strict=True)) for row in zip(*map(_python, days), strict=True))
-    return numbers, constants
+    return indices, constants
 
 
 def partition_names(entries: pa.Table) -> list[str]:
@@ -560,11 +625,14 @@ def partition_names(entries: pa.Table) -> list[str]:
 
 def _by_spec(entries: pa.Table, base: State) -> Iterator[tuple[Spec, np.ndarray, pa.Table]]:
     """(a spec, the rows of its entries, their partitions)."""
-    ids = np.asarray(entries["_spec"])
-    columns, distinct = entries.select(partition_names(entries)), np.unique(ids)
-    for spec_id in distinct.tolist():
-        rows = np.flatnonzero(ids == spec_id)
-        yield base.specs[spec_id], rows, columns if len(distinct) == 1 else columns.take(pa.array(rows))
+    columns, ids = entries.select(partition_names(entries)), entries["_spec"]
+    spec_ids = sorted(pc.unique(ids).to_pylist())
+    for spec_id in spec_ids:
+        if len(spec_ids) == 1:
+            yield base.specs[spec_id], np.arange(len(entries)), columns
+            continue
+        rows = np.flatnonzero(np.asarray(ids) == spec_id)
+        yield base.specs[spec_id], rows, columns.take(pa.array(rows))
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
@@ -653,7 +721,7 @@ def emit(
         return NO_MANIFESTS
     content = ManifestContent(int(entries["content"][0].as_py() != FileContent.DATA))
     version = format_version(base)
-    schema, metadata = _entry_text(spec, version), _manifest_metadata(base, spec, content)
+    schema, metadata = entry_text(spec, version), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
     target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
@@ -686,7 +754,7 @@ def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mappi
         values = _partition_values(entries, name, to_arrow(kind))
         entries = entries.drop_columns([name]) if name in entries.column_names else entries
         entries = entries.append_column(name, values)
-    return avro.encode(_nest(entries, spec, version), _entry_text(spec, version), _codec(base.schema), dict(head))
+    return avro.encode(_nest(entries, spec, version), entry_text(spec, version), _codec(base.schema), dict(head))
 
 
 def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
@@ -720,7 +788,7 @@ def emit_list(
     }
     if first_row_id is not None:
         metadata["first-row-id"] = str(first_row_id).encode()
-    names, text = _LIST_TEXTS[version >= 3]
+    names, text = LIST_TEXTS[version >= 3]
     if records:
         return avro.of_records(len(metas), records, text, _codec(base.schema), metadata)
     return avro.encode(metas.select(names), text, _codec(base.schema), metadata)
@@ -738,7 +806,7 @@ def _records_of(path: str, base: State) -> str:
 
 def list_records(reader: Reader, base: State, metas: pa.Table) -> bytes | None:
     """The records of a list of the manifests `metas`, which mostly ends as the base's does; None where they are many."""
-    cache, (names, text) = cache_of(reader), _LIST_TEXTS[format_version(base) >= 3]
+    cache, (names, text) = cache_of(reader), LIST_TEXTS[format_version(base) >= 3]
     if cache is None or len(metas) == 0:
         return None
     path = (base.snapshot_document or {}).get("manifest-list", "")
@@ -798,15 +866,15 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], index: int
     if spec_id not in base.specs:
         raise CorruptTable(f"{meta['manifest_path']}: partition spec {spec_id} is not in the table's metadata")
     added = pc.or_(pc.equal(table["status"], int(Status.ADDED)), pa.scalar(first == 0))
-    numbers = {}
-    for name in ("sequence_number", "file_sequence_number"):
-        numbers[name] = pc.if_else(pc.and_(table[name].is_null(), added), pa.scalar(first, pa.int64()), table[name])
-    if numbers["sequence_number"].null_count:
+    inherited, names = {}, [name for name in table.column_names if name in _PLACED.names or name in ENTRY.names]
+    for name in {"sequence_number", "file_sequence_number"} & set(names):
+        inherited[name] = pc.if_else(pc.and_(table[name].is_null(), added), pa.scalar(first, pa.int64()), table[name])
+    if inherited["sequence_number"].null_count:
         raise CorruptTable(f"{meta['manifest_path']}: entries that are not new have no sequence number")
-    numbers["snapshot_id"] = pc.fill_null(table["snapshot_id"], meta["added_snapshot_id"])
-    numbers["first_row_id"] = _row_ids(table, meta)
-    arrays = [numbers.get(f.name, table[f.name]) for f in ENTRY]
-    names = list(ENTRY.names)
+    if "snapshot_id" in names:
+        inherited["snapshot_id"] = pc.fill_null(table["snapshot_id"], meta["added_snapshot_id"])
+    inherited["first_row_id"] = _row_ids(table, meta)
+    arrays = [inherited[name] if name in inherited else table[name] for name in names]
     for id, kind in _partition_types(base).items():
         name, target = f"p{id}", to_arrow(kind)
         arrays.append(_partition_values(table, name, target))
@@ -920,10 +988,10 @@ def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
     inside = {"content": columns["content"], "file_path": columns["file_path"], "file_format": columns["file_format"]}
     inside["partition"] = partition
     inside |= {
-        name: columns[name] for _, name, _ in _FILE if name not in inside and not (version < 3 and name in _ONLY_IN_3)
+        name: columns[name] for _, name, _ in FILE if name not in inside and not (version < 3 and name in ONLY_IN_3)
     }
     file = pa.StructArray.from_arrays(list(inside.values()), list(inside))
-    return pa.table([*(columns[n] for _, n, _ in _OWN), file], names=[*(n for _, n, _ in _OWN), "data_file"])
+    return pa.table([*(columns[n] for _, n, _ in OWN), file], names=[*(n for _, n, _ in OWN), "data_file"])
 
 
 def _meta(
@@ -978,65 +1046,6 @@ def _codec(schema: Schema) -> str:
     return known[asked]
 
 
-# --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------
-
-
-def _map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
-    name = f"k{key_id}_v{value_id}"
-    fields = [field(key_id, "key", "int"), field(value_id, "value", value)]
-    return {"type": "array", "items": {"type": "record", "name": name, "fields": fields}, "logicalType": "map"}
-
-
-def _array(element_id: int, items: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, "element-id": element_id}
-
-
-@lru_cache(maxsize=64)
-def _entry_text(spec: Spec, version: int) -> bytes:
-    return avro.spell(_entry_schema(spec, version))
-
-
-def _entry_schema(spec: Spec, version: int) -> dict[str, Any]:
-    defined: set[str] = set()
-    partition = [
-        field(part.id, part.name, avro_fields.scalar_type(kind, defined), optional=True)
-        for part, kind in zip(spec.partitioning.fields, spec.types, strict=True)
-    ]
-    counts = [
-        field(108, "column_sizes", _map(117, 118, "long"), True),
-        field(109, "value_counts", _map(119, 120, "long"), True),
-        field(110, "null_value_counts", _map(121, 122, "long"), True),
-        field(137, "nan_value_counts", _map(138, 139, "long"), True),
-        field(125, "lower_bounds", _map(126, 127, "bytes"), True),
-        field(128, "upper_bounds", _map(129, 130, "bytes"), True),
-    ]
-    file = [
-        field(134, "content", "int"),
-        field(100, "file_path", "string"),
-        field(101, "file_format", "string"),
-        field(102, "partition", {"type": "record", "name": "r102", "fields": partition}),
-        field(103, "record_count", "long"),
-        field(104, "file_size_in_bytes", "long"),
-        *counts,
-        field(131, "key_metadata", "bytes", True),
-        field(132, "split_offsets", _array(133, "long"), True),
-        field(135, "equality_ids", _array(136, "int"), True),
-        field(140, "sort_order_id", "int", True),
-        *([field(142, "first_row_id", "long", True)] if version >= 3 else []),
-        field(143, "referenced_data_file", "string", True),
-    ]
-    if version >= 3:
-        file += [field(144, "content_offset", "long", True), field(145, "content_size_in_bytes", "long", True)]
-    fields = [
-        field(0, "status", "int"),
-        field(1, "snapshot_id", "long", True),
-        field(3, "sequence_number", "long", True),
-        field(4, "file_sequence_number", "long", True),
-        field(2, "data_file", {"type": "record", "name": "r2", "fields": file}),
-    ]
-    return {"type": "record", "name": "manifest_entry", "fields": fields}
-
-
 def _manifest_metadata(base: State, spec: Spec, content: ManifestContent) -> dict[str, bytes]:
     schema = next(s for s in base.document["schemas"] if s["schema-id"] == base.document["current-schema-id"])
     fields = next(s for s in base.document["partition-specs"] if s["spec-id"] == spec.id)["fields"]
@@ -1048,38 +1057,3 @@ def _manifest_metadata(base: State, spec: Spec, content: ManifestContent) -> dic
         "format-version": str(format_version(base)).encode(),
         "content": content.name.lower().encode(),
     }
-
-
-_SUMMARY_SCHEMA = {
-    "type": "record",
-    "name": "r508",
-    "fields": [
-        field(509, "contains_null", "boolean"),
-        field(518, "contains_nan", "boolean", True),
-        field(510, "lower_bound", "bytes", True),
-        field(511, "upper_bound", "bytes", True),
-    ],
-}
-_LIST_TYPES: dict[str, Any] = {
-    "manifest_path": "string",
-    "partitions": _array(508, _SUMMARY_SCHEMA),
-    "key_metadata": "bytes",
-}
-LIST_FIELDS = [
-    field(
-        id,
-        name,
-        _LIST_TYPES.get(name) or ("long" if type == pa.int64() else "int"),
-        optional=name in ("partitions", "key_metadata", "first_row_id"),
-    )
-    for id, name, type in _META
-]
-
-
-def _list_text(fields: Sequence[Mapping[str, Any]]) -> tuple[list[str], bytes]:
-    """(the columns of a manifest list, its schema)."""
-    return [f["name"] for f in fields], avro.spell({"type": "record", "name": "manifest_file", "fields": fields})
-
-
-_LIST_BYTES = 32_000  # Of the records of a list that is made of the one before: they go into one block.
-_LIST_TEXTS = (_list_text([f for f in LIST_FIELDS if f["field-id"] != 520]), _list_text(LIST_FIELDS))

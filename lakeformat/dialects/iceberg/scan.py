@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -58,7 +59,7 @@ def scan(
     predicate: Expression = ALWAYS,
 ) -> Sequence[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
-    data_files = files(reader, base, predicate)
+    data_files = files(reader, base, predicate, to_plan=True)
     residual = _residual(base, data_files, predicate)
     fields = project(base, columns)
     return tasks(
@@ -66,11 +67,13 @@ def scan(
     )
 
 
-def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
-    """The live files that may have a row for which `predicate` is true."""
-    scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
-    entries, deletes = manifest.live_files(reader, base, scope, predicate)
-    return Files(may_hold(base, entries, predicate), deletes)
+def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
+    """The live files that may have a row for which `predicate` is true; `to_plan`: with only what tasks need of their
+    entries, see `manifest.live_files`."""
+    scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
+    specs_decide = manifest.specs_decide(base, base.specs, scope)
+    matching = None if rest == ALWAYS and specs_decide else partial(may_hold, base, predicate=predicate)
+    return Files(*manifest.live_files(reader, base, scope, predicate, to_plan, matching))
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
@@ -103,7 +106,10 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, if metadata alone has it exactly; else None. A deletion vector
     has a cardinality; other delete files may list a row twice, or a missing one."""
-    data_files = files(reader, base, predicate)
+    _, rest = conditions.split(predicate, base.schema.partitioning.columns)
+    data_files = files(
+        reader, base, predicate, to_plan=rest == ALWAYS and manifest.specs_decide(base, base.specs, predicate)
+    )
     if _residual(base, data_files, predicate) != ALWAYS and not bool(
         matching_wholly(reader, base, data_files, predicate).all()
     ):
@@ -135,17 +141,18 @@ def tasks(
     """Files -> tasks of about `read.split.target-size`, made lazily. With `alone`, one task per file, in order, with the
     file's partition under its own spec."""
     entries = data_files.entries
-    formats = pc.utf8_lower(entries["file_format"]).combine_chunks().dictionary_encode()
-    names = formats.dictionary.to_pylist()
+    formats = entries["file_format"].combine_chunks().dictionary_encode()
+    known = [name.lower() for name in formats.dictionary.to_pylist()]
+    names = list(dict.fromkeys(known))
     for name in names:
         if name not in options.FORMATS:
             raise UnsupportedFeature(
                 f"{reader.root}: data files in {name}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
             )
-    format_of = np.asarray(formats.indices)
+    format_of = np.array([names.index(name) for name in known], np.int8)[np.asarray(formats.indices)]
     row_counts, sizes = (np.asarray(entries[name]) for name in ("record_count", "file_size_in_bytes"))
     cuts = np.arange(len(entries) + 1) if alone else _cuts(base, format_of, sizes)
-    paths = data_files.paths
+    paths = entries["file_path"]
     deletes = delete_files(reader, base, data_files)
     mapping = metadata.name_mapping(base)
     constant_of, constants = manifest.identities(entries, base)

@@ -25,7 +25,9 @@ from lakeformat.model.operation import RewriteManifests
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
-from lakeformat.storage.cache import cache_of, decoded, keeps_part, remember
+from lakeformat.storage import parts
+from lakeformat.storage.cache import cache_of, decoded, remember
+from lakeformat.storage.parts import Way
 from lakeformat.storage.store import Reader
 
 if TYPE_CHECKING:
@@ -129,8 +131,6 @@ _FEW = 32  # Entries below which a value at a time costs less than a few calls o
 _LIST_BYTES = 32_000  # Of the records of a list that is made of those before: they go into one block.
 _INDEX_ENTRY_VERSION = 1
 _PIECE_ROWS = 500
-_LARGE_BYTES = 16 << 20  # Bytes of manifests that are planned together: some 360,000 entries.
-_PART_BYTES = 1 << 20  # Bytes of a manifest, on average, from which on decoding only what a plan needs is worth it.
 _LARGE_AT_ONCE = 8  # Manifests of the target size that are scanned together.
 
 
@@ -330,10 +330,10 @@ def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Tab
     path = f"{MANIFEST_FOLDER}/{name}"
     with parsing.of(f"{reader.root}/{path}"):
         start, places = 0, np.asarray(entries[_STATS_AT])
-        for stats in avro.values_at(reader.read(path), "_FILE._VALUE_STATS", places):
-            piece = entries.slice(start, len(stats))
-            yield piece.append_column(ENTRY.field("_VALUE_STATS"), _cast(stats, _STATS))
-            start += len(stats)
+        for batch in avro.values_at(reader.read(path), "_FILE", ["_VALUE_STATS"], places):
+            piece = entries.slice(start, batch.num_rows)
+            yield piece.append_column(ENTRY.field("_VALUE_STATS"), _cast(batch["_VALUE_STATS"], _STATS))
+            start += batch.num_rows
 
 
 def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
@@ -429,18 +429,17 @@ def live_entries(
     scope: Expression = ALWAYS,
     to_plan: bool = False,
     matching: Callable[[pa.Table], pa.Array] | None = None,
-    large_bytes: int = _LARGE_BYTES,
-    part_bytes: int = _PART_BYTES,
+    large_bytes: int = parts.LARGE_BYTES,
+    part_bytes: int = parts.PART_BYTES,
 ) -> pa.Table:
     """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of
-    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`; only these fields are decoded if
-    manifests have more than `part_bytes` on average, which saves time, or more than `large_bytes` together, which saves
-    memory. Only with more than `large_bytes` are bounds for `matching` read again each time, instead of kept."""
+    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`, decoded as `parts.way` says."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
     names = metas["_FILE_NAME"].to_pylist()
     size_bytes = pc.sum(metas["_FILE_SIZE"]).as_py() or 0
-    is_large = to_plan and size_bytes > large_bytes
-    if is_large and matching and all(keeps_part(reader, f"{MANIFEST_FOLDER}/{name}") for name in names):
+    paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
+    way = parts.way(reader, paths, size_bytes, bool(matching), large_bytes, part_bytes) if to_plan else Way.WHOLE
+    if matching and way is Way.PART_AND_BOUNDS:
         tables = []
         for name, table in zip(names, _read_counted(reader, metas, _read_placed), strict=True):
             for piece in _with_stats(reader, name, table):
@@ -449,8 +448,7 @@ def live_entries(
                 keep = pc.or_(pc.equal(chosen["_KIND"], int(EntryKind.DELETE)), matching(chosen))
                 tables.append(rows_where(chosen.select(PLANNED.names), keep))
         return fold(tables)[0]
-    in_part = to_plan and not matching and (is_large or size_bytes > part_bytes * len(names))
-    tables = read_all(reader, metas, PLANNED if in_part else ENTRY)
+    tables = read_all(reader, metas, PLANNED if way is Way.PART else ENTRY)
     if to_plan and not matching:  # Filtering fewer columns is faster.
         tables = [table.select(PLANNED.names) for table in tables] or [PLANNED.empty_table()]
     live = fold([in_scope(t, schema, scope) for t in tables])[0]
