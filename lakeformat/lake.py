@@ -173,7 +173,9 @@ class Lake:
             comment: A comment on the table.
             if_exists: `"error"` raises `AlreadyExists`; `"ignore"` returns the existing table unchanged.
             sort_by: The sort order of the rows in each file, e.g. `"days(ts)"`, `"id DESC NULLS LAST"` (Iceberg).
-            location: The folder of an Iceberg table in a SQL catalog; it may lie outside the warehouse.
+            location: The folder of a table that a SQL catalog keeps; it may lie outside the warehouse. A Paimon table
+                there is external: if one is there already, with these columns, partitions, key and properties, it gets
+                this name, and `drop_table` leaves its files.
 
         Raises `InvalidInput` and `UnsupportedFeature` for a declaration that the format cannot have.
         """
@@ -188,8 +190,21 @@ class Lake:
                 f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
             )
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
-        table, declared = self._new(name, *declaration, location)
         catalog = self._keeper(format)
+        if location is not None and catalog is not None and catalog.names_are_folders:
+            external = Table(name, open_store(location, self._options), self._formats[format])
+            if self._format(external._store) == format:
+                declared = _declared(
+                    schema,
+                    _names("partition_by", partition_by),
+                    _names("primary_key", primary_key),
+                    properties or {},
+                    comment,
+                    (),
+                )
+                _require_alike(name, declared, external)
+                return self.register_table(name, external.uri)
+        table, declared = self._new(name, *declaration, location)
         try:
             tables.create(table, declared)
         except AlreadyExists as error:
@@ -245,7 +260,7 @@ class Lake:
         except BaseException:
             with suppress(LakeError):
                 if table.current_snapshot() is None:  # No other writer has committed to it.
-                    self.drop_table(name)
+                    self.drop_table(name, purge=location is not None)
             raise
 
     def _new(
@@ -271,16 +286,16 @@ class Lake:
         )
         if format == ("paimon" if self._catalog is None else self._catalog.format):
             declared = replace(declared, properties={**self._table_defaults, **declared.properties})
-        if location is not None and (not self.places_tables or format != "iceberg"):
+        if location is not None and not self.places(format):
             raise UnsupportedFeature(
-                f"{name}: location={location!r}: only an Iceberg table of a SQL catalog lies where it is told; others lie in the warehouse"
+                f"{name}: location={location!r}: only a table that a SQL catalog keeps lies where it is told; others lie in the warehouse"
             )
         catalog = self._keeper(format)
         if catalog is not None and not catalog.names_are_folders:
             root = self._new_root(name) if location is None else self._free(name, location)
             catalog.create_namespace(name.rpartition(".")[0])
             return Table(name, self._catalogued(catalog, name, TableAccess(root)), self._formats[format]), declared
-        store = self._table_store(name)
+        store = self._table_store(name) if location is None else open_store(self._free(name, location), self._options)
         if self.views.is_there(name):
             raise AlreadyExists(f"{name}: there is a view of that name")
         if said := refers_to_catalog(store):
@@ -370,10 +385,47 @@ class Lake:
 
     @property
     def places_tables(self) -> bool:
-        """Whether the caller may choose the location of a new Iceberg table. True for a SQL catalog; a REST catalog
-        chooses the location itself, and without a catalog a table's name is its location."""
-        catalog = self._keeper("iceberg")
+        """Whether the caller may choose the location of a new Iceberg table; see `places`."""
+        return self.places("iceberg")
+
+    def places(self, format: str) -> bool:
+        """Whether the caller may choose the location of a new table of the format. True for the tables that a SQL catalog
+        keeps; a REST catalog chooses the location itself, and without a catalog a table's name is its location."""
+        catalog = self._keeper(format)
         return catalog is not None and not catalog.vends_credentials
+
+    def repair(self, *names: str) -> list[str]:
+        """Give the Paimon tables in the warehouse's folders their names in the SQL catalog, where it lacks them, e.g.
+        those that other engines wrote without it; returns the names (Paimon's `sys.repair`).
+
+        `names` are tables, `namespace.table`, and namespaces; without any, all of the warehouse. Names whose folder is
+        gone stay. Raises `NotFound` for a name without a folder, before anything is registered, and
+        `UnsupportedFeature` for a warehouse without a SQL catalog of Paimon tables.
+        """
+        catalog = self._keeper("paimon")
+        if catalog is None or not catalog.names_are_folders:
+            raise UnsupportedFeature(
+                f"{self.uri}: repair gives folders of Paimon tables their names in a SQL catalog of Paimon; "
+                "without a catalog the folders are the names, and a server keeps its own"
+            )
+        folders = [f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)]
+        lacking: list[str] = []
+        for name in names or folders:
+            _require_name(name if "." in name else f"{name}.table")
+            namespace = name.rpartition(".")[0] or name
+            inside = [name] if "." in name else [f"{name}.{f}" for f in self._store.folders(f"{name}{_DATABASE}")]
+            inside = [table for table in inside if _NAME.fullmatch(table.rpartition(".")[2])]
+            there = [table for table in inside if self._format(self._table_store(table)) == "paimon"]
+            if ("." in name and not there) or namespace not in folders:
+                raise NotFound(f"{name}: no Paimon table lies in {self._store.root}/{namespace}{_DATABASE}")
+            known = catalog.tables(namespace)
+            lacking += [table for table in there if table not in known and table not in lacking]
+        for namespace in sorted({name.rpartition(".")[0] or name for name in names or folders}):
+            catalog.create_namespace(namespace)
+        for table in lacking:
+            with suppress(AlreadyExists):  # Another process registered it.
+                catalog.register(table, self._table_store(table).root)
+        return sorted(lacking)
 
     @property
     def keeps_properties(self) -> bool:
@@ -417,7 +469,8 @@ class Lake:
         Args:
             name: `namespace.table`.
             metadata_location: The newest metadata file of an Iceberg table, which is read first; for a Paimon catalog
-                the table's folder.
+                the table's folder. Outside the warehouse of a SQL catalog the table is external: `drop_table` leaves its
+                files.
 
         Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, `NotFound` if there is no table, and `UnsupportedFeature`
         for an unknown format version.
@@ -430,7 +483,8 @@ class Lake:
             if self._format(open_store(metadata_location, self._options)) != "paimon":
                 raise NotFound(f"{name}: no Paimon table lies in {metadata_location}; give its folder")
             self._catalog.create_namespace(name.rpartition(".")[0])
-            self._catalog.register(name, metadata_location)
+            folder = open_store(metadata_location, self._options).root
+            self._catalog.register(name, folder if self._catalog.names_are_folders else metadata_location)
             return self.table(name)
         try:
             metadata_location, _ = read_root(metadata_location, self._options)
@@ -568,7 +622,7 @@ class Lake:
                 "when that is dropped; copy it with import_spark_table, or make it one with a LOCATION first"
             )
         name = name or described.name
-        location = described.location if self._catalog is not None and self.places_tables else None
+        location = described.location if self.places_tables else None
         files = session_files(spark, described, {})
         table, adoptable = self._over(spark, described, name, files, properties, {"migrated": "true"}, location)
         backup = rename_session_table(spark, described, backup_name or f"{described.path[-1]}_BACKUP_")
@@ -809,7 +863,8 @@ class Lake:
         catalog = self._catalog if isinstance(table._store, Catalogued) else None
         if catalog is not None:
             catalog.create_namespace(new.rpartition(".")[0])
-        if catalog is not None and not catalog.names_are_folders:
+        access = None if catalog is None else catalog.find(old, self._options)
+        if catalog is not None and (not catalog.names_are_folders or (access is not None and access.is_external)):
             catalog.rename(old, new)
             return self.table(new)
         if not table._format.is_movable:
@@ -837,16 +892,19 @@ class Lake:
     def drop_table(self, name: str, if_exists: bool = False, purge: bool = False) -> None:
         """Drop a table. Raises `NotFound`, unless `if_exists`.
 
-        Without a catalog the files are deleted. With a catalog only the name is dropped, unless `purge`: then the files
+        Without a catalog the files are deleted, and so are those of a table in Paimon's SQL catalog unless it is external
+        (`location`) and `purge` is false. With another catalog only the name is dropped, unless `purge`: then the files
         below the table's location that its metadata reaches, and those named as engines name files, are deleted first.
         Other files and other tables stay: tables that share the location are named by `InvalidInput`, and nothing is
         deleted. An interrupted drop can be repeated; until then readers may find files missing.
         """
         _require_name(name)
         if self._catalog is not None and self._catalog.names_are_folders:
+            access = self._catalog.find(name, self._options)
             table = self._find(name)
-            if table is not None and isinstance(table._store, Catalogued):
-                self._remove_files(table)
+            if access is not None and table is not None:
+                if purge or not access.is_external:
+                    self._remove_files(table)
                 self._catalog.drop(name)  # Last, so that an interrupted drop can be repeated.
                 return
         elif self._catalog is not None:
@@ -1062,6 +1120,23 @@ def _declared(
             sort_order=order or schema.sort_order,
         )
     return Schema(fields, partitioning, primary_key, texts, comment, sort_order=order)
+
+
+def _require_alike(name: str, declared: Schema, table: Table) -> None:
+    """Raise `InvalidInput` if an existing table is not as declared; it may have more properties."""
+    schema = table.schema
+    pairs = {
+        "columns": tuple(tuple((f.name, str(f.type)) for f in of.fields) for of in (declared, schema)),
+        "partitions": (declared.partitioning.names, schema.partitioning.names),
+        "primary key": (declared.primary_key, schema.primary_key),
+        **{f"property {key!r}": (value, schema.properties.get(key)) for key, value in declared.properties.items()},
+    }
+    for what, (asked, there) in pairs.items():
+        if asked != there:
+            raise InvalidInput(
+                f"{name}: {what} {asked!r} of the declaration, and {there!r} of the table that is at {table.uri} already; "
+                "register_table, or CREATE TABLE ... LOCATION without columns, takes it as it is"
+            )
 
 
 def _fields(schema: Any) -> tuple[Field, ...]:

@@ -21,6 +21,8 @@ class TableAccess:
     lease: Lease | None = None
     # The table's entry, if the catalog identified it; otherwise the entry is looked up by name.
     entry: CatalogEntry | None = None
+    # Whether dropping the table leaves its files, and renaming it its folder.
+    is_external: bool = False
     # Wraps the store if some of the files are the server's to write.
     guard: Callable[[Store], Store] | None = None
 
@@ -39,7 +41,7 @@ class Catalog(Protocol):
     @property
     def names_are_folders(self) -> bool:
         """Whether a table is at `<namespace>.db/<table>` of the warehouse, moves when it is renamed, and is dropped
-        with its files."""
+        with its files; unless it is external (`TableAccess.is_external`)."""
         ...
 
     @property

@@ -1,5 +1,5 @@
 """Paimon's JDBC catalog: one database row per table, as in Java's `JdbcCatalog`; the tables are folders of the
-warehouse."""
+warehouse. External tables, which Java's catalog does not have, are properties of their namespace."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ _EXPIRED = {  # The database's clock.
     "mysql": "timestampdiff(second, acquired_at, now()) > expire_time_seconds",
 }
 _EXISTS, _LOCATION = "exists", "location"  # Properties that Java sets on each namespace.
+_EXTERNAL = "lakeformat.table."  # And an external table's name: the property that is its folder.
 _LOCK_SECONDS = 8 * 60  # How long a lock is valid, and how long we wait for one (lock-acquire-timeout).
 _LONGEST_SLEEP_SECONDS = 1.0
 
@@ -94,14 +95,19 @@ class PaimonSqlCatalog:
     def tables(self, namespace: str) -> list[str]:
         with connected(self.uri, _TABLES) as connection:
             own = _LINES.c.catalog_key == self.name, _LINES.c.database_name == namespace
-            return sorted(
-                f"{namespace}.{name}" for name in connection.scalars(sa.select(_LINES.c.table_name).where(*own))
+            names = list(connection.scalars(sa.select(_LINES.c.table_name).where(*own)))
+            external = sa.select(_NAMESPACES.c.property_key).where(
+                *self._lines_of(namespace), _NAMESPACES.c.property_key.startswith(_EXTERNAL, autoescape=True)
             )
+            names += [key.removeprefix(_EXTERNAL) for key in connection.scalars(external)]
+        return sorted({f"{namespace}.{name}" for name in names})
 
     def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
         with connected(self.uri, _TABLES) as connection:
-            is_there = connection.scalar(sa.select(_LINES.c.table_name).where(*self._line(name)))
-        return None if is_there is None else TableAccess(self._root(name))
+            if connection.scalar(sa.select(_LINES.c.table_name).where(*self._line(name))) is not None:
+                return TableAccess(self._root(name))
+            location = connection.scalar(sa.select(_NAMESPACES.c.property_value).where(*self._external(name)))
+        return None if location is None else TableAccess(location, is_external=True)
 
     def entry(self, name: str) -> PaimonEntry:
         return PaimonEntry(self, name)
@@ -119,7 +125,10 @@ class PaimonSqlCatalog:
         with connected(self.uri, _TABLES) as connection:
             columns = (_NAMESPACES.c.property_key, _NAMESPACES.c.property_value)
             lines = connection.execute(sa.select(*columns).where(*self._lines_of(name))).all()
-        return {key: value for key, value in lines if key not in (_EXISTS, _LOCATION) and value is not None}
+        own = (_EXISTS, _LOCATION)
+        return {
+            key: value for key, value in lines if key not in own and not key.startswith(_EXTERNAL) and value is not None
+        }
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
         if said := {_EXISTS, _LOCATION} & {*properties, *remove}:
@@ -127,6 +136,8 @@ class PaimonSqlCatalog:
                 f"namespace {name}: {sorted(said)[0]!r} is the catalog's own property: tables of a JDBC catalog of Paimon lie in "
                 f"{self.warehouse}/{name}.db"
             )
+        if external := sorted(key for key in (*properties, *remove) if key.startswith(_EXTERNAL)):
+            raise UnsupportedFeature(f"namespace {name}: {external[0]!r} is an external table; drop that, or rename it")
         self._say(name, properties, remove)
 
     def drop_namespace(self, name: str) -> None:
@@ -137,20 +148,30 @@ class PaimonSqlCatalog:
         return None
 
     def register(self, name: str, metadata_location: str) -> None:
-        if paths.relative(self._root(name), metadata_location) != "":
+        if paths.relative(self._root(name), metadata_location) == "":
+            namespace, _, table = name.rpartition(".")
+            line = {"catalog_key": self.name, "database_name": namespace, "table_name": table}
+            with connected(self.uri, _TABLES) as connection:
+                connection.execute(sa.insert(_LINES).values(**line))
+            return
+        if paths.relative(self.warehouse, metadata_location) is not None:
             raise InvalidInput(
-                f"{name}: {metadata_location} is not where a JDBC catalog of Paimon has it; move its folder to {self._root(name)}"
+                f"{name}: {metadata_location} is the place of another table of the warehouse {self.warehouse}; this one's is "
+                f"{self._root(name)}, or a folder elsewhere"
             )
-        namespace, _, table = name.rpartition(".")
-        line = {"catalog_key": self.name, "database_name": namespace, "table_name": table}
         with connected(self.uri, _TABLES) as connection:
-            connection.execute(sa.insert(_LINES).values(**line))
+            connection.execute(
+                sa.insert(_NAMESPACES).values(**self._external_line(name), property_value=metadata_location)
+            )
 
     def rename(self, old: str, new: str) -> None:
         _require_flat(new.rpartition(".")[0])
         namespace, _, table = new.rpartition(".")
         store = open_store(self.warehouse, {})
         with connected(self.uri, _TABLES) as connection:
+            moved = sa.update(_NAMESPACES).where(*self._external(old)).values(**self._external_line(new))
+            if connection.execute(moved).rowcount:
+                return
             change = sa.update(_LINES).where(*self._line(old)).values(database_name=namespace, table_name=table)
             if not connection.execute(change).rowcount:
                 raise NotFound(f"no table {old!r} in {self!r}")
@@ -159,6 +180,7 @@ class PaimonSqlCatalog:
     def drop(self, name: str) -> None:
         with connected(self.uri, _TABLES) as connection:
             gone = connection.execute(sa.delete(_LINES).where(*self._line(name))).rowcount
+            gone = gone or connection.execute(sa.delete(_NAMESPACES).where(*self._external(name))).rowcount
         if not gone:
             raise NotFound(f"no table {name!r} in {self!r}")
 
@@ -168,6 +190,16 @@ class PaimonSqlCatalog:
     def _line(self, name: str) -> tuple[Any, ...]:
         namespace, _, table = name.rpartition(".")
         return _LINES.c.catalog_key == self.name, _LINES.c.database_name == namespace, _LINES.c.table_name == table
+
+    def _external(self, name: str) -> tuple[Any, ...]:
+        namespace, _, table = name.rpartition(".")
+        return (*self._lines_of(namespace), _NAMESPACES.c.property_key == f"{_EXTERNAL}{table}")
+
+    def _external_line(self, name: str) -> dict[str, str]:
+        namespace, _, table = name.rpartition(".")
+        return {
+            "catalog_key": self.name, "database_name": namespace, "property_key": f"{_EXTERNAL}{table}",
+        }  # fmt: skip
 
     def _lines_of(self, namespace: str) -> tuple[Any, ...]:
         return _NAMESPACES.c.catalog_key == self.name, _NAMESPACES.c.database_name == namespace

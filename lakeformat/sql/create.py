@@ -60,8 +60,12 @@ def create(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW and CREATE DATABASE", start)
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
     asked = _declared(context, cursor)
-    if asked.location is not None and (asked.format or "paimon") != "iceberg":
-        raise context.script.unsupported(asked.offset, "LOCATION of a Paimon table, which lies in the warehouse")
+    if asked.location is not None and not context.lake.places(asked.format or "paimon"):
+        raise context.script.unsupported(
+            asked.offset,
+            f"LOCATION of a table of {asked.format or 'paimon'} here: the table lies in the warehouse or where its catalog puts it; "
+            "a SQL catalog of such tables takes a LOCATION",
+        )
     there = context.lake.table(asked.name) if context.lake.exists(asked.name) else None
     if there is not None and not is_replace:
         if if_exists == "ignore":
@@ -69,6 +73,9 @@ def create(context: Context, cursor: Cursor) -> Result:
         raise AlreadyExists(
             f"SQL at {context.script.position(asked.offset)}: there is a table {asked.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
         )
+    if there is None and asked.location is not None and _is_bare(asked):
+        context.lake.register_table(asked.name, asked.location)
+        return nothing()
     data = None if asked.rows is None else query.rows(context, asked.rows)
     _complete(context, asked, data)
     if asked.like is None:
@@ -161,7 +168,8 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
         elif cursor.take("COMMENT"):
             asked.comment = cursor.string()
         elif cursor.peek("LOCATION"):
-            asked.location = _location(context, cursor)
+            cursor.expect("LOCATION")
+            asked.location = cursor.string()
         elif cursor.take("LIKE"):
             where = f"SQL at {context.script.position(cursor.offset)}"
             asked.like = names.table(context, cursor.path(), where)
@@ -188,13 +196,10 @@ def _format(cursor: Cursor) -> str:
     return format
 
 
-def _location(context: Context, cursor: Cursor) -> str:
-    at = cursor.offset
-    cursor.expect("LOCATION")
-    location = cursor.string()
-    if not context.lake.places_tables:
-        cursor.refuse("LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", at)
-    return location
+def _is_bare(asked: Asked) -> bool:
+    """Whether a Paimon table at the location is taken as it is."""
+    declares = (asked.fields, asked.partition_by, asked.key, asked.properties, asked.like, asked.rows, asked.comment)
+    return (asked.format or "paimon") == "paimon" and not any(declares)
 
 
 def _item(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:

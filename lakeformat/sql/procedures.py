@@ -824,6 +824,14 @@ def _drop_consumer(call: Call) -> Result:
     return _ok(result=True)
 
 
+def _repair(call: Call) -> Result:
+    """Give folders of tables their names in the catalog: of 'db.t,db2', or of all."""
+    given = str(call.take("database_or_table") or "")
+    call.close()
+    wanted = [name.strip().replace("`", "") for name in given.split(",") if name.strip()]
+    return listing({"table": pa.string()}, [(name,) for name in call.context.lake.repair(*wanted)])
+
+
 _ICEBERG: Mapping[str, Procedure] = {
     "rollback_to_snapshot": Procedure(
         ("table", "snapshot_id"), lambda c: _rolled(c, snapshot_id=c.need("snapshot_id"))
@@ -952,6 +960,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "merge_branch": Procedure(("table", "source_branch", "target_branch"), _merge_branch),
     "repair_earliest_snapshot": Procedure(("table", "snapshot_id"), _repair_earliest),
     "fast_forward": Procedure(("table", "branch"), _fast_forward_paimon),
+    "repair": Procedure(("database_or_table",), _repair),
     "migrate_table": Procedure(
         ("source_type", "table", "options", "target_table", "delete_origin", "options_map", "parallelism"),
         migration.migrate_table,

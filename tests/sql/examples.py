@@ -9,6 +9,10 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
+from lakeformat import Lake
+
 
 @dataclass(frozen=True)
 class Example:
@@ -49,7 +53,7 @@ def refused(sql, said, why=""):
 
 
 def group(page, *examples, setup=(), format="iceberg", catalog=None, spark_tables=None):
-    setup = (setup,) if isinstance(setup, str) else tuple(setup)
+    setup = (setup,) if isinstance(setup, str) or callable(setup) else tuple(setup)
     return Group(page, examples, setup, format, catalog or ("sql" if format == "iceberg" else None), spark_tables or {})
 
 
@@ -332,12 +336,16 @@ def shape(name):
     return f"DESCRIBE my_table {name}"
 
 
+def unnamed(lake):
+    """Tables in folders of which the catalog knows nothing."""
+    for name in ("test_db.T", "test_db.T2", "test_db01.a"):
+        Lake(lake.uri).create_table(name, pa.schema([("k", pa.int32())]))
+
+
 PAIMON = (
     group(DDL, runs("USE paimon.default"), runs(f"CREATE TABLE my_table ({FIVE}) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Primary Key", "dt, hh, user_id", None)], "DESCRIBE EXTENDED my_table"), format="paimon"),
     group(DDL, runs(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Part 0", "dt"), ("Part 1", "hh")], "DESCRIBE my_table"), format="paimon"),
     group(DDL,
-          refused(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '/path/to/table'", "LOCATION", HIVE),
-          refused("CREATE TABLE my_table LOCATION '/path/to/table'", "LOCATION", HIVE),
           runs("CREATE TABLE my_table (user_id BIGINT, item_id BIGINT); CREATE TABLE my_table_as AS SELECT * FROM my_table", columns("user_id", "item_id"), "SHOW COLUMNS IN my_table_as"),
           runs(f"CREATE TABLE my_table_partition ({FIVE}) PARTITIONED BY (dt, hh); CREATE TABLE my_table_partition_as PARTITIONED BY (dt) AS SELECT * FROM my_table_partition", [("Part 0", "dt")], "DESCRIBE my_table_partition_as"),
           runs("CREATE TABLE my_table_options (user_id BIGINT, item_id BIGINT) TBLPROPERTIES ('file.format' = 'orc'); CREATE TABLE my_table_options_as TBLPROPERTIES ('file.format' = 'parquet') AS SELECT * FROM my_table_options",
@@ -409,6 +417,13 @@ PAIMON = (
     group(ALTER,
           runs("ALTER TABLE my_table DROP PARTITION (`id` = 1, `name` = 'paimon')", [(2,)], "SELECT id FROM my_table"), refused("ALTER TABLE my_table ADD PARTITION (`id` = 1, `name` = 'paimon')", "comes with its first row", HIVE),
           setup="CREATE TABLE my_table (n INT, id INT, name STRING) PARTITIONED BY (id, name); INSERT INTO my_table VALUES (0, 1, 'paimon'), (0, 2, 'paimon')", format="paimon"),
+    group(DDL,
+          runs(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '{{spark}}/path/to/table'", [("Primary Key", "dt, hh, user_id", None)], "DESCRIBE EXTENDED my_table"),
+          format="paimon", catalog="paimon"),
+    group(DDL, runs("CREATE TABLE my_table LOCATION '{spark}/path/to/table'", [("Part 0", "dt"), ("Part 1", "hh")], "DESCRIBE my_table"), format="paimon", catalog="paimon",
+          setup=(f"CREATE TABLE there ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '{{spark}}/path/to/table'", "DROP TABLE there")),
+    group(CALLS, runs("CALL sys.repair('test_db.T')", [("test_db.T",)]), runs("CALL sys.repair('test_db.T,test_db01,test_db.T2')", [("test_db.T2",), ("test_db01.a",)]),
+          setup=unnamed, format="paimon", catalog="paimon"),
     group(CALLS, of_spark("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", [(1, "a"), (2, "b")], "SELECT * FROM db01.sample"),
           of_spark("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", [(1, "a"), (2, "b")], "SELECT * FROM T"),
           format="paimon", spark_tables={"db01.sample": SPARK_SAMPLE, "default.T": SPARK_SAMPLE}),
@@ -425,7 +440,7 @@ PAIMON = (
           runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), runs("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", [(1,)], "SELECT k FROM T"),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.*', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true)", 0),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5', mode => 'local')", 0),
-          runs("CALL sys.remove_unexisting_files(table => 'default.T')", 0), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0), refused("CALL sys.repair('test_db.T')", "known are", HIVE), refused("CALL sys.repair('test_db.T,test_db01,test_db.T2')", "known are", HIVE),
+          runs("CALL sys.remove_unexisting_files(table => 'default.T')", 0), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0),
           runs("CALL sys.create_branch(table => 'default.T', branch => 'test_branch')", 0, "SELECT * FROM T$branch_test_branch"), runs("CALL sys.create_branch(table => 'default.T', branch => 'other', tag => 'my_tag')", [(1,)], "SELECT k FROM T$branch_other"),
           runs("CALL sys.create_branch(table => 'default.T$branch_other', branch => 'third', tag => 'my_tag')", [(1,)], "SELECT k FROM T$branch_third"), runs("CALL sys.fast_forward(table => 'default.T$branch_other', branch => 'third')", [(1,)], "SELECT k FROM T$branch_other"), runs("CALL sys.delete_branch(table => 'default.T', branch => 'other')", [("test_branch",), ("third",)], "SELECT branch_name FROM T.branches"),
           runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid', nextSnapshotId => 1)", 1, "SELECT * FROM T.consumers"), runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid')", 0, "SELECT * FROM T.consumers"), runs("CALL sys.clear_consumers(table => 'default.T')", 0, "SELECT * FROM T.consumers"),

@@ -71,7 +71,8 @@ def tables_of_spark(spark, group, folder):
 
 def walk(tmp_path, group, spark=None):
     """Run a group's statements from top to bottom, in process or on Spark, and compare what each gives with the page."""
-    lake = Lake(tmp_path / "w", catalog=group.catalog)
+    of_paimon = {"catalog": "sql", "catalog_options": {"format": "paimon"}}
+    lake = Lake(tmp_path / "w", **(of_paimon if group.catalog == "paimon" else {"catalog": group.catalog}))
     for name in ("prod", "paimon", "catalog_name", "spark_catalog", "hive_prod"):
         lake.sql(f"CREATE CATALOG {name} WITH ('type' = '{group.format}', 'warehouse' = '{tmp_path / 'w'}')")
     lake.sql("CREATE DATABASE default; CREATE DATABASE db; CREATE DATABASE my_database")

@@ -220,3 +220,88 @@ def test_a_database_whose_location_is_refused_is_not_made(tmp_path):
     assert lake.namespaces() == []
     lake.sql("CREATE DATABASE y COMMENT 'here'")
     assert lake.namespace_properties("y") == {"comment": "here"}
+
+
+def test_an_external_table_lies_elsewhere_and_its_files_outlive_its_name(lake, tmp_path):
+    far, uri = tmp_path / "far away", f"file://{tmp_path}/far away"
+    lake.sql(f"CREATE TABLE a.t (id BIGINT, dt STRING) PARTITIONED BY (dt) LOCATION '{far}'")
+    table = lake.table("a.t")
+    table.append(rows(1, 2))
+    assert (table.uri, content(table), lake.tables(), lake.namespace_properties("a")) == (uri, [1, 2], ["a.t"], {})
+    assert not (tmp_path / "warehouse/a.db/t").exists()
+    assert content(pickle.loads(pickle.dumps(lake)).table("a.t")) == [1, 2]
+    with pytest.raises(UnsupportedFeature, match="external table"):
+        lake.alter_namespace("a", {"lakeformat.table.t": "/other"})
+    with pytest.raises(AlreadyExists):
+        lake.create_table("a.t", SCHEMA)
+    moved = lake.rename_table("a.t", "b.u")
+    moved.append(rows(3))
+    assert (moved.uri, content(moved), lake.tables()) == (uri, [1, 2, 3], ["b.u"])
+    with pytest.raises(InvalidInput, match=r"b\.u"):
+        lake.drop_namespace("b")
+    lake.drop_table("b.u")
+    assert (lake.tables(), lake.exists("b.u")) == ([], False)
+    lake.sql(f"CREATE TABLE a.again LOCATION '{far}'")
+    assert (content(lake.table("a.again")), lake.table("a.again").schema.partitioning.names) == ([1, 2, 3], ("dt",))
+    lake.table("a.again").remove_orphan_files()
+    lake.sql(f"CREATE TABLE IF NOT EXISTS a.again LOCATION '{far}'")
+    lake.sql("DROP TABLE a.again")
+    alike = "CREATE TABLE a.v ({}) PARTITIONED BY (dt) LOCATION '{}'"
+    for columns, said in (("id INT, dt STRING", "columns"), ("id BIGINT, dt STRING, x INT", "columns")):
+        with pytest.raises(InvalidInput, match=f"a.v: {said}.*already"):
+            lake.sql(alike.format(columns, far))
+    with pytest.raises(InvalidInput, match=r"property 'file\.format'"):
+        lake.create_table("a.v", SCHEMA, partition_by=["dt"], properties={"file.format": "orc"}, location=str(far))
+    assert lake.tables() == []
+    lake.sql(alike.format("id BIGINT, dt STRING", far))
+    assert content(lake.table("a.v")) == [1, 2, 3]
+    lake.drop_table("a.v", purge=True)
+    assert (lake.tables(), [path for path in far.rglob("*") if path.is_file()]) == ([], [])
+
+
+def test_places_that_no_external_table_has_are_refused(tmp_path):
+    lake = opened(tmp_path)
+    lake.create_table("a.t", SCHEMA).append(rows(1))
+    with pytest.raises(NotFound, match="no Paimon table"):
+        lake.sql(f"CREATE TABLE a.u LOCATION '{tmp_path}/nowhere'")
+    with pytest.raises(InvalidInput, match="place of another table"):
+        lake.sql(f"CREATE TABLE a.u LOCATION '{tmp_path}/warehouse/a.db/t'")
+    with pytest.raises(InvalidInput, match="absolute path"):
+        lake.create_table("a.u", SCHEMA, location="here")
+    with pytest.raises(UnsupportedFeature, match="LOCATION of a table of iceberg here"):
+        lake.sql(f"CREATE TABLE a.u (id INT) USING iceberg LOCATION '{tmp_path}/ice'")
+    with pytest.raises(UnsupportedFeature, match="LOCATION of a table of paimon here"):
+        Lake(tmp_path / "folders").sql(f"CREATE TABLE a.u (id INT) LOCATION '{tmp_path}/far'")
+    with pytest.raises(ZeroDivisionError):
+        lake.create_table_as("a.u", failing(), SCHEMA, location=f"{tmp_path}/far")
+    assert (lake.tables(), [path for path in (tmp_path / "far").rglob("*") if path.is_file()]) == (["a.t"], [])
+    assert lake.create_table_as("a.u", rows(5), SCHEMA, location=f"{tmp_path}/far").rows_added == 1
+
+
+def failing():
+    yield rows(1).to_batches()[0]
+    raise ZeroDivisionError
+
+
+def test_repair_registers_the_tables_of_folders(lake, tmp_path):
+    plain = Lake(tmp_path / "warehouse")
+    for name in ("a.t", "a.u", "b.t"):
+        plain.create_table(name, SCHEMA).append(rows(1))
+    plain.create_table("a.ice", SCHEMA, format="iceberg")
+    (tmp_path / "warehouse/a.db/empty").mkdir()
+    assert lake.tables("a") == ["a.ice"]
+    for name in ("a.none", "a.ice", "c", "a.t,c"):
+        with pytest.raises(NotFound, match="no Paimon table lies in"):
+            lake.sql(f"CALL sys.repair('{name}')")
+    assert lake.tables("a") == ["a.ice"]
+    assert lake.sql("CALL sys.repair('a.t')").to_arrow().to_pylist() == [{"table": "a.t"}]
+    assert lake.sql("CALL sys.repair('a.t')").to_arrow().to_pylist() == []
+    assert lake.sql("CALL sys.repair('a.u,b')").to_arrow()["table"].to_pylist() == ["a.u", "b.t"]
+    lake.drop_table("b.t")
+    assert lake.sql("CALL sys.repair()").to_arrow().to_pylist() == []
+    plain.create_table("c.t", SCHEMA)
+    assert lake.repair() == ["c.t"]
+    assert lake.tables() == ["a.ice", "a.t", "a.u", "c.t"]
+    assert [content(lake.table(name)) for name in ("a.t", "a.u", "c.t")] == [[1], [1], []]
+    with pytest.raises(UnsupportedFeature, match="the folders are the names"):
+        plain.repair()
