@@ -46,6 +46,7 @@ from lakeformat.engines.choose import (
     session_rows,
     session_table,
 )
+from lakeformat.engines.exchange.layout import layout
 from lakeformat.engines.hive_folder import HiveFolder, look
 from lakeformat.errors import (
     AlreadyExists,
@@ -59,6 +60,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.load import ON_ERROR, Export, Load, export, load
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
@@ -67,6 +69,7 @@ from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.session_table import SessionFiles, SessionTable
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import fence, paths
+from lakeformat.storage.allowed import real
 from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
@@ -741,6 +744,96 @@ class Lake:
         twin.add_files(folder.paths)
         return folder
 
+    def load_files(
+        self,
+        name: str | Table,
+        source: str,
+        format: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        pattern: str | None = None,
+        force: bool = False,
+        on_error: str = "abort_statement",
+        folders: Sequence[str] | None = None,
+        spark: Any = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Load:
+        """Append the rows of CSV, JSON or Parquet files to a table, in one commit: `COPY INTO table` of SQL. See
+        docs/writing.md.
+
+        A file that was loaded before (its path, size and time of modification tell) is skipped, also after a crash.
+        The record of loaded files is Paimon's, beside the table; a rollback of the table does not change it.
+
+        Args:
+            name: The table.
+            source: A folder, of which the files directly in it are loaded, or a file. Names that begin with `_` or `.`
+                are left out.
+            format: `"csv"`, `"json"` (an object per line) or `"parquet"`.
+            options: The options that `FILE_FORMAT` of `COPY INTO` has, by their names there, e.g. `{"SKIP_HEADER": 1}`.
+            columns: The columns that the files give; CSV by position, the others by name. Others get their default or
+                null. By default all columns.
+            pattern: A regular expression that is found in the names of the files to load.
+            force: Load files again that were loaded before.
+            on_error: For a row that does not fit: `"abort_statement"` raises, `"continue"` leaves it out,
+                `"skip_file"` leaves its file out.
+            folders: The folders in which the files must lie, links followed; by default they may lie anywhere.
+            spark: A Spark session whose tasks read the files, one each.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+
+        Raises `InvalidInput` with the file, row and column; nothing is loaded then. `NotFound` if there is no file.
+        """
+        if on_error not in ON_ERROR:
+            raise InvalidInput(f"on_error={on_error!r}: it is one of {', '.join(ON_ERROR)}")
+        asked = layout(format, options or {})
+        store, file = self._exchanged(source)
+        opened = name if isinstance(name, Table) else self.table(name)
+        return load(opened, store, file, pattern, folders, asked, columns, force, on_error, spark, id, properties)
+
+    def export_files(
+        self,
+        data: Any,
+        folder: str,
+        format: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Export:
+        """Write rows to CSV, JSON or Parquet files of a folder: `COPY INTO 'folder'` of SQL. See docs/writing.md.
+
+        Args:
+            data: A scan, a table, or any data that `Table.append` takes. Spark's frames are written by its tasks.
+            folder: The folder; it must hold no files, unless `overwrite`.
+            format: `"csv"`, `"json"` (an object per line, without nulls) or `"parquet"`.
+            options: The options that `FILE_FORMAT` of `COPY INTO` has, by their names there, e.g. `{"HEADER": True}`.
+            overwrite: Delete the files directly in the folder once the new ones are written.
+
+        Raises `AlreadyExists`, `InvalidInput` for a folder of the warehouse or of a table, and `UnsupportedFeature` for
+        columns that the format cannot spell. No new file is left behind then.
+        """
+        asked = layout(format, options or {}, exports=True)
+        store, _ = self._exchanged(folder, is_folder=True)
+        roots = [real(self._store.root), real(store.root)]
+        if any(paths.relative(a, b) is not None for a, b in (roots, roots[::-1])) or self._format(store) is not None:
+            raise InvalidInput(
+                f"{folder} is a place of tables; export into a folder outside of the warehouse {self.uri}"
+            )
+        return export(store, data, asked, overwrite)
+
+    def _exchanged(self, address: str, is_folder: bool = False) -> tuple[Store, str]:
+        """The store of a folder, or of a file's folder and the file's name; with the lake's options where they are of its
+        service."""
+        if not isinstance(address, str) or not address:
+            raise InvalidInput(f"{address!r} is no folder; give a path or a URI")
+        same = paths.family(paths.scheme_of(address) or "file") == paths.family(paths.scheme_of(self._store.root))
+        options = self._options if same else {}
+        folder, _, file = address.rstrip("/").rpartition("/")
+        if not is_folder and file and not address.endswith("/") and open_store(folder or "/", options).exists(file):
+            return open_store(folder or "/", options), file
+        return open_store(address, options), ""
+
     def convert(self, name: str, to: str, history: bool = False, spark: Any = None) -> Table:
         """Convert the table to the other format in place; its name and location stay.
 
@@ -829,6 +922,7 @@ class Lake:
         params: Mapping[str, Any] | Sequence[Any] | None = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
+        folders: Sequence[str] = (),
         **frames: Any,
     ) -> statements.Result:
         """Run Spark SQL: one statement, or several separated by `;`. Returns the result of the last one. See
@@ -844,11 +938,12 @@ class Lake:
             params: Values for `:name` (a mapping) or `?` (a list).
             id: Makes a statement that writes run exactly once, as in `Table`.
             properties: Written into the snapshot.
+            folders: The folders (paths or URIs) whose files `COPY INTO` may read and write; by default none.
             frames: Arrow, pandas, polars or Spark frames that the text may name beside the tables.
 
         Raises `InvalidInput` and `UnsupportedFeature` with line and column.
         """
-        return statements.run(self, self._session, text, spark, params, id, properties, frames)
+        return statements.run(self, self._session, text, spark, params, id, properties, frames, folders)
 
     def rename_table(self, old: str, new: str) -> Table:
         """Rename a table, also into another namespace; returns it under its new name.

@@ -29,8 +29,13 @@ _ACROSS = 8  # A single row with more columns is shown as a list.
 @click.option(
     "--param", "-p", "parameter", multiple=True, metavar="NAME=VALUE", help="For `:NAME`, as text; may be repeated."
 )
+@click.option(
+    "--folder", multiple=True, metavar="DIR", help="A folder or URI that COPY INTO may reach; may be repeated."
+)
 @click.pass_obj
-def sql(session: Session, statement: str | None, file: Path | None, parameter: tuple[str, ...]) -> None:
+def sql(
+    session: Session, statement: str | None, file: Path | None, parameter: tuple[str, ...], folder: tuple[str, ...]
+) -> None:
     """Run SQL over tables of both formats."""
     if statement is not None and file is not None:
         raise InvalidInput("sql: a statement or a file, not both")
@@ -40,13 +45,13 @@ def sql(session: Session, statement: str | None, file: Path | None, parameter: t
     if statement is None and not sys.stdin.isatty():
         statement = sys.stdin.read()
     if statement is None:
-        _prompt(session, given)
+        _prompt(session, given, folder)
     else:
-        _run(session, statement, given)
+        _run(session, statement, given, folder)
 
 
-def _run(session: Session, text: str, given: dict[str, str]) -> None:
-    table = session.lake.sql(text, params=given or None).to_arrow()
+def _run(session: Session, text: str, given: dict[str, str], folders: tuple[str, ...]) -> None:
+    table = session.lake.sql(text, params=given or None, folders=folders).to_arrow()
     names = table.column_names
     if session.as_json and len(set(names)) < len(names):
         raise InvalidInput(f"two columns of one name among {', '.join(names)}: JSON holds one; give them names with AS")
@@ -75,7 +80,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _prompt(session: Session, given: dict[str, str]) -> None:
+def _prompt(session: Session, given: dict[str, str], folders: tuple[str, ...]) -> None:
     """The prompt: a semicolon ends a statement; an error does not end the prompt."""
     try:
         from prompt_toolkit import PromptSession
@@ -104,7 +109,7 @@ def _prompt(session: Session, given: dict[str, str]) -> None:
         if not _ENDED.search(text):
             continue
         try:
-            _run(session, text, given)
+            _run(session, text, given, folders)
         except LakeError as error:
             session.console.print(Text(str(error), style="red"))
         text = ""

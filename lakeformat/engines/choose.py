@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.engine import Engine
@@ -15,6 +15,11 @@ from lakeformat.model.session_table import SessionFiles, SessionTable
 from lakeformat.model.work import DeltaLayout, WrittenFile
 from lakeformat.storage.cache import Elsewhere
 from lakeformat.storage.store import Store
+
+if TYPE_CHECKING:
+    from lakeformat.engines.exchange.layout import FileLayout
+    from lakeformat.engines.exchange.reading import Source, Tally
+    from lakeformat.engines.exchange.writing import ExportedFile
 
 
 def engine_for(data: Any = None, spark: Any = None) -> Engine:
@@ -118,6 +123,23 @@ def require_parquet(table: SessionTable) -> None:
 
 def _session_tables() -> Any:
     return import_module("lakeformat.engines.spark.session_tables")
+
+
+def examined(session: Any, store: Store, sources: Sequence[Source]) -> list[Tally]:
+    """What is in files to load, read by tasks; see the Spark engine."""
+    tallies: list[Tally] = import_module("lakeformat.engines.spark.exchange").examined(session, store, sources)
+    return tallies
+
+
+def loading_frame(session: Any, store: Store, sources: Sequence[Source]) -> Any:
+    """The rows of files to load as a Spark frame; see the Spark engine."""
+    return import_module("lakeformat.engines.spark.exchange").loading_frame(session, store, sources)
+
+
+def export_from_spark(frame: Any, store: Store, layout: FileLayout) -> list[ExportedFile]:
+    """Write a Spark frame to files; see the Spark engine."""
+    files: list[ExportedFile] = import_module("lakeformat.engines.spark.exchange").export(frame, store, layout)
+    return files
 
 
 def is_spark(value: Any) -> bool:

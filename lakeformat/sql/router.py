@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeformat.engines.choose import is_spark
@@ -10,6 +10,7 @@ from lakeformat.errors import InvalidInput
 from lakeformat.sql import (
     alter,
     analyze,
+    copying,
     create,
     explain,
     insert,
@@ -39,6 +40,7 @@ def run(
     id: str | None = None,
     properties: Mapping[str, str] | None = None,
     frames: Mapping[str, Any] | None = None,
+    folders: Sequence[str] = (),
 ) -> Result:
     """Run the statements of a text in order; returns the result of the last one."""
     script = text.read(sql)
@@ -47,7 +49,9 @@ def run(
     if spark is None:
         spark = next((frame.sparkSession for frame in (frames or {}).values() if is_spark(frame)), None)
     named = parameters.named(script, params)
-    context = Context(lake, session, script, named, frames or {}, spark, id, properties)
+    if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
+        raise InvalidInput(f"sql(folders={folders!r}): give a list of folders, e.g. ['/data/in', 's3://bucket/in']")
+    context = Context(lake, session, script, named, frames or {}, spark, id, properties, tuple(folders))
     statements = list(text.statements(script))
     writing = [statement for statement in statements if _is_write(statement)]
     if id is not None and len(writing) != 1:
@@ -74,6 +78,8 @@ def _is_write(cursor: Cursor) -> bool:
             return bool(words & _WRITES)
         case "CREATE" | "REPLACE":
             return "SELECT" in words and "VIEW" not in words
+        case "COPY":
+            return copying.loads(cursor)
         case "ALTER":
             return {"DROP", "PARTITION"} <= words and "FIELD" not in words
     return cursor.word() in _WRITES or cursor.word() == "CALL"
@@ -113,9 +119,7 @@ def _before_write(cursor: Cursor) -> Piece | None:
 
 
 _WAYS = {
-    "COPY": "make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`'), "
-    "or read other files as a frame and write INSERT INTO db.t SELECT * FROM frame",
-    "LOAD": "make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')",
+    "LOAD": "load files with COPY INTO db.t FROM '/folder' FILE_FORMAT = (TYPE = CSV), or make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')",
     "MSCK": "the manifests list the files of partitions: a partition comes with its first row",
     "CACHE": "nothing is cached; with spark=, cache the frame that sql(...) returns",
     "UNCACHE": "nothing is cached; with spark=, uncache the frame that sql(...) returned",
@@ -141,4 +145,5 @@ _FAMILIES = {
     "SHOW": show.show,
     "REFRESH": show.refresh,
     "CALL": procedures.call,
+    "COPY": copying.copy,
 }

@@ -59,6 +59,10 @@ class Warehouse(Protocol):
     def create_table_as(self) -> Any: ...
     @property
     def drop_table(self) -> Any: ...
+    @property
+    def load_files(self) -> Any: ...
+    @property
+    def export_files(self) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -88,6 +92,7 @@ class Context:
     spark: Any = None
     id: str | None = None
     properties: Mapping[str, str] | None = None
+    folders: tuple[str, ...] = ()  # Whose files statements may reach.
     views: tuple[str, ...] = ()  # The views whose queries contain this one.
 
     @property

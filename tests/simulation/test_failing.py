@@ -17,6 +17,8 @@ from lakeformat.create_with_rows import create_with_rows
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import PIN
+from lakeformat.engines.exchange.layout import layout
+from lakeformat.load import load
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -542,3 +544,34 @@ def test_a_write_that_compacts_lands_once_whatever_fails(after):
         assert table.snapshots()[-1].kind == "compact", failing.failed
         table.remove_orphan_files(AT_ONCE)
         assert sorted(row[0] for row in content(table)) == [1, 2, 3, 4], failing.failed
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("format", [dialect, Iceberg()], ids=["paimon", "iceberg"])
+def test_files_are_loaded_once_whatever_fails(format, after):
+    """Also a file that arrives between the two calls."""
+    schema = replace(SCHEMA, properties={})
+
+    def holding_a_table() -> MemoryFiles:
+        store = MemoryFiles()
+        create(Table("t", store, format), schema)
+        return store
+
+    def loaded(store: Any, source: Any) -> tuple[str, ...]:
+        asked = (source, "", None, None, layout("CSV", {}), None, False, "abort_statement", None, None, None)
+        return tuple(file.status for file in load(Table("t", store, format), *asked).files)
+
+    source = MemoryFiles("memory://source")
+    source.write("a.csv", b"1,v,a\n2,v,b\n")
+    counting = NthCallFails(holding_a_table(), 0, after)
+    loaded(counting, source)
+    for n, kind in faults(counting.made, after):
+        store, arrived = holding_a_table(), MemoryFiles("memory://source")
+        failing = NthCallFails(store, n, after, kind=kind)
+        with suppress(StoreError, CommitError):
+            loaded(failing, source)
+        arrived._files.update(source._files)
+        arrived.write("b.csv", b"3,v,a\n")
+        assert loaded(store, arrived)[1] == "LOADED", failing.failed
+        assert content(Table("t", store, format)) == [(1, "v", "a"), (2, "v", "b"), (3, "v", "a")], failing.failed
+        assert loaded(store, arrived) == ("SKIPPED", "SKIPPED"), failing.failed

@@ -44,7 +44,6 @@ def of_spark(sql, gives=None, then=None):
 
 HIVE = "a Hive metastore or Spark's own tables"
 STORED = "functions that a catalog stores"
-FILES = "files beside the tables' own"
 AHEAD = "what no release of Paimon has, on its main branch alone"
 
 
@@ -469,6 +468,13 @@ NEW_CALLS = "Paimon: spark/procedures, newest"
 STARTED, SYSTEM = "Iceberg: spark-getting-started", "Iceberg: spark-functions"
 
 
+COPIED = (
+    "CREATE DATABASE my_db; CREATE TABLE my_db.my_table (id INT, name STRING); CREATE TABLE my_db.users (id INT NOT NULL, name STRING, active BOOLEAN DEFAULT true)",
+    "CREATE TABLE my_db.events (id INT, event_date STRING); CREATE TABLE my_db.back (id INT, name STRING); CREATE TABLE my_db.employees (dept STRING)",
+    "INSERT INTO my_db.employees VALUES ('a'), ('a'), ('b')",
+)
+
+
 def each_refused(said, *texts, why=""):
     return tuple(refused(text, said, why) for text in texts)
 
@@ -554,9 +560,25 @@ FURTHER = (
           setup=("CREATE TABLE T (k INT, v STRING) TBLPROPERTIES ('bucket' = '8', 'bucket-key' = 'k')", *2 * ("INSERT INTO T VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",)), format="paimon"),
     group(NEW_CALLS, runs("CALL sys.rescale(table => 'default.T', bucket_num => 16, partitions => 'p=0')", [("16",)], "SELECT value FROM T.options WHERE key = 'bucket'"),
           setup=("CREATE TABLE T (k INT, v STRING, p INT) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'k')", *T[1:]), format="paimon"),
-    group(COPY, *each_refused("COPY", *(f"COPY INTO T FROM '/data/{kind}_files/' FILE_FORMAT = (TYPE = {kind}{more})" for kind, more in (("CSV", ""), ("CSV", ", SKIP_HEADER = 1"), ("CSV", ", FIELD_DELIMITER = '|', NULL_IF = ('NULL', ''))\nPATTERN = '.*'\nFORCE = (FALSE"), ("JSON", ""), ("JSON", ", MULTI_LINE = TRUE"), ("PARQUET", ""), ("PARQUET", ") PATTERN = ('.*'"))),
-          *(f"COPY INTO '/export/{index}/' FROM {source} FILE_FORMAT = (TYPE = {kind})" for index, source, kind in (("a", "T", "CSV"), ("b", "(SELECT k FROM T)", "CSV"), ("c", "T", "JSON"), ("d", "(SELECT * FROM T)", "JSON"), ("e", "T", "PARQUET"), ("f", "T", "PARQUET, COMPRESSION = GZIP"), ("g", "(SELECT p, COUNT(*) AS n FROM T GROUP BY p)", "PARQUET"))), why=FILES),
-          setup=T, format="paimon"),
+    group(COPY,
+          runs("COPY INTO my_db.my_table FROM '{data}/csv_files/' FILE_FORMAT = (TYPE = CSV)", [("a.csv", "LOADED", 2, 2, 0, None)]),
+          runs("COPY INTO my_db.users (id, name) FROM '{data}/new_users/' FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 1)", [(1, "ann", True), (2, "bob", True)], "SELECT id, name, active FROM my_db.users"),
+          runs(r"COPY INTO my_db.events FROM '{data}/logs/' FILE_FORMAT = (TYPE = CSV, FIELD_DELIMITER = '|', NULL_IF = ('NULL', '\\N', '')) PATTERN = '.*\.csv' FORCE = FALSE", [(1, "2024-05-01"), (2, None), (3, None), (4, None)], "SELECT * FROM my_db.events"),
+          runs("COPY INTO my_db.my_table FROM '{data}/json_files/' FILE_FORMAT = (TYPE = JSON)", [(1, "a"), (2, "b"), (3, "c"), (None, "d")], "SELECT * FROM my_db.my_table"),
+          runs("COPY INTO my_db.events FROM '{data}/events/' FILE_FORMAT = (TYPE = JSON, MULTI_LINE = TRUE)", [("a.json", "LOADED", 2, 2, 0, None)]),
+          runs("COPY INTO my_db.my_table FROM '{data}/parquet_files/' FILE_FORMAT = (TYPE = PARQUET)", [("a.parquet", "LOADED", 1, 1, 0, None)]),
+          runs(r"COPY INTO my_db.events FROM '{data}/parquet_files/' FILE_FORMAT = (TYPE = PARQUET) PATTERN = '.*\.parquet' FORCE = FALSE", [(9, None)], "SELECT * FROM my_db.events WHERE id = 9"),
+          runs("COPY INTO '{data}/users_backup/' FROM my_db.users FILE_FORMAT = (TYPE = CSV, HEADER = TRUE, FIELD_DELIMITER = ',') OVERWRITE = TRUE", 1),
+          runs("COPY INTO '{data}/active_users/' FROM (SELECT id, name FROM my_db.users WHERE active = TRUE) FILE_FORMAT = (TYPE = CSV, HEADER = TRUE)", [(1, "ann"), (2, "bob")], "COPY INTO my_db.back FROM '{data}/active_users/' FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 1); SELECT * FROM my_db.back"),
+          runs("COPY INTO '{data}/events_backup/' FROM my_db.events FILE_FORMAT = (TYPE = JSON) OVERWRITE = TRUE", 1),
+          runs("COPY INTO '{data}/recent_events/' FROM (SELECT * FROM my_db.events WHERE event_date > '2024-01-01') FILE_FORMAT = (TYPE = JSON)", [(1, "2024-05-01"), (5, "2024-06-01")],
+               "CREATE OR REPLACE TABLE my_db.back (id INT, event_date STRING); COPY INTO my_db.back FROM '{data}/recent_events/' FILE_FORMAT = (TYPE = JSON); SELECT * FROM my_db.back"),
+          runs("COPY INTO '{data}/data_backup/' FROM my_db.events FILE_FORMAT = (TYPE = PARQUET) OVERWRITE = TRUE", 1),
+          runs("COPY INTO '{data}/data_compressed/' FROM my_db.events FILE_FORMAT = (TYPE = PARQUET, COMPRESSION = GZIP) OVERWRITE = TRUE", [(1, "2024-05-01"), (2, None), (3, None), (4, None), (5, "2024-06-01"), (6, None), (9, None)],
+               "CREATE OR REPLACE TABLE my_db.back (id INT, event_date STRING); COPY INTO my_db.back FROM '{data}/data_compressed/' FILE_FORMAT = (TYPE = PARQUET); SELECT * FROM my_db.back"),
+          runs("COPY INTO '{data}/summary/' FROM (SELECT dept, COUNT(*) AS cnt FROM my_db.employees GROUP BY dept) FILE_FORMAT = (TYPE = PARQUET)", [("a", 2), ("b", 1)],
+               "CREATE TABLE my_db.sums (dept STRING, cnt BIGINT); COPY INTO my_db.sums FROM '{data}/summary/' FILE_FORMAT = (TYPE = PARQUET); SELECT * FROM my_db.sums"),
+          setup=COPIED, format="paimon"),
     group(FORMAT_TABLES, *each_refused("comes with its first row", "ALTER TABLE T ADD PARTITION (p = 5)", "ALTER TABLE T ADD PARTITION (p = 6) LOCATION 'oss://archive-bucket/events/p=6'", why=HIVE), runs("ALTER TABLE T DROP PARTITION (p = 0)", [(2,)], "SELECT k FROM T"),
           *each_refused("MSCK", "MSCK REPAIR TABLE T", why=HIVE), runs("SHOW PARTITIONS T", [("p=1",)]), *each_refused("PARTITION in ANALYZE", "ANALYZE TABLE T PARTITION (p = 1) COMPUTE STATISTICS NOSCAN", why=AHEAD), setup=T, format="paimon"),
 )  # fmt: skip
@@ -587,4 +609,4 @@ def table():
 def reasons():
     """(what refused examples need that no Lake has, how many need it)."""
     whys = [example.why for each in GROUPS for example in each.examples if example.why]
-    return {why: whys.count(why) for why in (FILES, STORED, HIVE, AHEAD)}
+    return {why: whys.count(why) for why in (STORED, HIVE, AHEAD)}

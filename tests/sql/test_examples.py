@@ -26,6 +26,17 @@ def test_the_page_counts_the_examples():
         assert f"| {why} | {count} |" in page
 
 
+FILES = {  # To load.
+    "csv_files/a.csv": "1,a\n2,b\n",
+    "csv_files/below/b.csv": "3,c\n",
+    "new_users/a.csv": "id,name\n1,ann\n2,bob\n",
+    "logs/a.csv": "1|2024-05-01\n2|NULL\n3|\\N\n4|\n",
+    "logs/a.txt": "no events",
+    "json_files/a.json": '{"name": "c", "id": 3}\n{"name": "d", "more": 1}\n',
+    "events/a.json": '[{"id": 5,\n  "event_date": "2024-06-01"},\n {"id": 6}]\n',
+}
+
+
 def told(result):
     return [tuple(row.values()) for row in result.to_arrow().to_pylist()]
 
@@ -84,12 +95,17 @@ def walk(tmp_path, group, spark=None):
             {"id": [1], "data": ["a"], "category": ["x"], "ts": pa.array([0], pa.timestamp("us", "UTC"))}
         ),
     }
-    known = {"folder": str(tmp_path / "folder"), "spark": str(tmp_path)}
+    known = {"folder": str(tmp_path / "folder"), "spark": str(tmp_path), "data": str(tmp_path / "data")}
+    for name, text in FILES.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text(text)
+    (tmp_path / "data" / "parquet_files").mkdir()
+    pq.write_table(pa.table({"ID": [9], "other": [1]}), tmp_path / "data" / "parquet_files" / "a.parquet")
 
     def run(text):
         for key, value in known.items():
             text = text.replace("{" + key + "}", str(value))
-        return lake.sql(text, spark=spark, **frames)
+        return lake.sql(text, spark=spark, folders=[known["data"]], **frames)
 
     for step in group.setup:
         step(lake) if callable(step) else run(step)

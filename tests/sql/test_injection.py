@@ -70,6 +70,8 @@ def test_a_name_in_backquotes_is_a_name(lake, orders, name):
         "SELECT reflect('java.lang.System', 'getenv', 'HOME')",
         "COPY (SELECT 1) TO '{file}'",
         "COPY shop.orders TO '{file}'",
+        "COPY INTO shop.orders FROM '{file}' FILE_FORMAT = (TYPE = CSV)",
+        "COPY INTO '{file}.out' FROM shop.orders FILE_FORMAT = (TYPE = CSV)",
         "INSTALL httpfs",
         "LOAD httpfs",
         "ATTACH '{file}' AS x",
@@ -122,3 +124,71 @@ def test_statements_share_no_rows_and_no_settings(lake, orders):
         ]
         assert [query.result().to_arrow()[0][0].as_py() for query in asked] == [2 * n for n in range(1, 20)]
     assert lake.sql("SELECT date_format(TIMESTAMP '2020-01-01 12:00:00', 'HH')").to_arrow()[0][0].as_py() == "12"
+
+
+@pytest.fixture
+def reached(tmp_path):
+    """A folder in reach, beside others with its name and more, and links out of it."""
+    for name in ("in", "in2", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("6,secret,1,05-01\n")
+    (tmp_path / "in" / "folder").symlink_to(tmp_path / "out")
+    (tmp_path / "in" / "links").mkdir()
+    (tmp_path / "in" / "links" / "b.csv").symlink_to(tmp_path / "out" / "a.csv")
+    (tmp_path / "by_link").symlink_to(tmp_path / "in")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "in2",
+        "in2/a.csv",
+        "in/../out",
+        "in/../out/a.csv",
+        "in/folder",
+        "in/folder/a.csv",
+        "in/links",
+        "in/links/b.csv",
+        "out",
+        "",
+        "in%2f..%2fout",
+        "in/\\u002e\\u002e/out",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["", "file://", "file:"])
+def test_files_elsewhere_are_out_of_reach(lake, orders, reached, path, scheme):
+    folders = [str(reached / "in")]
+    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as raised:
+        lake.sql(f"COPY INTO shop.orders FROM '{scheme}{reached}/{path}' FILE_FORMAT = (TYPE = CSV)", folders=folders)
+    assert "secret" not in str(raised.value)
+    before = sorted(reached.rglob("*"))
+    for folder in (f"{scheme}{reached}/{path}", f"{scheme}{reached}/{path}/more"):
+        if not path.startswith(
+            ("in/links", "in%", "in/\\u")
+        ):  # Written beside a link, or into a folder of that very name.
+            with pytest.raises((UnsupportedFeature, InvalidInput)):
+                lake.sql(
+                    f"COPY INTO '{folder}' FROM shop.orders FILE_FORMAT = (TYPE = CSV) OVERWRITE = TRUE",
+                    folders=folders,
+                )
+    assert sorted(reached.rglob("*")) == before
+    assert len(rows(orders)) == 5
+
+
+def test_files_in_reach_are_found_by_any_of_their_names(lake, orders, reached):
+    for folders in ([str(reached / "in")], [f"file://{reached}/in/"], ["s3://bucket/x", f"{reached}/by_link"], ["/"]):
+        for path in (f"{reached}/in/a.csv", f"file://{reached}/in/", f"{reached}/by_link", f"{reached}//in/./"):
+            lake.sql(f"COPY INTO shop.orders FROM '{path}' FILE_FORMAT = (TYPE = CSV) FORCE = TRUE", folders=folders)
+    assert len(rows(orders)) == 21
+    for folders in ("/data", [""], [1]):
+        with pytest.raises(InvalidInput, match="give a list of folders"):
+            lake.sql("SELECT 1", folders=folders)
+
+
+def test_what_a_copied_file_holds_is_never_code(lake, orders, reached):
+    (reached / "in" / "a.csv").write_text('7,"\'; DROP TABLE shop.orders; --",1,05-01\n8,${x} {0} :id ?,1,05-01\n')
+    lake.sql(f"COPY INTO shop.orders FROM '{reached}/in' FILE_FORMAT = (TYPE = CSV)", folders=[str(reached)])
+    assert rows(lake.sql("SELECT name FROM shop.orders WHERE id > 6")) == [
+        ("'; DROP TABLE shop.orders; --",), ("${x} {0} :id ?",)
+    ]  # fmt: skip

@@ -461,6 +461,9 @@ def test_sql_runs_from_an_argument_a_file_and_standard_input(table, cli, tmp_pat
     assert "line 1, column 1" in cli("sql", "SELECT nope FROM shop.orders", code=2)
     assert "not both" in cli("sql", count, "--file", "q.sql", code=2)
     assert "cannot be read" in cli("sql", "--file", "none.sql", code=2)
+    export = f"COPY INTO '{tmp_path}/out' FROM shop.orders FILE_FORMAT = (TYPE = CSV)"
+    assert "or --folder at the command line" in cli("sql", export, code=2).replace("\n", " ")
+    assert [row["rows_written"] for row in cli.json("sql", export, "--folder", "/x", "--folder", str(tmp_path))] == [5]
 
 
 CHANGING = [

@@ -22,6 +22,7 @@ from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Reque
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
 from lakeformat.storage.cache import in_catalog
+from lakeformat.storage.load_history import FOLDERS, RECORDS
 from lakeformat.storage.paths import is_absolute, relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -283,6 +284,8 @@ def _is_own(path: str, metadata_folder: str) -> bool:
     if folder in (METADATA_FOLDER, metadata_folder):
         names = (_METADATA_NAME, _DOCUMENT_NAME, _FOLDER_NAME, _STATISTICS_NAME)
         return any(pattern.fullmatch(name) for pattern in names)
+    if folder == FOLDERS["iceberg"]:
+        return re.fullmatch(RECORDS, name) is not None
     return bool(_DATA_NAME.fullmatch(name))
 
 

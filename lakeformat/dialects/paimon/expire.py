@@ -32,6 +32,7 @@ from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.head import EXPIRING, RESTORED
+from lakeformat.storage.load_history import FOLDERS, RECORDS
 from lakeformat.storage.paths import relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -50,6 +51,7 @@ _ROOT_NAMES = {
     metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
+    FOLDERS["paimon"].partition("/")[0]: re.compile(RECORDS),
     # Iceberg metadata of Paimon tables (`metadata.iceberg.storage`).
     "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}(-\w+)?-m\d+\.avro"),
 }

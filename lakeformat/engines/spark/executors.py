@@ -16,6 +16,8 @@ from pyspark import TaskContext
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import worker
+from lakeformat.engines.exchange import reading, writing
+from lakeformat.engines.exchange.layout import FileLayout
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import assign, casts
 from lakeformat.engines.keyed import key_places, key_values
@@ -197,6 +199,31 @@ def read(
                     yield _for_spark(worker.columns(part, fields, task.fields), fields)
                 else:
                     yield pa.RecordBatch.from_arrays([pa.nulls(part.num_rows, pa.bool_())], names=[ROW])
+
+
+def load(
+    store: Store, blobs: Sequence[bytes], fields: tuple[Field, ...], ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files of others."""
+    for batch in ids:
+        for index in batch.column(0).to_pylist():
+            for part in reading.batches(store, pickle.loads(blobs[index]), reading.Tally()):
+                yield _for_spark(part, fields)
+
+
+def export(
+    store: Store, schema: pa.Schema, layout: FileLayout, name: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write rows to files of others; answers with the files."""
+    rows = (
+        pa.RecordBatch.from_arrays(
+            [casts.flat(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
+            schema=schema,
+        )
+        for batch in batches
+    )
+    stem = f"part-{this_task()[0]:05}-{name}"
+    yield _answer(lambda: writing.export(store, rows, schema, layout, stem, may_be_none=True))
 
 
 def pieces(

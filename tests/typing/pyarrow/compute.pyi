@@ -153,6 +153,7 @@ def index_in(
     memory_pool: MemoryPool | None = None,
 ) -> Any: ...
 def invert(values: Any, /, *, memory_pool: MemoryPool | None = None) -> Any: ...
+def is_finite(values: Any, /, *, memory_pool: MemoryPool | None = None) -> Any: ...
 def is_in(
     values: Any,
     /,
@@ -300,6 +301,15 @@ def starts_with(
     memory_pool: MemoryPool | None = None,
 ) -> Any: ...
 def string_is_ascii(strings: Any, /, *, memory_pool: MemoryPool | None = None) -> Any: ...
+def strftime(
+    timestamps: Any,
+    /,
+    format: str = "%Y-%m-%dT%H:%M:%S",
+    locale: str = "C",
+    *,
+    options: Any = None,
+    memory_pool: MemoryPool | None = None,
+) -> Any: ...
 def struct_field(
     values: Any, /, indices: Any, *, options: Any = None, memory_pool: MemoryPool | None = None
 ) -> Any: ...

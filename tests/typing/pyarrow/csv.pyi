@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import DataType, RecordBatchReader, Schema, Table
@@ -26,6 +26,7 @@ class ParseOptions:
         escape_char: str | bool | None = None,
         newlines_in_values: bool | None = None,
         ignore_empty_lines: bool | None = None,
+        invalid_row_handler: Callable[[Any], str] | None = None,
     ) -> None: ...
 
 class ConvertOptions:

@@ -2,6 +2,9 @@ from typing import Any
 
 from . import RecordBatchReader, Schema, Table
 
+class ReadOptions:
+    def __init__(self, use_threads: bool | None = None, block_size: int | None = None) -> None: ...
+
 class ParseOptions:
     def __init__(
         self,
