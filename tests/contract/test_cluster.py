@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from lakeformat import Lake, UnsupportedFeature
 from lakeformat.engines.spark import few
 
-few._REWRITTEN_BYTES = -1  # Executors rewrite few rows too.
+few._REWRITTEN_BYTES = few._MERGED_BYTES = -1  # Executors rewrite and merge few rows too.
 url, warehouse = sys.argv[1:]
 
 def session(master):

@@ -5,7 +5,7 @@ import pytest
 
 from lakeformat import InvalidInput, Lake
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.engines.spark import few
+from lakeformat.engines.spark import few, jobs
 from lakeformat.maintenance import compact
 from lakeformat.model.predicate import ALWAYS
 
@@ -187,3 +187,27 @@ def test_rows_that_are_merged_are_few_if_they_are_few_in_memory(lake, monkeypatc
         monkeypatch.setattr(few, "_FEW_ROWS", 1999)
         assert not few.to_rewrite(tasks)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_few_rows_are_merged_into_few_files_by_the_driver(lake, spark, monkeypatch, tmp_path, mode):
+    """And into more by Spark's tasks, with the same result."""
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+    of_spark, each = [], jobs.each
+    monkeypatch.setattr(jobs, "each", lambda *given: of_spark.append(given) or each(*given))
+    found = []
+    for limit in (256 << 20, -1):
+        monkeypatch.setattr(few, "_MERGED_BYTES", limit)
+        properties = {"write.merge.mode": mode}
+        table = lake.create_table(
+            f"d.t{limit % 7}", schema, format="iceberg", partition_by=["dt"], properties=properties
+        )
+        table.append(pa.table([range(60), ["old"] * 60, ["ab"[i % 2] for i in range(60)]], schema=schema))
+        source = spark.range(50, 70).selectExpr("id", "concat('new ', id) as v", "if(id % 2 = 0, 'a', 'b') as dt")
+        chain = table.merge_into(source, on="t.id = s.id").when_matched("s.id = 51").delete()
+        made = chain.when_matched().update_all().when_not_matched().insert_all().merge()
+        found.append((content(table), made.rows_added, made.rows_removed))
+        assert bool(of_spark) == (limit < 0)
+        assert not list(tmp_path.rglob("merge-*"))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 69

@@ -15,12 +15,13 @@ from pyspark.sql import types as T
 
 from lakeformat.engines import adopt, worker
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.engine import Source
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.keyed import key_values, lookup
 from lakeformat.engines.row_level import marks
 from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
-from lakeformat.engines.spark.frames import OURS, assignable, mapped, quoted
-from lakeformat.engines.spark.merge import SparkSource
+from lakeformat.engines.spark.frames import OURS, assignable, hinted, mapped, quoted
+from lakeformat.engines.spark.merge import FewRows, SparkSource
 from lakeformat.engines.spark.reachable import Reach
 from lakeformat.engines.spark.types import arrow_of, nullable, require_whole, spark_field, spark_schema, spark_type
 from lakeformat.errors import LakeError
@@ -122,9 +123,15 @@ class SparkEngine:
         """Existing files as files of the table; one Spark task each."""
         return jobs.each(self.spark, store, tasks, adopt.adopt)
 
-    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
-        """The source of a merge, evaluated once into temporary files beside the table's, which are deleted by
-        `close`."""
+    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:
+        """The source of a merge, evaluated once: few rows into the driver's memory, others into temporary files beside the
+        table's, which are deleted by `close`."""
+        if isinstance(data, DataFrame):
+            data = hinted(data, hints)
+            rows = few.rows(data)
+            if rows is not None:
+                here = ArrowEngine().stage(store, rows, layout, hints)
+                return FewRows(here, partial(SparkSource, self.spark, self, store, rows, layout, hints))
         return SparkSource(self.spark, self, store, data, layout, hints)
 
     def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:

@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeformat.engines.spark import session
-from lakeformat.model.work import RewriteTask
+from lakeformat.model.work import ReadTask, RewriteTask
 
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
 _REWRITTEN_BYTES = 64 << 20  # Of files, up to which the driver rewrites them.
+_MERGED_BYTES = 256 << 20  # Of files, up to which the driver merges few rows into them.
 _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
 _BOUNDED = {  # Steps of a plan that make no more rows than they get.
@@ -49,6 +50,11 @@ def to_rewrite(tasks: Sequence[RewriteTask]) -> bool:
     together = any(task.write.sort_by for task in tasks) or any(read.merge for read in reads)
     size = sum(read.size_bytes for read in reads) * (_IN_MEMORY if together else 1)
     return size <= _REWRITTEN_BYTES and sum(read.row_count for read in reads) <= _FEW_ROWS
+
+
+def to_merge(tasks: Sequence[ReadTask]) -> bool:
+    """Whether the files of the table that few rows may change are small."""
+    return sum(task.size_bytes for task in tasks) <= _MERGED_BYTES
 
 
 def guessed_few(frame: DataFrame) -> bool:

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines import arrow, worker
-from lakeformat.engines.engine import Decided, Engine, Spread
+from lakeformat.engines.engine import Decided, Engine, Source, Spread
 from lakeformat.engines.row_level import outcomes
 from lakeformat.engines.row_level.arrow_merge import typed
 from lakeformat.engines.row_level.merge_parts import MergeByParts, Staged, read_back
-from lakeformat.engines.spark import executors, jobs, session
+from lakeformat.engines.spark import executors, few, jobs, session
 from lakeformat.engines.spark.frames import hinted, mapped, quoted
 from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
@@ -49,6 +49,55 @@ _SOME_WORKERS = 8  # Where the number is unknown.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
+
+
+class FewRows:
+    """A merge's source of few rows: of the driver if the files that it may change are small too, else of Spark's tasks, for
+    which `for_tasks` makes it."""
+
+    def __init__(self, here: Source, for_tasks: Callable[[], Source]) -> None:
+        self.fields = here.fields
+        self._here, self._for_tasks = here, for_tasks
+        self._source = here
+        self._key: tuple[str, ...] = ()
+
+    def keep_last(self, key: tuple[str, ...]) -> None:
+        self._here.keep_last(key)
+        self._key = key
+
+    def spread(self, merge: Merge, limit: int) -> list[Spread]:
+        return self._here.spread(merge, limit)
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        return self._chosen(tasks).decide(merge, tasks)
+
+    def write(
+        self,
+        merge: Merge,
+        decided: Decided,
+        tasks: Sequence[ReadTask],
+        layout: WriteTask,
+        whole: bool,
+        beside: Sequence[WriteTask] = (),
+    ) -> list[WrittenFile]:
+        return self._source.write(merge, decided, tasks, layout, whole, beside)
+
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
+        return self._source.mark(merge, decided, layout, deleted_only)
+
+    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+        return self._chosen(tasks).write_by_key(merge, tasks, layout)
+
+    def close(self) -> None:
+        self._source.close()
+        self._here.close()
+
+    def _chosen(self, tasks: Sequence[ReadTask]) -> Source:
+        if not few.to_merge(tasks):
+            self._source = self._for_tasks()
+            if self._key:
+                self._source.keep_last(self._key)
+        return self._source
 
 
 class SparkSource:
