@@ -46,7 +46,6 @@ from lakeformat.model.operation import (
     DropBranch,
     Evolve,
     FastForward,
-    MergeBranch,
     Operation,
     OperationKind,
     Overwrite,
@@ -64,7 +63,7 @@ from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedEntry
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, analyze, append, branch, delete, merge, overwrite, specs, update
+from lakeformat.verbs import adopt, analyze, append, branch, delete, file_index, merge, overwrite, specs, update
 from lakeformat.verbs import tag as tags
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
@@ -623,7 +622,7 @@ class Table:
             id: Makes the verb exactly-once.
             properties: Written into the snapshot.
         """
-        min_files, numbers = arguments.whole("min_files", min_files, 1), _buckets(buckets, sort_by)
+        min_files, numbers = arguments.whole("min_files", min_files, 1), compact.asked_buckets(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
@@ -659,7 +658,7 @@ class Table:
         files."""
         view = self._view()
         chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
-        return compact.preview(view, full, scope, chosen, _buckets(buckets, sort_by))
+        return compact.preview(view, full, scope, chosen, compact.asked_buckets(buckets, sort_by))
 
     def rewrite_manifests(
         self,
@@ -686,7 +685,7 @@ class Table:
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """
         view = self._view()
-        order = self._manifest_order(view, sort_by)
+        order = compact.manifest_order(self.name, view, sort_by)
         most = arguments.whole("max_bytes", max_bytes, 1)
         if not order and (full or most is not None):
             raise InvalidInput("rewrite_manifests(full=..., max_bytes=...): only with sort_by")
@@ -695,6 +694,25 @@ class Table:
         if landed or not view.maintenance.has_many_manifests(operation):
             return landed
         return self._commit(view, operation)
+
+    def rewrite_file_index(
+        self,
+        where: str | Expression | None = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Index the files of a Paimon table that lack a file index which its options ask for (`file-index.*.columns`), in one
+        snapshot: those written before the options were set, or by engines that write none. No data file changes.
+
+        Reads the indexed columns in this process. `where` is a condition on partition columns. Returns None if no file lacks an
+        index. A concurrent overwrite or compaction wins: the files that it replaced are left out.
+        """
+        view = self._view()
+        scope = self._chosen("rewrite_file_index", view, where)
+        request, landed = self._asked(view, id, properties)
+        operation = None if landed else file_index.rewrite(self._change(view, request), scope)
+        return landed if operation is None else self._commit(view, operation)
 
     def rewrite_position_deletes(
         self,
@@ -966,14 +984,7 @@ class Table:
         """
         chosen = arguments.whole("snapshot_id", snapshot_id, 1)
         assert chosen is not None
-        view = self._view()
-        if not isinstance(view, Upkept):
-            raise UnsupportedFeature(
-                f"{self.name}: {view.format.capitalize()} tables have no hint of the earliest snapshot"
-            )
-        before, hint = view.earliest(chosen)
-        self._store.write_many(hint)
-        return before
+        return expire.repair_earliest(self._store, self._view(), chosen)
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
         """Tag a snapshot (by default the current one), for the time `retain` or for ever. Raises `AlreadyExists`."""
@@ -1115,12 +1126,7 @@ class Table:
         """
         for branch_name in (name, to):
             arguments.text("branch", branch_name)
-        view = self._view()
-        if not isinstance(view, BranchFolders):
-            raise UnsupportedFeature(
-                f"{self.name}: {view.format.capitalize()} has no renaming of branches; create branch {to!r} and delete {name!r}"
-            )
-        branch.rename(self._store, view, name, to)
+        branch.rename(self._store, self._view(), name, to)
         return self.branch(to)
 
     def merge_branch(
@@ -1135,15 +1141,9 @@ class Table:
         """
         arguments.text("branch", source)
         view = self._view()
-        if not isinstance(view, BranchFolders):
-            raise UnsupportedFeature(
-                f"{self.name}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; insert the rows of "
-                f"branch {source!r}"
-            )
         request, landed = self._asked(view, id, properties)
-        if landed or not view.is_behind(source):
-            return landed
-        return self._commit(view, MergeBranch(request=request, source=source))
+        operation = None if landed else branch.merge(view, request, source)
+        return landed if operation is None else self._commit(view, operation)
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (for `lake.table(...)`, the main branch) to the head of the branch `to`. Raises `Conflict`
@@ -1292,18 +1292,6 @@ class Table:
     def _change(self, view: AnyView, request: Request, engine: Engine | None = None) -> Change:
         return Change(self._reach(view), view, engine or engine_for(), request)
 
-    def _manifest_order(self, view: AnyView, sort_by: Sequence[str] | bool) -> tuple[str, ...]:
-        """The partition columns that `sort_by` of `rewrite_manifests` asks for."""
-        columns = view.schema.partitioning.columns
-        if sort_by is False:
-            return ()
-        order = tuple(columns) if sort_by is True else tuple(arguments.columns(sort_by))
-        if not order or not set(order) <= set(columns):
-            raise InvalidInput(
-                f"rewrite_manifests(sort_by={sort_by!r}): {self.name} has the partition columns {', '.join(columns) or '(none)'}"
-            )
-        return order
-
     def _overwrite(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
     ) -> Snapshot | None:
@@ -1349,17 +1337,6 @@ def create(table: Table, schema: Schema) -> None:
     store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, format.head(store), format, operation)
-
-
-def _buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...] | None:
-    if buckets is None:
-        return None
-    if sort_by:
-        raise InvalidInput("compact(buckets=..., sort_by=...): a table with fixed buckets has an order of its own")
-    numbers = {arguments.whole("buckets", bucket, 0) for bucket in buckets}
-    if not numbers:
-        raise InvalidInput("compact(buckets=[]): give at least one bucket")
-    return tuple(sorted(number for number in numbers if number is not None))
 
 
 def _now_ms() -> int:

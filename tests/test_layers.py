@@ -182,9 +182,10 @@ def test_paimon_and_iceberg_have_the_same_rooms():
     if (dialects / "iceberg").exists():
         names = [{p.name for p in (dialects / d).glob("*.py")} for d in ("paimon", "iceberg")]
         # Paimon alone merges rows of one key, lets rows wait for a bucket, puts columns of the same rows together, has branches that are
-        # folders, folders of files of others, and indexes of rows in all files; Iceberg alone has files of statistics beside a snapshot, absolute paths, and keys of
+        # folders, folders of files of others, and indexes of files and of rows in all files; Iceberg alone has files of statistics beside a snapshot, absolute paths, and keys of
         # encrypted files, snapshots that name the one they come from, and fields of manifests that have ids.
         paimon = {"merging.py", "branch.py", "tracking.py", "postponed.py", "folder.py", "global_index.py"}
+        paimon |= {"indexing.py"}
         iceberg = {"statistics.py", "relocate.py", "encryption.py", "parents.py", "manifest_schema.py"}
         assert names[0] | iceberg == names[1] | paimon
 

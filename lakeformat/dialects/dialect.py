@@ -26,6 +26,7 @@ from lakeformat.model.work import (
     DeleteTask,
     Delta,
     DeltaLayout,
+    IndexTask,
     MarkTask,
     Named,
     ReadTask,
@@ -663,6 +664,15 @@ class Follower(Protocol):
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
         """The mirrored snapshot of the table at `location` from which the mirror can continue."""
+        ...
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """Files with indexes of their values."""
+
+    def unindexed(self, scope: Expression) -> list[IndexTask]:
+        """The files of these partitions that lack an index which the table's options ask for."""
         ...
 
 

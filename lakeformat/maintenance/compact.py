@@ -6,11 +6,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import arguments
 from lakeformat.codec import order
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
@@ -151,6 +153,31 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
         raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
     order.check(sorts, schema.fields, name)
     return sorts
+
+
+def asked_buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...] | None:
+    """The buckets that `buckets` of `compact` asks for. Raises `InvalidInput`."""
+    if buckets is None:
+        return None
+    if sort_by:
+        raise InvalidInput("compact(buckets=..., sort_by=...): a table with fixed buckets has an order of its own")
+    numbers = {arguments.whole("buckets", bucket, 0) for bucket in buckets}
+    if not numbers:
+        raise InvalidInput("compact(buckets=[]): give at least one bucket")
+    return tuple(sorted(number for number in numbers if number is not None))
+
+
+def manifest_order(name: str, view: AnyView, sort_by: Sequence[str] | bool) -> tuple[str, ...]:
+    """The partition columns that `sort_by` of `rewrite_manifests` asks for. Raises `InvalidInput`."""
+    columns = view.schema.partitioning.columns
+    if sort_by is False:
+        return ()
+    order = columns if sort_by is True else arguments.columns(sort_by)
+    if not order or not set(order) <= set(columns):
+        raise InvalidInput(
+            f"rewrite_manifests(sort_by={sort_by!r}): {name} has the partition columns {', '.join(columns) or '(none)'}"
+        )
+    return order
 
 
 def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -> Rewrite:

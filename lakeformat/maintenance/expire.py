@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
-from lakeformat.errors import StoreError
+from lakeformat.errors import StoreError, UnsupportedFeature
 from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
@@ -77,6 +77,17 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
         log.warning(
             "%s: expiry after snapshot %d failed; the next commit tries again", store.root, made.id, exc_info=True
         )
+
+
+def repair_earliest(store: Store, view: AnyView, snapshot_id: int) -> int:
+    """Write the hint by which other engines take `snapshot_id` for the earliest snapshot; returns the one before."""
+    if not isinstance(view, Upkept):
+        raise UnsupportedFeature(
+            f"{store.root}: {view.format.capitalize()} tables have no hint of the earliest snapshot"
+        )
+    before, hint = view.earliest(snapshot_id)
+    store.write_many(hint)
+    return before
 
 
 def release(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expiry:

@@ -196,6 +196,15 @@ class MergeBranch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetFileIndexes:
+    """Give data files the file indexes of (path, its indexes or the path that has them); those that others have replaced are
+    left out on every base. No row changes."""
+
+    request: Request
+    indexes: tuple[tuple[str, bytes | str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTag:
     """Tag a snapshot, for `retain_ms` or for ever. Only where a tag is no file of its own."""
 
@@ -288,6 +297,7 @@ Operation = (
     | Restore
     | Follow
     | RewriteManifests
+    | SetFileIndexes
     | WithoutSnapshot
 )
 
@@ -303,5 +313,7 @@ def new_files(operation: Operation) -> tuple[str, ...]:
             | RowDelta(added=added)
         ):
             return tuple(dict.fromkeys(paths_of(added)))
+        case SetFileIndexes(indexes=indexes):
+            return tuple(index for _, index in indexes if isinstance(index, str))
         case _:
             return ()

@@ -395,6 +395,17 @@ class FileIndexes:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexTask:
+    """A file that lacks file indexes: `read` gives their columns, rows in the file's order. `missing`: each index, and the name
+    of its column in the file. `kept`: the indexes that it has, by column and kind. See `FileIndexes.embedded_bytes`."""
+
+    read: ReadTask
+    missing: tuple[tuple[ColumnIndex, str], ...]
+    kept: Mapping[str, Mapping[str, bytes]]
+    embedded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BlobColumns:
     """Which columns of a write go to blob files of their own, of about `target_size_bytes` each, beside the data file with the
     other columns of their rows."""

@@ -689,6 +689,14 @@ def _bytes(call: Call, text: str) -> int:
     return int(match[1]) << 10 * "bkmgt".index((match[2] or "b")[0])
 
 
+def _rewrite_file_index(call: Call) -> Result:
+    table, where = call.table(), call.take("where")
+    call.close()
+    made = table.rewrite_file_index(where, **call.context.verb)
+    counts = (0, 0) if made is None else (len(made.partitions or ()), made.files_added)
+    return listing({"written_partitions": pa.int32(), "written_indexes": pa.int32()}, [counts])
+
+
 def _materialize(call: Call) -> Result:
     """Rewrite the data files that have deletion vectors, and files worth compacting with them."""
     table, specs = call.table(), call.take("partitions")
@@ -916,6 +924,7 @@ _PAIMON: Mapping[str, Procedure] = {
         _compact_manifest,
     ),
     "materialize_deletion_vectors": Procedure(("table", "partitions", "parallelism"), _materialize),
+    "rewrite_file_index": Procedure(("table", "where"), _rewrite_file_index),
     "trigger_tag_automatic_creation": Procedure(("table",), _automatic_tags),
     "expire_snapshots": Procedure(
         ("table", "retain_max", "retain_min", "older_than", "max_deletes", "options"), _expire_paimon

@@ -1,4 +1,4 @@
-"""Branches: create, rename, drop, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
+"""Branches: create, rename, drop, merge, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
 snapshot and its schemas."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
 from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound, UnsupportedFeature
-from lakeformat.model.operation import CreateBranch, Request
+from lakeformat.model.operation import CreateBranch, MergeBranch, Request
 from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
 from lakeformat.storage.catalogued import BranchKeeper, Catalogued
 from lakeformat.storage.head import Head, load_newest
@@ -69,7 +69,18 @@ def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
     return Expiry((), ())
 
 
-def rename(store: Store, view: BranchFolders, name: str, to: str) -> None:
+def merge(view: AnyView, request: Request, source: str) -> MergeBranch | None:
+    """The operation that adds the files of the branch `source` to `view`; None if it has them. Raises `NotFound` and
+    `Conflict`."""
+    if not isinstance(view, BranchFolders):
+        raise UnsupportedFeature(
+            f"{view.reader.root}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; insert the rows of "
+            f"branch {source!r}"
+        )
+    return MergeBranch(request=request, source=source) if view.is_behind(source) else None
+
+
+def rename(store: Store, view: AnyView, name: str, to: str) -> None:
     """Rename a branch: its folder in one step where storage can do that, else file by file. Raises `NotFound` and
     `AlreadyExists`.
 
@@ -79,6 +90,10 @@ def rename(store: Store, view: BranchFolders, name: str, to: str) -> None:
     if _keeper(store) is not None:
         raise UnsupportedFeature(
             f"{store.root}: this catalog does not rename branches; create another branch at its tag"
+        )
+    if not isinstance(view, BranchFolders):
+        raise UnsupportedFeature(
+            f"{store.root}: {view.format.capitalize()} has no renaming of branches; create branch {to!r} and delete {name!r}"
         )
     old, new, marker = view.require_renamable(name, to)
     try:

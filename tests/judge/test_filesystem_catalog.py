@@ -196,15 +196,22 @@ def test_rows_of_before_an_update_are_ignored_as_java_does(theirs: Ask, tmp_path
 
 @pytest.mark.parametrize("index", ["bloom-filter", "bitmap"])
 @pytest.mark.parametrize("threshold", ["1 b", "1 mb"], ids=["beside data files", "in manifests"])
-def test_java_leaves_out_files_by_our_indexes(theirs: Ask, tmp_path: Path, index: str, threshold: str) -> None:
+@pytest.mark.parametrize("later", [False, True], ids=["written with files", "written later"])
+def test_java_leaves_out_files_by_our_indexes(
+    theirs: Ask, tmp_path: Path, index: str, threshold: str, later: bool
+) -> None:
     """Without bounds nothing else could leave them out."""
     given = {
         f"file-index.{index}.columns": "dt", "file-index.in-manifest-threshold": threshold, "metadata.stats-mode": "none",
         "compaction.min.file-num": "100",
     }  # fmt: skip
-    t = Lake(tmp_path).create_table("d.t", ID, properties=given)
+    plain = {key: value for key, value in given.items() if not key.startswith("file-index.")}
+    t = Lake(tmp_path).create_table("d.t", ID, properties=plain if later else given)
     for start in range(0, 40, 10):
         t.append(pa.table({"id": range(start, start + 10), "dt": [f"v{id}" for id in range(start, start + 10)]}, ID))
+    if later:
+        t.alter().set_properties(given).commit()
+        assert t.rewrite_file_index() is not None
     for id in (0, 17, 39):
         found = theirs("read", "d.t", equals=f"v{id}")
         assert [id, f"v{id}"] in found

@@ -109,6 +109,12 @@ def rescale(table: Table, who: int) -> None:
     table.overwrite(held, pinned_to=seen.id)
 
 
+def index(table: Table, who: int) -> None:
+    given = {"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.items": "9"}
+    table.evolve([evolution.SetProperties(given | {"file-index.in-manifest-threshold": "1 b"})], id="indexed")
+    table.rewrite_file_index()
+
+
 def merge(table: Table, who: int) -> None:
     clauses = table.merge_into(rows(1, 4, 30, n=100), "t.id = s.id and t.dt = s.dt").when_matched("t.id = 4").delete()
     clauses.when_matched().update({"n": "t.n + s.n"}).when_not_matched().insert_all().merge()
@@ -137,6 +143,7 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "remove orphans": lambda t, who: t.remove_orphan_files(),
     "rewrite manifests": lambda t, who: t.rewrite_manifests(),
     "sort manifests": lambda t, who: t.rewrite_manifests(sort_by=True, full=True),
+    "index files": index,
     "append to a branch": lambda t, who: t.branch("ahead").append(rows(70 + who)),
     "create branch": lambda t, who: t.create_branch(f"new{who}"),
     "delete branch": lambda t, who: t.delete_branch("ahead"),
@@ -152,6 +159,7 @@ def verbs_of(kind: str) -> list[str]:
     has_buckets = SCHEMAS[kind].properties.get("bucket", "-1") != "-1"
     by_row = not APART.items() <= SCHEMAS[kind].properties.items()  # Where rows leave their files.
     own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG, "overwrite by row": by_row}
+    own |= {"index files": kind in TABLES and not APART.items() <= SCHEMAS[kind].properties.items()}
     own |= {"sort manifests": kind in TABLES, "rename branch": kind in TABLES}
     if MERGES.items() <= SCHEMAS[kind].properties.items():
         return [

@@ -144,6 +144,12 @@ def rescale(table: Table) -> None:
     table.overwrite(table.scan().to_arrow(), id="op")
 
 
+def index(table: Table) -> None:
+    given = {key: value for key, value in INDEXED.properties.items() if key.startswith("file-index.")}
+    table.evolve([evolution.SetProperties(given)], id="indexed")
+    table.rewrite_file_index(id="op")
+
+
 # What a table with a primary key does otherwise.
 KEYED_VERBS = {
     "upsert": lambda t: t.upsert(rows(1, 10, v="new"), id="op"),
@@ -197,6 +203,7 @@ CASES += [
 ]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
 CASES += [("sort manifests", SCHEMA, lambda t: t.rewrite_manifests(sort_by=True, full=True, id="op"))]
+CASES += [("index files", SCHEMA, index), ("marked index files", MARKED, index), ("keyed index files", KEYED, index)]
 
 
 def once(verb: Callable[[], object], done: type[LakeError]) -> None:

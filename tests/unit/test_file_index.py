@@ -2,6 +2,7 @@
 
 import datetime as dt
 import hashlib
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeformat import InvalidInput, Lake
+from lakeformat import InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import file_index
 from lakeformat.codec.bitmap_index import Bitmaps, BitSlices
 from lakeformat.dialects.paimon import manifest
@@ -104,11 +105,21 @@ def test_index_files_stay_with_their_files_and_go_with_them():
 
 
 @pytest.mark.parametrize("name", [*NAMES, "bitmaps"])
-def test_indexes_are_those_of_java(name):
+@pytest.mark.parametrize("later", [False, True], ids=["written with files", "written later"])
+def test_indexes_are_those_of_java(name, later):
     theirs, ours = golden(name), Table("t", MemoryFiles(), Paimon())
-    create(ours, theirs.schema)
+    given = dict(theirs.schema.properties)
+    of_indexes = {key: value for key, value in given.items() if key.startswith("file-index.")}
+    plain = {key: value for key, value in given.items() if key not in of_indexes}
+    create(ours, replace(theirs.schema, properties=plain) if later else theirs.schema)
     for snapshot in theirs.snapshots():
         ours.append(theirs.scan(snapshot_id=snapshot.id).to_arrow().slice(ours.scan().count()))
+    if later:
+        assert ours.rewrite_file_index() is None
+        ours.alter().set_properties(of_indexes).commit()
+        assert ours.rewrite_file_index(id="once").files_added == 3
+        assert ours.rewrite_file_index(id="once").operation_id == "once"
+        assert ours.rewrite_file_index() is None
     made, expected = indexes_of(ours), indexes_of(theirs)
     for _, blobs in expected:
         blobs.pop("m[k]", None)  # Of keys of maps they are not written.
@@ -124,7 +135,8 @@ def indexes_of(table: Table) -> list[tuple[bool, dict[str, dict[str, bytes]]]]:
     for name, extra, embedded in zip(
         *(entries[n].to_pylist() for n in ("_FILE_NAME", "_EXTRA_FILES", "_EMBEDDED_FILE_INDEX")), strict=True
     ):
-        assert extra == ([f"{name}.index"] if embedded is None else [])
+        assert len(extra) == (embedded is None)
+        assert all(other.startswith(name) and other.endswith(".index") for other in extra)
         data = view.reader.read(f"bucket-0/{extra[0]}") if embedded is None else embedded
         found.append((embedded is not None, file_index.parse(data, name)))
     return sorted(found, key=lambda pair: str(sorted(pair[1].items())))
@@ -254,6 +266,62 @@ def test_files_of_our_own_are_left_out_by_bitmaps_and_bit_slices(tmp_path):
     assert files(table, "n = 12") == 1
     with pytest.raises(InvalidInput, match="no bit slices"):
         table.append(pa.table({"a": ["x"], "n": [-(2**63)]}, schema))
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_files_get_the_indexes_that_they_lack_and_keep_the_others(tmp_path, key):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=not key), ("v", pa.string()), ("p", pa.int64())])
+    options = {"metadata.stats-mode": "none", "file-index.in-manifest-threshold": "1 b"}
+    options |= {"bucket": "1", "write-only": "true"} if key else {"deletion-vectors.enabled": "true"}
+    t = Lake(tmp_path).create_table(
+        "d.t", schema, partition_by=["p"], primary_key=[*key, *(["p"] if key else [])], properties=options
+    )
+    if key:
+        schema = pa.schema([field.with_nullable(field.name == "v") for field in schema])
+    for low in (0, 10, 20):
+        ids = range(low, low + 10)
+        t.append(pa.table({"id": ids, "v": [f"v{i}" for i in ids], "p": [low // 20] * 10}, schema=schema))
+    t.delete("id in (1, 12)")
+    before = t.scan().to_arrow().sort_by("id").to_pylist()
+    t.alter().set_properties({"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.v.items": "20"}).commit()
+    one = t.rewrite_file_index("p = 0")
+    assert [p.values for p in one.partitions] == [(0,)]
+    assert (one.kind, t.changes(one.id - 1).to_arrow().num_rows) == ("compact", 0)
+    assert t.rewrite_file_index("p = 0") is None
+    t.alter().rename_column("v", "w").add_column("v", "string").set_properties(
+        {"file-index.bitmap.columns": "w"}
+    ).commit()
+    assert t.rewrite_file_index() is not None
+    assert t.rewrite_file_index() is None
+    view = t._view()
+    entries = manifest.live_entries(view.reader, view.state.document, view.schema)
+    extra = zip(entries["_PARTITION"].to_pylist(), entries["_EXTRA_FILES"].to_pylist(), strict=True)
+    paths = {path.rsplit("/", 1)[-1]: path for path in (file.path for file in t.stored_files())}
+    for _, (name,) in extra:
+        assert set(file_index.parse(view.reader.read(paths[name]), name)["v"]) == {"bloom-filter", "bitmap"}
+    assert files(t, "w = 'v15'") == (5 if key else 1)  # Rows of a key in several files are merged first.
+    assert [row["id"] for row in t.scan(where="w = 'v15'").to_arrow().to_pylist()] == [15]
+    assert t.scan(where="w = 'v12'").count() == 0
+    after = t.scan(["id", "w", "p"]).to_arrow().sort_by("id").rename_columns(["id", "v", "p"]).to_pylist()
+    assert after == before
+    t.rewrite_manifests()
+    t.expire_snapshots(retain_last=1)
+    t.remove_orphan_files(older_than=dt.timedelta(days=-1))
+    indexes = [file.path for file in t.stored_files() if file.path.endswith(".index")]
+    assert sorted(name.rsplit("/", 1)[-1] for name in indexes) == sorted(
+        n for names in entries["_EXTRA_FILES"].to_pylist() for n in names
+    )
+    assert t.scan(where="w = 'v15'").count() == 1
+
+
+def test_tables_without_file_indexes_say_so(tmp_path):
+    schema = pa.schema([("id", pa.int64())])
+    iceberg = Lake(tmp_path).create_table("d.i", schema, format="iceberg")
+    with pytest.raises(UnsupportedFeature, match="has no file indexes"):
+        iceberg.rewrite_file_index()
+    given = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "file-index.bitmap.columns": "id"}
+    with pytest.raises(UnsupportedFeature, match="create_global_index"):
+        Lake(tmp_path).create_table("d.t", schema, properties=given).rewrite_file_index()
 
 
 def test_filters_of_keys_leave_out_files_of_tables_with_keys(tmp_path):

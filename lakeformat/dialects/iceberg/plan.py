@@ -51,6 +51,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetFileIndexes,
     SetStatistics,
     SetTag,
 )
@@ -115,8 +116,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _refer(reader, operation, base, stamp)
         case SetStatistics():
             return _set_statistics(reader, operation, base, stamp)
-        case MergeBranch():
-            raise AssertionError(f"{operation}: Iceberg's branches are no folders")
+        case MergeBranch() | SetFileIndexes():
+            raise AssertionError(f"{operation}: Iceberg's branches are no folders, and its files have no indexes")
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:

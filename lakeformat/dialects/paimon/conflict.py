@@ -25,6 +25,7 @@
     Rewrite pinned    added or removed rows inside the scope                Conflict
     MergeBranch       changed the schema to another than the branch's       Conflict
                       merged the branch                                     none: its other files are added
+    SetFileIndexes    removed all of the files                              Conflict
     Restore           expired the snapshot                                  NotFound
     SetStatistics     changed the schema                                    Conflict
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -44,7 +45,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, vector_file
 from lakeformat.codec.spark_sql import to_sql
-from lakeformat.dialects.paimon import branch, manifest, metadata, options, scan, tracking
+from lakeformat.dialects.paimon import branch, indexing, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
@@ -59,6 +60,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetFileIndexes,
     SetStatistics,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, not_, split
@@ -80,6 +82,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     match operation:
         case MergeBranch(source=source):
             branch.require_mergeable(reader, base, source)
+        case SetFileIndexes(indexes=indexes):
+            indexing.require_some(reader, base, dict(indexes))
         case Append(request=request, added=added) | Adopt(request=request, added=added):
             _require_order(reader, base, request, added)
             _require_same_buckets(reader, base, request, added)

@@ -156,7 +156,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         stats=stats_modes(schema),
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
-        file_indexes=_file_indexes(schema),
+        file_indexes=file_indexes(schema),
         **_blobs(schema),
         open_files=table_options.write_max_writers_to_spill,
     )
@@ -355,7 +355,7 @@ def _fits_avro(field: Field) -> bool:
     return metadata.AVRO_NAME.fullmatch(field.name) is not None
 
 
-def _file_indexes(schema: Schema) -> FileIndexes | None:
+def file_indexes(schema: Schema) -> FileIndexes | None:
     """The file indexes of columns. Raises `InvalidInput` for columns that cannot have one. Indexes of map keys
     (`column[key]`) are not written."""
     table_options = options.of(schema)

@@ -19,6 +19,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import (
     branch,
     conflict,
+    indexing,
     layout,
     lineage,
     manifest,
@@ -48,6 +49,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetFileIndexes,
     SetStatistics,
 )
 from lakeformat.model.predicate import Expression
@@ -87,6 +89,10 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
             return _commit(reader, request, kind, base, stamp, gone, added, index)
+        case SetFileIndexes(request=request, indexes=indexes):
+            gone, kept, unused = indexing.renewed(reader, base, dict(indexes))
+            kind = OperationKind.COMPACT
+            return replace(_commit(reader, request, kind, base, stamp, gone, (), kept=kept), unused=unused)
         case MergeBranch():
             return _with_branch(reader, operation, base, stamp)
         case RowDelta(request=request, added=added, kind=kind):
@@ -269,7 +275,11 @@ def _commit(
     replaced = gone
     if len(kept):
         replaced = gone.filter(pc.invert(pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())))
-    homes = _homes(gone, added) if options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT else {}
+    homes = (
+        _homes(gone, added)
+        if added and options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT
+        else {}
+    )
     index, unused = _with_vectors(reader, base, index, replaced, vectors, stamp, homes)
     document = base.document or {}
     new, following = _numbered(reader, request, kind, base, gone, added)

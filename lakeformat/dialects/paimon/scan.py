@@ -826,7 +826,7 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     indexed = entries.take(pa.array(at))
     schema_ids = indexed["_SCHEMA_ID"].to_pylist()
     for row, schema_id, (path, data) in zip(
-        at.tolist(), schema_ids, _index_files(reader, indexed, base.schema), strict=True
+        at.tolist(), schema_ids, index_files(reader, indexed, base.schema), strict=True
     ):
         if data is None:  # A missing index proves nothing.
             continue
@@ -852,7 +852,7 @@ def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_i
     return asked
 
 
-def _index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple[str, bytes | None]]:
+def index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple[str, bytes | None]]:
     """For each entry: (the path of its file index, its bytes). An embedded index has the path of the data file; the bytes
     are None without an index, and if its file is missing."""
     index_paths: list[str] = []

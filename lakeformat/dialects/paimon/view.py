@@ -19,6 +19,7 @@ from lakeformat.dialects.paimon import (
     compaction,
     conflict,
     expire,
+    indexing,
     lineage,
     manifest,
     metadata,
@@ -40,7 +41,7 @@ from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
-from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, Upkeep, WriteTask
+from lakeformat.model.work import DeleteTask, Delta, IndexTask, ReadTask, RewriteTask, Upkeep, WriteTask
 from lakeformat.storage.store import Listed
 
 
@@ -139,7 +140,7 @@ class Maintenance(Part[State]):
 
 @dataclass(frozen=True, slots=True)
 class PaimonView(TableView[State]):
-    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers`, `Mirrored` and `Statistics`."""
+    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers`, `Mirrored`, `Indexed` and `Statistics`."""
 
     fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` add where the table lacks them.
 
@@ -313,6 +314,9 @@ class PaimonView(TableView[State]):
 
     def consumer_path(self, name: str) -> str:
         return metadata.consumer_path(name)
+
+    def unindexed(self, scope: Expression) -> list[IndexTask]:
+        return indexing.tasks(self.reader, self.state, scope)
 
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         return statistics.comparable(values, field)
