@@ -20,6 +20,7 @@ from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import (
+    Adjustable,
     AnyView,
     BranchFolders,
     Consumers,
@@ -569,6 +570,20 @@ class Table:
 
     # --- schema ---
 
+    def with_options(self, options: Mapping[str, str]) -> Table:
+        """The table, read and written with these options in place of its own, e.g. `{"target-file-size": "32 mb"}`
+        (Paimon). They are not kept: the table's properties, and what `alter` changes, stay its own.
+
+        Raises `InvalidInput` for unknown options and values, and `UnsupportedFeature` for options that change what rows
+        mean, such as `merge-engine`, and for Iceberg tables.
+        """
+        if not isinstance(self._format, Adjustable):
+            raise UnsupportedFeature(
+                f"{self.name}: {self.format.capitalize()} tables have only their own options; set them with alter().set_properties"
+            )
+        format = self._format.with_options({**dict(self._format.options), **options}, self.name)
+        return Table(self.name, self._whole, format, self._branch, self._wap_id)
+
     def alter(self) -> Alteration:
         """Start a schema change: chain changes, then call `commit()`."""
         return Alteration(self.evolve, lambda: self.schema)
@@ -579,6 +594,9 @@ class Table:
             arguments.text("id", id)
         if not isinstance(changes, list | tuple):
             raise InvalidInput(f"changes={changes!r}: give a list of schema changes")
+        if isinstance(self._format, Adjustable) and self._format.options:  # No option of a reader becomes the table's.
+            own = self._format.with_options({}, self.name)
+            return Table(self.name, self._whole, own, self._branch, self._wap_id).evolve(changes, id)
         view = self._view()
         request = Request(id=id or str(uuid.uuid4()), absent_until=0 if id else view.version)
         self._commit(view, Evolve(request=request, changes=tuple(changes)))

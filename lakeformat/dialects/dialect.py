@@ -378,6 +378,21 @@ class Format(Protocol):
 
 
 @runtime_checkable
+class Adjustable(Protocol):
+    """A format whose tables can be read and written with other options than their own."""
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """The options that come before the tables' own."""
+        ...
+
+    def with_options(self, options: Mapping[str, str], where: str) -> Format:
+        """The format with these options alone before the tables' own; no table keeps them. Raises `InvalidInput` and
+        `UnsupportedFeature` for options that cannot differ from the tables'."""
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A table that merges rows by key when they are read, in buckets."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot.tokens import TokenType
 
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.sql import names, query
+from lakeformat.sql import names, query, settings
 from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -46,7 +46,7 @@ def loads(cursor: Cursor) -> bool:
 
 def _load(context: Context, cursor: Cursor) -> Result:
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
+    table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
     columns = cursor.listed(cursor.part) if cursor.peek("(") else None
     cursor.expect("FROM")
     source = _address(context, cursor)

@@ -19,7 +19,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Call, Expression, Literal, cast, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
-from lakeformat.sql import names, on_spark, parameters, query
+from lakeformat.sql import names, on_spark, parameters, query, settings
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import MERGE_SCHEMA, Context
 from lakeformat.sql.text import Cursor, Piece
@@ -74,7 +74,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         pass
     cursor.take("TABLE")
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
+    table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
     if cursor.take("BRANCH"):
         table = table.branch(cursor.part())
     is_dynamic = _hinted(cursor, context.is_dynamic)

@@ -329,6 +329,8 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
         if version:
             raise context.script.invalid(piece.origin(start), f"{view.name} is a view and has no versions") from None
         return Reference(node, start, end, path, view)
+    if resolved.metadata is None:
+        resolved = replace(resolved, table=settings.with_options(context, resolved.table))
     if version:
         if resolved.tag is not None:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")

@@ -31,7 +31,7 @@ from lakeformat.model.predicate import (
     wants_values,
 )
 from lakeformat.model.schema import Row, Scalar
-from lakeformat.sql import insert, names, parameters, query, text
+from lakeformat.sql import insert, names, parameters, query, settings, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -103,7 +103,7 @@ def truncate(context: Context, cursor: Cursor) -> Result:
     cursor.expect("TRUNCATE")
     cursor.expect("TABLE")
     at = cursor.offset
-    table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
+    table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
     if cursor.take("PARTITION"):
         spec = insert.partition(context, cursor, table)
         cursor.close()
@@ -117,7 +117,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
     at = cursor.offset
     path = cursor.path()
     named = Piece.of(context.script, at, cursor.tokens[cursor.at - 1].end + 1)
-    table = names.table(context, path, f"SQL at {context.script.position(at)}")
+    table = settings.with_options(context, names.table(context, path, f"SQL at {context.script.position(at)}"))
     if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
         alias = cursor.part()
         return Target(table, named, alias, ((alias.casefold(),),))

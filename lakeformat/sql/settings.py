@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.arguments import epoch_ms
-from lakeformat.errors import NotFound
+from lakeformat.dialects.paimon.options import check_dynamic, is_documented
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, WAP_ID, Context
 from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
 
 # The keys and values that SET accepts without a Spark session. `execution.runtime-mode` is Flink's.
 _KNOWN = {
@@ -67,13 +69,20 @@ def set_(context: Context, cursor: Cursor) -> Result:
         _version(version, value, context, at)
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
+    if key not in _KNOWN and (option := _table_option(key)) is not None:
+        try:
+            check_dynamic({option: value}, f"SET {key}")
+        except (InvalidInput, UnsupportedFeature) as error:
+            raise type(error)(f"SQL at {context.script.position(at)}: {error}") from None
+        context.session.settings[key] = value
+        return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
         if context.spark is not None and key.startswith("spark.") and not key.startswith("spark.paimon."):
             context.spark.conf.set(key, value)
             return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
             at,
-            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<{' | '.join(_VERSIONS)}>; with spark= also Spark's own; other options of tables are set on the table",
+            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<option of Paimon tables, or {' | '.join(_VERSIONS)}>; with spark= also Spark's own",
         )
     if value.lower() not in _KNOWN[key]:
         raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")
@@ -92,20 +101,19 @@ def reset(context: Context, cursor: Cursor) -> Result:
 
 
 def version(context: Context, table: str) -> dict[str, Any]:
-    """The version at which SET has queries read a Paimon table, as keywords of `Table.scan`; empty for the newest. A setting of one
-    table comes before one of all: `spark.paimon.<catalog>.<database>.<table>.scan.snapshot-id`, each part a name or `*`."""
-    database, _, name = table.casefold().partition(".")
-    versions = {}
-    for key, value in context.session.settings.items():
-        option = _version_option(key)
-        if option is None:
-            continue
-        scope = key.removeprefix(_PAIMON).removesuffix(option).rstrip(".").casefold().split(".")
-        if len(scope) < 3:
-            versions[0] = option, value
-        elif scope[-2] in ("*", database) and scope[-1] in ("*", name):
-            versions[1] = option, value
-    return _version(*versions[max(versions)], context) if versions else {}
+    """The version at which SET has queries read a Paimon table, as keywords of `Table.scan`; empty for the newest."""
+    of_table, of_all = ({o: v for o, v in said.items() if o in _VERSIONS} for said in _set_for(context, table))
+    chosen = of_table or of_all
+    return _version(*list(chosen.items())[-1], context) if chosen else {}
+
+
+def with_options(context: Context, table: Table) -> Table:
+    """A Paimon table with the options of SET; others as they are."""
+    if table.format != "paimon":
+        return table
+    of_table, of_all = _set_for(context, table.name)
+    options = {option: value for option, value in {**of_all, **of_table}.items() if option not in _VERSIONS}
+    return table.with_options(options) if options else table
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -120,6 +128,33 @@ def _version_option(key: str) -> str | None:
     option = next((name for name in _VERSIONS if key.startswith(_PAIMON) and key.endswith(f".{name}")), None)
     scope = None if option is None else key.removeprefix(_PAIMON).removesuffix(option).rstrip(".")
     return option if scope is not None and (not scope or scope.count(".") == 2) else None
+
+
+def _table_option(key: str) -> str | None:
+    """The option of Paimon's tables that a key sets, for all tables or for one; None for other keys."""
+    if not key.startswith(_PAIMON):
+        return None
+    option = key.removeprefix(_PAIMON)
+    scoped = option.split(".", 3)
+    is_scoped = len(scoped) == 4 and not is_documented(option) and (scoped[0] == "*" or is_documented(scoped[3]))
+    return scoped[3] if is_scoped else option
+
+
+def _set_for(context: Context, table: str) -> tuple[dict[str, str], dict[str, str]]:
+    """(the options that SET gave for this table, those for all). A table's come first: their keys are
+    `spark.paimon.<catalog>.<database>.<table>.<option>`, each part a name or `*`."""
+    database, _, name = table.casefold().partition(".")
+    of_table, of_all = dict[str, str](), dict[str, str]()
+    for key, value in context.session.settings.items():
+        option = None if key in _KNOWN else _version_option(key) or _table_option(key)
+        if option is None:
+            continue
+        scope = key.removeprefix(_PAIMON).removesuffix(option).rstrip(".").casefold().split(".")
+        if len(scope) < 3:
+            of_all[option] = value
+        elif scope[-2] in ("*", database) and scope[-1] in ("*", name):
+            of_table[option] = value
+    return of_table, of_all
 
 
 def _version(option: str, value: str, context: Context, at: int = 0) -> dict[str, Any]:

@@ -500,7 +500,7 @@ FURTHER = (
     group(QUICK, runs("USE paimon"), runs("USE default"), runs("create table my_table (k int, v string) tblproperties ('primary-key' = 'k')", [("Primary Key", "k", None)], "DESCRIBE EXTENDED my_table"),
           runs("create table generic (k int, v string) USING paimon tblproperties ('primary-key' = 'k')"), runs("INSERT INTO my_table VALUES (1, 'Hi'), (2, 'Hello')"), runs("SELECT * FROM my_table", [(1, "Hi"), (2, "Hello")]), format="paimon"),
     group(AUXILIARY,
-          runs("SET spark.sql.sources.partitionOverwriteMode=dynamic", [("spark.sql.sources.partitionOverwriteMode", "dynamic")]), *each_refused("known are", "SET spark.paimon.file.block-size=512M"), runs("RESET spark.paimon.file.block-size"),
+          runs("SET spark.sql.sources.partitionOverwriteMode=dynamic", [("spark.sql.sources.partitionOverwriteMode", "dynamic")]), runs("SET spark.paimon.file.block-size=512M", [("spark.paimon.file.block-size", "512M")]), runs("RESET spark.paimon.file.block-size"),
           *(runs(f"SET spark.paimon.{scope}scan.snapshot-id=1", [(1,)], "SELECT k FROM T") for scope in ("*.default.T.", "*.*.T.", "")),
           runs("DESCRIBE TABLE T", [("k", "int", None)], "DESCRIBE TABLE T k"), runs("DESCRIBE TABLE EXTENDED T", [("Part 0", "p")], "DESCRIBE TABLE EXTENDED T"), runs("SHOW CREATE TABLE T", 1), runs("SHOW COLUMNS FROM T", columns("k", "v", "p")),
           runs("SHOW PARTITIONS T", [("p=0",), ("p=1",)]), runs("SHOW PARTITIONS T PARTITION (p=1)", [("p=1",)]), runs("SHOW TABLE EXTENDED IN default LIKE 'T*'", 1), runs("SHOW TABLE EXTENDED IN default LIKE 'T' PARTITION(p = 0)", 1),

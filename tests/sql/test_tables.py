@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, UnsupportedFeature
@@ -423,3 +424,75 @@ def test_show_create_table_makes_the_same_table(lake, tmp_path, format):
         two.comment,
     )
     assert dict(one.properties) == dict(two.properties)
+
+
+ROWS = pa.table({"id": pa.array(range(20000), pa.int32()), "name": [f"{n * 7919 % 20011:x}" for n in range(20000)]})
+
+
+def test_options_of_a_session_are_not_the_tables(lake):
+    for name in ("a", "b"):
+        lake.sql(
+            f"CREATE TABLE shop.{name} (id INT, name STRING) USING paimon TBLPROPERTIES ('file.compression' = 'zstd')"
+        )
+
+    def written(name):
+        table = lake.table(f"shop.{name}")
+        before = set(table._view().files().paths.to_pylist())
+        lake.sql(f"INSERT INTO shop.{name} SELECT * FROM rows", rows=ROWS)
+        (path,) = set(table._view().files().paths.to_pylist()) - before
+        meta = pq.read_metadata(table._store.location(path).removeprefix("file://"))
+        return meta.num_row_groups, meta.row_group(0).column(0).compression
+
+    assert written("a") == (1, "ZSTD")
+    lake.sql("SET spark.paimon.file.block-size=64 kb; SET spark.paimon.here.shop.b.file.compression = snappy")
+    assert written("a")[0] > 1
+    assert written("a")[1] == "ZSTD"
+    assert written("b")[1] == "SNAPPY"
+    lake.sql("SET `spark.paimon.*.*.B.file.block-size` = '1 gb'")
+    assert written("b") == (1, "SNAPPY")
+    for name in ("a", "b"):
+        lake.sql(f"ALTER TABLE shop.{name} ADD COLUMN extra INT; ALTER TABLE shop.{name} DROP COLUMN extra")
+        assert lake.table(f"shop.{name}").properties == {"file.compression": "zstd"}
+    lake.sql("RESET spark.paimon.file.block-size")
+    assert written("a")[0] == 1
+    lake.sql("RESET")
+    assert written("b") == (1, "ZSTD")
+
+
+def test_options_of_a_session_for_merges_and_new_columns(lake):
+    lake.sql("CREATE TABLE shop.a (id INT, name STRING) USING paimon; INSERT INTO shop.a VALUES (1, 'x')")
+    lake.sql("SET spark.paimon.file.format = orc; SET spark.paimon.write.merge-schema = true")
+    lake.sql("INSERT INTO shop.a BY NAME SELECT 2 AS id, 'y' AS name, 3 AS more")
+    lake.sql("MERGE INTO shop.a t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = 'z'")
+    lake.sql("UPDATE shop.a SET more = 4 WHERE id = 2")
+    table = lake.table("shop.a")
+    assert rows(table) == [(1, "z", None), (2, "y", 4)]
+    assert all(path.endswith(".orc") for path in table._view().files().paths.to_pylist())
+    assert dict(table.properties) == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("spark.paimon.file.blok-size=1 mb", "unknown option 'file.blok-size'; did you mean 'file.block-size'?"),
+        ("spark.paimon.bucket=4", "option 'bucket' cannot differ from the table's own"),
+        ("spark.paimon.here.shop.a.merge-engine=first-row", "option 'merge-engine' cannot differ"),
+        ("spark.paimon.*.*.a.write-buffer-size=1 mb", "option 'write-buffer-size': lakeformat does not act on it"),
+        ("spark.paimon.target-file-size=large", "it must be a size such as '128 mb'"),
+    ],
+)
+def test_options_that_a_session_cannot_have(lake, setting, said):
+    with pytest.raises((InvalidInput, UnsupportedFeature)) as raised:
+        lake.sql(f"SET {setting}")
+    assert said in str(raised.value)
+    assert str(raised.value).startswith("SQL at line 1, column 5: ")
+    assert len(lake.sql("SET")) == 0
+
+
+def test_options_of_a_session_are_paimons(orders):
+    if orders.format == "iceberg":
+        with pytest.raises(UnsupportedFeature, match="Iceberg tables have only their own options"):
+            orders.with_options({"target-file-size": "1 mb"})
+    else:
+        assert orders.with_options({"target-file-size": "1 mb"}).properties["target-file-size"] == "1 mb"
+        assert "target-file-size" not in orders.properties

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, replace
 
 from lakeformat.dialects.dialect import View
 from lakeformat.dialects.paimon import expire, lineage, metadata
@@ -11,8 +11,10 @@ from lakeformat.dialects.paimon.folder import TYPE as FOLDER
 from lakeformat.dialects.paimon.folder import FolderView
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.paimon.options import check_dynamic
 from lakeformat.dialects.paimon.view import PaimonView
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry
 from lakeformat.storage.cache import Cache, cached
 from lakeformat.storage.head import Head, Newest
@@ -21,11 +23,12 @@ from lakeformat.storage.store import Reader, Store
 
 @dataclass(frozen=True, slots=True)
 class Paimon:
-    """See `dialects.dialect.Format`. Its views read through `cache`, and its heads keep the versions they have seen in
-    `newest`."""
+    """See `dialects.dialect.Format` and `Adjustable`. Its views read through `cache`, and its heads keep the versions
+    they have seen in `newest`. `options` come before those of the tables."""
 
     cache: Cache = field(default_factory=Cache)
     newest: Newest = field(default_factory=Newest, compare=False, repr=False)
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,6 +77,16 @@ class Paimon:
     def everything(self, reader: Reader) -> Expiry:
         return expire.everything(cached(reader, self.cache))
 
+    def with_options(self, options: Mapping[str, str], where: str) -> Paimon:
+        check_dynamic(options, where)
+        return replace(self, options=tuple(sorted(options.items())))
+
     def _view(self, reader: Reader, state: State) -> PaimonView:
+        if self.options:
+            newest = None if state.newest is None else self._adjusted(state.newest)
+            state = replace(state, schema=self._adjusted(state.schema), newest=newest)
         kind = FolderView if state.schema.properties.get("type", "").lower() == FOLDER else PaimonView
         return kind(cached(reader, self.cache), state)
+
+    def _adjusted(self, schema: Schema) -> Schema:
+        return replace(schema, properties={**schema.properties, **dict(self.options)})

@@ -647,6 +647,22 @@ _IMMUTABLE = {
     "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering", "branch-merge.enabled",
 }  # fmt: skip
 
+# What readers and writers may do otherwise than the table says: it changes no row and no meaning of one.
+_DYNAMIC = frozenset({
+    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries", "compaction.delete-ratio-threshold",
+    "compaction.file-size", "compaction.incremental-size-threshold", "compaction.max-size-amplification-percent", "compaction.min.file-num",
+    "compaction.offpeak-ratio", "compaction.offpeak.end.hour", "compaction.offpeak.start.hour", "compaction.optimization-interval",
+    "compaction.size-ratio", "compaction.total-size-threshold", "data-file.prefix", "deletion-vector.index-file.target-size",
+    "dynamic-bucket.target-row-num", "file-index.in-manifest-threshold", "file-index.read.enabled", "file.block-size", "file.compression",
+    "file.compression.zstd-level", "file.format", "full-compaction.delta-commits", "global-index.enabled", "manifest.compression",
+    "manifest.full-compaction-threshold-size", "manifest.merge-min-count", "manifest.target-file-size", "metadata.stats-dense-store",
+    "metadata.stats-mode", "num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger", "orc.stripe.size", "parquet.block.size",
+    "parquet.dictionary.page.size", "parquet.enable.dictionary", "parquet.page.size", "source.split.open-file-cost",
+    "source.split.target-size", "target-file-size", "variant.inferShreddingSchema", "variant.shredding.maxInferBufferRow",
+    "variant.shredding.maxSchemaDepth", "variant.shredding.maxSchemaWidth", "variant.shredding.minFieldCardinalityRatio",
+    "write-max-writers-to-spill", "write-only",
+})  # fmt: skip
+
 # Arguments of `create_table` here, and options in Flink's DDL.
 _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[...]"}
 
@@ -687,6 +703,25 @@ def check_new(options: Options, where: str) -> None:
     option_keys.check(options, DOCUMENTED, "option", where)
     if switch := _unknown_switch(options):
         raise InvalidInput(f"{where}: {switch}")
+
+
+def check_dynamic(options: Options, where: str) -> None:
+    """Raise `InvalidInput` for values that do not parse and for unknown keys, and `UnsupportedFeature` for options that
+    readers and writers take from the table alone."""
+    check_values(options, where)
+    for key in options.keys() - _DYNAMIC:
+        if not DOCUMENTED.is_known(key):
+            near = option_keys.near(key, DOCUMENTED)
+            raise InvalidInput(f"{where}: unknown option {key!r}{f'; did you mean {near}?' if near else ''}")
+        if not DOCUMENTED.is_heeded(key):
+            raise UnsupportedFeature(f"{where}: option {key!r}: lakeformat does not act on it")
+        raise UnsupportedFeature(
+            f"{where}: option {key!r} cannot differ from the table's own; set it on the table (ALTER TABLE ... SET TBLPROPERTIES)"
+        )
+
+
+def is_documented(key: str) -> bool:
+    return DOCUMENTED.is_known(key)
 
 
 def check_values(options: Options, where: str) -> None:
