@@ -638,8 +638,13 @@ class Lake:
             raise CommitUnknown(
                 f"{error}. If there is no table {name}, give the source its name back: it is {backup.name} in Spark's catalog"
             ) from error
-        except BaseException:
-            rename_session_table(spark, backup, described.path[-1])
+        except BaseException as error:
+            try:
+                rename_session_table(spark, backup, described.path[-1])
+            except LakeError as second:
+                raise LakeError(
+                    f"{error}; and the source is still {backup.name} in Spark's catalog: {second}"
+                ) from error
             raise
         if drop_backup:
             drop_session_table(spark, backup)
@@ -678,16 +683,19 @@ class Lake:
             name, session_rows(spark, described), schema, format, described.partition_by, properties=properties
         )
         table = self.table(name)
-        rows = table.scan(snapshot_id=made.id if made else None).to_spark(spark)
-        counted = (frame_checksum(session_rows(spark, described)), frame_checksum(rows))
-        if counted[0] != counted[1]:
-            self.drop_table(name)
-            (there, _), (here, _) = counted
-            raise LakeError(
-                f"{name}: not copied: {described.name} has {there:,} rows, the copy {here:,}, or their checksums differ: "
-                "others wrote to it meanwhile? Try again"
-            )
-        log.info("%s: %d rows copied from %s, checksum %d", name, *counted[0][:1], described.name, counted[0][1])
+        try:
+            rows = table.scan(snapshot_id=made.id if made else None).to_spark(spark)
+            there, here = (frame_checksum(frame) for frame in (session_rows(spark, described), rows))
+            if there != here:
+                raise LakeError(
+                    f"{name}: not copied: {described.name} has {there[0]:,} rows, the copy {here[0]:,}, or their checksums "
+                    "differ: others wrote to it meanwhile? Try again"
+                )
+        except BaseException:
+            with suppress(LakeError):
+                self.drop_table(name, purge=True)
+            raise
+        log.info("%s: %d rows copied from %s, checksum %d", name, here[0], described.name, here[1])
         if drop_source:
             drop_session_table(spark, described)
         return table

@@ -130,7 +130,14 @@ def test_a_migrated_table_leaves_a_backup_that_reads_the_same_files(spark, sourc
     assert (table.uri == f"file://{tmp_path}/data of src") == (catalog == "sql")
     assert not spark.catalog.tableExists(source)
     assert sorted(row.id for row in spark.table(f"{source}_BACKUP_").collect()) == [1, 2, 3, 9]
+    paths = [path.removeprefix("file://") for path in table.inspect.files()["path"].to_pylist()]
+    with pytest.raises(AlreadyExists):
+        table.add_files(paths, [{"p": "b", "q": 2}] * 4)
     table.delete("id = 1")
+    table.expire_snapshots(retain_last=1, older_than=dt.timedelta(0))
+    assert [Path(path).exists() for path in sorted(paths, key=lambda path: "x y" in path)] == [True] * 3 + [
+        catalog is None
+    ]
     assert ids(table) == [2, 3, 9]
     spark.sql(f"DROP TABLE {source}_BACKUP_")
     assert ids(table) == [2, 3, 9]
@@ -278,3 +285,14 @@ def test_a_database_migrates_table_by_table_and_says_which_failed(spark, db, tmp
             lake.sql(f"CALL sys.{statement}", spark=spark)
     with pytest.raises(UnsupportedFeature, match="spark=spark"):
         lake.sql(call)
+
+
+def test_a_table_with_every_kind_of_column_is_copied_to_either_format(lake, spark, source):
+    wanted = sorted(spark.table(source).collect(), key=lambda row: row.id)
+    for format in ("paimon", "iceberg"):
+        table = lake.import_spark_table(spark, source, f"d.{format}", format)
+        assert (table.format, table.schema.partitioning.names, table.schema.comment) == (format, ("p", "q"), "hello")
+        assert sorted(table.scan().to_spark(spark).collect(), key=lambda row: row.id) == wanted
+        with pytest.raises(AlreadyExists):
+            lake.import_spark_table(spark, source, f"d.{format}", format, drop_source=True)
+    assert spark.table(source).count() == len(wanted) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from lakeformat.model.session_table import SessionFiles, SessionTable
 
 _CATALOG = "spark_catalog"
 _FILE = "__lakeformat_file"
+_SHORT = re.compile("^file:/(?!/)")  # Hadoop's form of `file:///`.
 _SERDES = ("parquet", "orc", "avro")
 
 
@@ -73,12 +75,12 @@ def files(spark: SparkSession, table: SessionTable, partition: Mapping[str, Any]
         column = F.col(quoted(name))
         frame = frame.where(column.eqNullSafe(F.lit(value).cast(frame.schema[name].dataType)))
     columns = [F.col(quoted(name)) for name in table.partition_by]
-    path = frame.metadataColumn("_metadata").getField("file_path").alias(_FILE)
     try:
+        path = frame.metadataColumn("_metadata").getField("file_path").alias(_FILE)
         listed = frame.select(path, *columns).distinct().orderBy(_FILE).toArrow()
     except PySparkException as error:
         raise InvalidInput(f"{table.name}: Spark does not read it: {_said(error)}") from error
-    paths = tuple(unquote(text) for text in listed.column(0).to_pylist())
+    paths = tuple(_SHORT.sub("file:///", unquote(text)) for text in listed.column(0).to_pylist())
     if len(set(paths)) < len(paths):
         (twice, _), *_ = Counter(paths).most_common(1)
         raise InvalidInput(f"{table.name}: two partitions have the file {twice}")
