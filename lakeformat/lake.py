@@ -84,7 +84,10 @@ log = logging.getLogger("lakeformat")
 FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
 
 # Properties of Spark's tables that say nothing about a lake's.
-_OF_SPARK = frozenset({"path", "transient_lastDdlTime", "serialization.format", "EXTERNAL"})
+_OF_SPARK = frozenset({
+    "path", "location", "provider", "transient_lastDdlTime", "serialization.format", "EXTERNAL", "write.metadata.path", "write.data.path",
+    "write.object-storage.path", "write.folder-storage.path",
+})  # fmt: skip
 _DATABASE = ".db"  # Suffix of a namespace's folder.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
 
@@ -663,7 +666,8 @@ class Lake:
         """Copy a table of Spark's own catalog, of any file format that Spark reads, to a new table without a key.
 
         Columns, partitions and comments are those of the source. Spark compares the rows of both by count and by a
-        checksum (without maps and variants); where they differ, the new table is dropped again.
+        checksum (without maps and variants); where they differ, the new table is dropped again. Stop writers of a source
+        that is to be dropped: what they write after the comparison goes with it.
 
         Args:
             spark: The session whose catalog has the source, and which copies the rows.
@@ -693,7 +697,9 @@ class Lake:
                 )
         except BaseException:
             with suppress(LakeError):
-                self.drop_table(name, purge=True)
+                current = table.current_snapshot()
+                if (current and current.id) == (made and made.id):  # No other writer has committed to it.
+                    self.drop_table(name, purge=True)
             raise
         log.info("%s: %d rows copied from %s, checksum %d", name, here[0], described.name, here[1])
         if drop_source:
