@@ -109,7 +109,7 @@ def load(
     fields = _targets(table.schema, columns, layout)
     folder, store = history.FOLDERS[table.format], table._store
     _settle(table, folder)
-    done = set() if force else history.loaded(store, folder, [candidate.file for candidate in files])
+    done = set() if force else history.loaded(store, [candidate.file for candidate in files])
     chosen = [candidate for candidate in files if candidate.file.key not in done]
     results = {candidate.name: FileResult(candidate.name, "SKIPPED") for candidate in files}
     view = table._view()

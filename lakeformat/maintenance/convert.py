@@ -27,7 +27,7 @@ from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Plan, Snapshot
 from lakeformat.model.work import Adopted, AdoptTask, RewriteTask
 from lakeformat.scan import Scan
-from lakeformat.storage import fence
+from lakeformat.storage import fence, load_history
 from lakeformat.storage.fence import Conversion
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.paths import relative
@@ -180,7 +180,8 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
             request = replace(_request(made), schema_id=schema_id)
             _commit(store, to, newest(store, to), Adopt(request=request, added=tuple(files), may_repeat=True))
     used = {store.location(file.path) for _, files in added for file in files}
-    folders = tuple(f"{folder}/" for folder in (*format.metadata_folders, *to.metadata_folders))
+    kept = (*format.metadata_folders, *to.metadata_folders, *load_history.FOLDERS.values())
+    folders = tuple(f"{folder}/" for folder in kept)
     reached = {path for wave in format.everything(store).waves for path in wave if not path.startswith(folders)}
     return view, tuple(sorted(path for path in reached if store.location(path) not in used))
 

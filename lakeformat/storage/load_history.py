@@ -18,7 +18,7 @@ from lakeformat.errors import CorruptFile
 from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.store import Reader, Store
 
-FOLDERS = {"paimon": "copy-into/history", "iceberg": "_copy-into/history"}
+FOLDERS = {"paimon": "copy-into/history", "iceberg": "_copy-into/history"}  # A converted table has both.
 RECORDS = r"(load|pending)-[0-9a-f]{16}(-\d+)?"  # Their names.
 _PENDING = "pending-"
 
@@ -48,10 +48,10 @@ class Pending:
     files: tuple[LoadedFile, ...]
 
 
-def loaded(store: Reader, folder: str, files: Sequence[LoadedFile]) -> set[tuple[str, int, int]]:
+def loaded(store: Reader, files: Sequence[LoadedFile]) -> set[tuple[str, int, int]]:
     """The keys of those files that have a record. Raises `CorruptFile`."""
-    wanted = {_hash(file.path) for file in files}
-    names = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("load-") and name[5:21] in wanted]
+    wanted = {f"load-{_hash(file.path)}" for file in files}
+    names = [f"{folder}/{name}" for folder in FOLDERS.values() for name in store.names(folder) if name[:21] in wanted]
     keys = set()
     for name, data in zip(names, store.read_many(names), strict=True):
         if data is not None:

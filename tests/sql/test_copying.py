@@ -54,7 +54,7 @@ def statuses(result):
 LOAD = "COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV)"
 
 
-def test_a_file_is_loaded_once(sql, lake, data):
+def test_a_file_is_loaded_once(sql, lake, data, format):
     (data / "b.csv").write_text("2,y,2\n")
     (data / "a.csv").write_text("1,x,1.5\n")
     (data / "_SUCCESS").write_text("")
@@ -76,8 +76,20 @@ def test_a_file_is_loaded_once(sql, lake, data):
     lake.table("default.t").remove_orphan_files(older_than=AT_ONCE)
     assert {status for _, status, _ in statuses(sql(LOAD))} == {"SKIPPED"}
     lake.drop_table("default.t")
-    lake.sql(TABLE.format("paimon"))
+    lake.sql(TABLE.format(format))
     assert {status for _, status, _ in statuses(sql(LOAD))} == {"LOADED"}
+
+
+def test_a_converted_table_knows_its_files(sql, lake, data, format):
+    (data / "a.csv").write_text("1,x,1\n")
+    sql(LOAD)
+    other = {"paimon": "iceberg", "iceberg": "paimon"}[format]
+    lake.convert("default.t", other)
+    (data / "b.csv").write_text("2,y,2\n")
+    assert statuses(sql(LOAD)) == [("a.csv", "SKIPPED", 0), ("b.csv", "LOADED", 1)]
+    lake.drop_table("default.t")
+    lake.sql(TABLE.format(other))
+    assert statuses(sql(LOAD)) == [("a.csv", "LOADED", 1), ("b.csv", "LOADED", 1)]
 
 
 def test_paimons_own_records_count(sql, lake, data, format):

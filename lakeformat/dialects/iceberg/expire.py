@@ -129,7 +129,8 @@ def everything(reader: Reader) -> Expiry:
     base = metadata.NOTHING
     with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
-    listed = [f.path for f in _listed(reader, base)]
+    records = (f.path for folder in FOLDERS.values() for f in reader.list(folder))
+    listed = [*(f.path for f in _listed(reader, base)), *records]
     documents, names = [], []
     # With gc.enabled=false, others may use files outside the folder.
     outer = metadata.outside_folders(base) if _may_collect(base) else ()
@@ -284,7 +285,7 @@ def _is_own(path: str, metadata_folder: str) -> bool:
     if folder in (METADATA_FOLDER, metadata_folder):
         names = (_METADATA_NAME, _DOCUMENT_NAME, _FOLDER_NAME, _STATISTICS_NAME)
         return any(pattern.fullmatch(name) for pattern in names)
-    if folder == FOLDERS["iceberg"]:
+    if folder in FOLDERS.values():
         return re.fullmatch(RECORDS, name) is not None
     return bool(_DATA_NAME.fullmatch(name))
 

@@ -51,7 +51,7 @@ _ROOT_NAMES = {
     metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
-    FOLDERS["paimon"].partition("/")[0]: re.compile(RECORDS),
+    **{folder.partition("/")[0]: re.compile(RECORDS) for folder in FOLDERS.values()},
     # Iceberg metadata of Paimon tables (`metadata.iceberg.storage`).
     "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}(-\w+)?-m\d+\.avro"),
 }
