@@ -75,6 +75,7 @@ NAN = float("nan")
 _CHECKING = 4  # Files whose pages are checked at the same time.
 
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
+_FORMED = (Kind.VARIANT, Kind.UNKNOWN)  # Have several forms in files, or none.
 
 
 def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -400,14 +401,18 @@ def _read_file(
         needed = _needed((*task.fields, *compared), in_file, constants)
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
+        as_stored = _as_stored(needed, task)
         chosen = {} if groups is None else {"groups": groups}
         stored = file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen)
         for position, batch in beside.in_step(stored):
             seen += batch.num_rows
             batch, given = beside.joined(*_placed(batch, needed, position, task, index))
             batch = _left(batch, given, position, gone, taken, constants)
-            columns = _projected(batch, given, task.fields, constants, task.far_as_null)
-            result = _record_batch(columns, schema, batch.num_rows)
+            if as_stored and batch.schema == schema:
+                result = batch
+            else:
+                columns = _projected(batch, given, task.fields, constants, task.far_as_null)
+                result = _record_batch(columns, schema, batch.num_rows)
             if task.predicate != ALWAYS:
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
@@ -640,6 +645,15 @@ def _projected(
     return columns
 
 
+def _as_stored(given: tuple[Field, ...], task: ReadTask) -> bool:
+    """Whether the columns `given` of a file are those of the task, in types whose one Arrow form is theirs."""
+    wanted = [field for field in task.fields if field.id != POSITION.id]
+    return len(given) == len(wanted) and not task.far_as_null and all(
+        own.id == field.id and own.type == field.type and isinstance(field.type, Scalar) and field.type.kind not in _FORMED
+        for own, field in zip(given, wanted, strict=True)
+    )
+
+
 def _keys(
     batch: pa.RecordBatch, given: tuple[Field, ...], known: rows.KeySet, constants: Mapping[int, Any]
 ) -> list[pa.Array]:
@@ -661,7 +675,8 @@ def _both(one: Field, other: Field) -> Field:
 
 def _pruned(file_field: Field, wanted: Type) -> Field:
     """A file's column without the fields that are not read."""
-    return Field(file_field.id, file_field.name, _pruned_type(file_field.type, wanted), file_field.nullable)
+    pruned = _pruned_type(file_field.type, wanted)
+    return file_field if pruned is file_field.type else replace(file_field, type=pruned)
 
 
 def _pruned_type(file_type: Type, wanted: Type) -> Type:
@@ -684,6 +699,8 @@ def _pruned_type(file_type: Type, wanted: Type) -> Type:
 
 def _pushed(task: ReadTask, in_file: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
     """The part of the predicate that a file's own statistics can decide, with the file's names; None for nothing."""
+    if task.predicate == ALWAYS:
+        return None
     same = {}
     for field in task.fields:
         stored = in_file.get(field.id)
@@ -789,31 +806,41 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
 def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> Iterator[Any]:
     """Rows with the table's columns, in batches large enough to be worth splitting; copied row groups unchanged."""
     fields = task.fields if task.keyed is None else key_values.given(task)
+    own = arrow_schema(fields) if task.keyed is None else None
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
     count = size = 0
+
+    def joined(anew: bool = False) -> pa.RecordBatch:
+        nonlocal waiting, count, size
+        batch = waiting[0] if len(waiting) == 1 and not anew else pa.concat_batches(waiting)
+        waiting, count, size = [], 0, 0
+        return assign.assign(batch, fields) if checked == own else batch
+
     for batch in batches:
+        is_other = not isinstance(batch, Copied) and batch.schema is not checked and batch.schema != checked
+        if waiting and (is_other or isinstance(batch, Copied)):
+            # Filtered rows have bitmaps without nulls, and new ones have not: a row group must not grow by them.
+            yield joined(anew=True)
         if isinstance(batch, Copied):
-            if waiting:
-                yield pa.concat_batches(waiting)
-                waiting, count, size = [], 0, 0
             yield batch
             continue
-        if batch.schema is not checked and batch.schema != checked:
+        if is_other:
             assign.check(batch.schema, fields, task.partition_by)
-        checked = batch.schema
+            checked = batch.schema
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            piece = assign.assign(batch.slice(start, BATCH_ROWS), fields)
-            if task.keyed is not None:
-                piece = key_values.without_ignored(key_values.with_kinds(piece, task), task)
+            piece = batch.slice(start, BATCH_ROWS)
+            if checked != own:
+                piece = assign.assign(piece, fields)
+                if task.keyed is not None:
+                    piece = key_values.without_ignored(key_values.with_kinds(piece, task), task)
             waiting.append(piece)
             count += piece.num_rows
             size += piece.nbytes
             if count >= BATCH_ROWS // 2 or size >= written.CHUNK_BYTES:
-                yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-                waiting, count, size = [], 0, 0
+                yield joined()
     if waiting:
-        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        yield joined()
 
 
 def _required(batches: Iterable[Any], task: WriteTask) -> Iterator[Any]:

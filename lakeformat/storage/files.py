@@ -145,12 +145,7 @@ class LocalFiles:
     def exists(self, path: str) -> bool:
         if elsewhere := _outside(self, path):
             return elsewhere[0].exists(elsewhere[1])
-        name = self._file(path)
-        with _store_errors(name, "look for"):
-            try:
-                return stat.S_ISREG(os.stat(name).st_mode)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+        return _is_file(self._file(path))
 
     def folders(self, prefix: str) -> list[str]:
         return _names(self._path(prefix), os.DirEntry.is_dir)
@@ -169,7 +164,7 @@ class LocalFiles:
         if elsewhere := _outside(self, path):
             return elsewhere[0].open(elsewhere[1])
         name = self._file(path)
-        if not self.exists(path):
+        if not _is_file(name):
             raise NoSuchFile(f"{name}: no such file")
         with _store_errors(name, "open"):
             return cast(BinaryIO, pa.OSFile(name, "rb"))
@@ -292,6 +287,8 @@ class LocalFiles:
         return name
 
     def _relative(self, uri: str) -> str | None:
+        if (rest := paths.plainly_below(self.folder, uri)) is not None:
+            return rest
         if paths.scheme_of(uri) not in (None, "file"):
             return None
         if ".." in uri.split("/"):
@@ -518,6 +515,14 @@ class ObjectFiles:
         if paths.family(paths.scheme_of(root)) == _same_bucket(self.base)[0]:
             return open_store(root, dict(self.options), self.lease)
         return open_store(root)
+
+
+def _is_file(name: str) -> bool:
+    with _store_errors(name, "look for"):
+        try:
+            return stat.S_ISREG(os.stat(name).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] | None:

@@ -41,6 +41,16 @@ def inside(root: str, path: str) -> str:
     return "/".join(parts)
 
 
+def plainly_below(folder: str, uri: str) -> str | None:
+    """The rest of a path or URI that begins with this folder's and has no part to look at; None if it may still be
+    below."""
+    at = uri.find(f"{folder}/") if uri.startswith(("/", "file:")) else -1
+    rest = uri[at + len(folder) + 1 :] if at >= 0 and uri[:at] in ("", "file:", "file://") else ""
+    if rest[:1] in ("", "/", ".") or rest[-1] == "/" or any(part in rest for part in _TO_LOOK_AT):
+        return None
+    return rest
+
+
 def local_folder(uri: str) -> str:
     """The absolute local path that a plain path or a `file:` URI names, without a slash at the end ("/" becomes "").
 

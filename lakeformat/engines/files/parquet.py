@@ -110,10 +110,15 @@ class File:
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
         """The columns of the file: those of `named`, matched by name; otherwise with the ids in the file."""
-        schema = self._file.schema_arrow
-        if named is not None:
-            return present(named, list(schema))
-        return tuple(_own_field(field) for field in schema)
+        return self._own_fields if named is None else present(named, list(self._arrow_schema))
+
+    @cached_property
+    def _own_fields(self) -> tuple[Field, ...]:
+        return tuple(_own_field(field) for field in self._arrow_schema)
+
+    @cached_property
+    def _arrow_schema(self) -> pa.Schema:
+        return self._file.schema_arrow
 
     @property
     def size_bytes(self) -> int:
@@ -149,7 +154,7 @@ class File:
     def copyable(self, task: WriteTask, least_bytes: int) -> list[int]:
         """The row groups of at least `least_bytes` (stored) that can be copied unchanged to a file of `task`: they have
         the schema and codec that it would write."""
-        if _shreds(task):
+        if _shreds(task) or self.size_bytes < least_bytes:
             return []
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -199,7 +204,7 @@ class File:
 
     def is_plain(self, columns: Mapping[str, Field]) -> bool:
         """Whether every reader reads these columns as they are: common types in their plain form."""
-        arrow_schema = self._file.schema_arrow
+        arrow_schema = self._arrow_schema
         if len({name.casefold() for name in arrow_schema.names}) < len(arrow_schema.names):
             return False
         return all(
@@ -231,7 +236,7 @@ class File:
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
         """Those of these top-level columns without NaN, as far as the footer says."""
         schema = self._file.metadata.schema
-        arrow_schema = self._file.schema_arrow
+        arrow_schema = self._arrow_schema
         widths = [_width(field.type) for field in arrow_schema]
         # By index: the field `b` of a column `a` has the path of a column `a.b`.
         places = dict(zip(arrow_schema.names, accumulate((0, *widths)), strict=False))
@@ -258,15 +263,13 @@ class File:
         """(position of the first row, rows) with only the fields `fields`; without row groups that `pushed` excludes or
         that are not in `groups`. `far_as_null`: see `ReadTask`."""
         metadata = self._file.metadata
-        leaves = _leaves_below(self._file.schema_arrow, fields)
+        leaves = _leaves_below(self._arrow_schema, fields)
         columns = [metadata.schema.column(leaf).path for leaf in leaves]
         if groups is None:
             groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
-        starts = np.concatenate(
-            ([0], np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]))
-        )
+        starts = list(accumulate(self.group_rows, initial=0))
         for run, rows in self._runs(groups, leaves, batch_rows):
-            position = int(starts[run[0]])
+            position = starts[run[0]]
             if self._prefetch is not None and rows == batch_rows:
                 self._prefetch([_span(metadata.row_group(i).column(leaf)) for i in run for leaf in leaves])
             for batch in self._run(run, columns, fields, rows, rows < batch_rows, far_as_null):
@@ -675,9 +678,7 @@ def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tupl
     """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
     by_name = {arrow_field.name: arrow_field for arrow_field in arrow_fields}
     return tuple(
-        Field(field.id, field.name, _present_type(field.type, by_name[field.name].type), field.nullable)
-        for field in fields
-        if field.name in by_name
+        _retyped(field, _present_type(field.type, by_name[field.name].type)) for field in fields if field.name in by_name
     )
 
 
@@ -699,7 +700,7 @@ def _present_type(type: Type, arrow_type: pa.DataType) -> Type:
 
 
 def _retyped(field: Field, type: Type) -> Field:
-    return Field(field.id, field.name, type, field.nullable)
+    return field if type is field.type else Field(field.id, field.name, type, field.nullable)
 
 
 def _own_field(arrow_field: pa.Field) -> Field:
@@ -730,9 +731,13 @@ def _leaves_below(arrow_schema: pa.Schema, fields: tuple[Field, ...]) -> list[in
     leaves: list[int] = []
     index = 0
     for column in arrow_schema:
+        width = _width(column.type) if column.type.num_fields else 1
         if column.name in wanted:
-            _leaves(column.type, wanted[column.name].type, index, leaves)
-        index += _width(column.type)
+            if width == 1:
+                leaves.append(index)
+            else:
+                _leaves(column.type, wanted[column.name].type, index, leaves)
+        index += width
     return leaves
 
 

@@ -138,6 +138,8 @@ def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     flattened: Any = array
     if isinstance(array, pa.ChunkedArray):
         flattened = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if flattened.type.id not in _FORMS:
+        return flattened
     if isinstance(flattened, pa.ExtensionArray):
         flattened = flattened.storage
     plain = flat_type(flattened.type)
@@ -152,6 +154,8 @@ def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def flat_type(type: pa.DataType) -> pa.DataType:
     """The type of `flat` of an array of `type`, at the top level."""
+    if type.id not in _FORMS:
+        return type
     if isinstance(type, pa.BaseExtensionType):
         return flat_type(type.storage_type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
@@ -159,6 +163,16 @@ def flat_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type) or _is_list_view(type):
         return pa.list_(type.value_field)
     return type
+
+
+# Ids of the types that `flat` changes, or may.
+_FORMS = frozenset(
+    type.id
+    for type in (
+        *(pa.uuid(), pa.dictionary(pa.int8(), pa.int8()), pa.run_end_encoded(pa.int16(), pa.int8())),
+        *(pa.large_list(pa.int8()), pa.list_(pa.int8(), 1), pa.list_view(pa.int8()), pa.large_list_view(pa.int8())),
+    )
+)
 
 
 def items(array: Any) -> pa.Array:
