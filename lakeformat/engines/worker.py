@@ -648,9 +648,16 @@ def _projected(
 def _as_stored(given: tuple[Field, ...], task: ReadTask) -> bool:
     """Whether the columns `given` of a file are those of the task, in types whose one Arrow form is theirs."""
     wanted = [field for field in task.fields if field.id != POSITION.id]
-    return len(given) == len(wanted) and not task.far_as_null and all(
-        own.id == field.id and own.type == field.type and isinstance(field.type, Scalar) and field.type.kind not in _FORMED
-        for own, field in zip(given, wanted, strict=True)
+    return (
+        len(given) == len(wanted)
+        and not task.far_as_null
+        and all(
+            own.id == field.id
+            and own.type == field.type
+            and isinstance(field.type, Scalar)
+            and field.type.kind not in _FORMED
+            for own, field in zip(given, wanted, strict=True)
+        )
     )
 
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from itertools import accumulate
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -678,7 +677,9 @@ def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tupl
     """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
     by_name = {arrow_field.name: arrow_field for arrow_field in arrow_fields}
     return tuple(
-        _retyped(field, _present_type(field.type, by_name[field.name].type)) for field in fields if field.name in by_name
+        _retyped(field, _present_type(field.type, by_name[field.name].type))
+        for field in fields
+        if field.name in by_name
     )
 
 
