@@ -412,3 +412,36 @@ def test_a_folder_that_is_no_table_is_refused_and_nothing_is_made(tmp_path, chan
     assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(NotFound, match="holds no files"):
         lake.snapshot_table(str(tmp_path / "nothing"), "d.other")
+
+
+def test_timestamps_of_spark_and_hive_are_added_and_int64_nanoseconds_are_not(lake, tmp_path):
+    schema = pa.schema(
+        [("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("s", pa.struct([("t", pa.timestamp("us"))]))]
+    )
+    data = pa.table({"id": [1, 2], "ts": [MORNING, None], "s": [{"t": NIGHT}, {"t": None}]})
+    int96, nanos = tmp_path / "int96.parquet", tmp_path / "nanos.parquet"
+    pq.write_table(data, int96, use_deprecated_int96_timestamps=True)
+    pq.write_table(data.set_column(1, "ts", pa.array([MORNING, None], pa.timestamp("ns"))), nanos)
+    table = lake.create_table("d.i", schema, format="iceberg")
+    table.add_files([str(int96)])
+    (first, second) = rows(table)
+    assert (first["ts"], first["s"]) == (MORNING.replace(tzinfo=datetime.UTC), {"t": NIGHT})
+    assert (second["ts"], second["s"]) == (None, {"t": None})
+    assert [row["id"] for row in rows(table, where="ts >= timestamp '2024-01-01 08:00:00'")] == [1]
+    assert [row["id"] for row in rows(table, where="ts is null")] == [2]
+    with pytest.raises(InvalidInput, match="column 'ts' is"):
+        table.add_files([str(nanos)])
+    by_day = lake.create_table("d.day", schema, format="iceberg", partition_by=["days(ts)"])
+    pq.write_table(data.slice(0, 1), tmp_path / "one.parquet", use_deprecated_int96_timestamps=True)
+    made = by_day.add_files([str(tmp_path / "one.parquet")])
+    assert [change.values for change in made.partitions] == [(datetime.date(2024, 1, 1),)]
+    table.compact(full=True)
+    assert rows(table) == [first, second]
+
+
+def test_each_file_may_have_partition_values_of_its_own(table, tmp_path):
+    paths = [file(tmp_path, f"{name}.parquet", without=["dt"], id=[number] * 2) for number, name in enumerate("xy")]
+    with pytest.raises(InvalidInput, match="1 are given for 2 paths"):
+        table.add_files(paths, [{"dt": "a"}])
+    table.add_files(paths, [{"dt": "a"}, {"dt": None}])
+    assert {(row["id"], row["dt"]) for row in rows(table)} == {(0, "a"), (1, None)}
