@@ -144,7 +144,7 @@ ODD = {
     "breaks": ('1,"two\nlines",1\r\n2,"three\r\n\n",2\n', [(1, "two\nlines", Decimal(1)), (2, "three\r\n\n", Decimal(2))]),
     "byte order mark": ("\ufeff1,é数,\n", [(1, "é数", None)]),
     "backslashes": ('1,C:\\new,1\n2,"C:\\new\\\\",2\n', [(1, "C:\\new", Decimal(1)), (2, "C:\\new\\", Decimal(2))]),
-    "empty fields": (',"",\n\n', [(None, "", None)]),
+    "empty fields": (',"",\n\n"",x,""\n', [(None, "", None), (None, "x", None)]),
     "no end of line": ("1,x, +1.50 ", [(1, "x", Decimal("1.50"))]),
     "nothing": ("", []),
     "empty lines": ("\n\n", []),
@@ -226,10 +226,12 @@ def test_json_is_read_by_name(sql, lake, data, text):
         ('{"a": 1}\n{"a": tru}', "", "row 2: Expecting value"),
         ('{"a": 1}\n{"a": true}', "", "row 2: column a: bool does not fit int"),
         ('{"a": 1}\n{"a": [1]}', "", "column a: '[1]' is no int"),
+        ('{"a": 1}\n{"b": "\\ud800"}', "", "row 2: 'utf-8' codec can't encode"),
+        ('{"a": 1}\n{"b": "\udcff"}', "", "row 2: 'utf-8' codec can't decode"),
     ],
 )
 def test_bad_json_is_named(sql, lake, data, text, more, said):
-    (data / "a.json").write_text(text)
+    (data / "a.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InvalidInput) as error:
         sql(f"COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = JSON{more})")
     assert "a.json: " in str(error.value)
@@ -306,6 +308,15 @@ def test_rows_come_back_from_files(sql, lake, data, format, kind, more):
     lake.create_table("default.y", table.schema, format=format)
     sql(f"COPY INTO y FROM 'DATA/out' FILE_FORMAT = (TYPE = {kind}{more})")
     assert rows(lake.table("default.y")) == rows(wanted)
+
+
+def test_a_column_alone_keeps_its_nulls(sql, lake, data):
+    lake.sql(
+        "CREATE TABLE u (a INT) USING paimon; CREATE TABLE v (a INT) USING paimon; INSERT INTO u VALUES (1), (NULL), (2)"
+    )
+    sql("COPY INTO 'DATA/out' FROM u FILE_FORMAT = (TYPE = CSV)")
+    sql("COPY INTO v FROM 'DATA/out' FILE_FORMAT = (TYPE = CSV)")
+    assert rows(lake.table("default.v")) == [(1,), (2,), (None,)]
 
 
 def test_an_export_replaces_files_only_when_told(sql, lake, data):

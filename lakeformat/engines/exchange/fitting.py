@@ -69,6 +69,10 @@ def fitted(values: pa.Array, field: Field) -> Fitted:
     return Fitted(result.column, nulls, lacking if result.first is None else min(result.first, lacking))
 
 
+def is_text(type: Type) -> bool:
+    return isinstance(type, Scalar) and type.kind in _TEXTS
+
+
 def texts(values: pa.Array, name: str) -> Fitted:
     """Bytes as text."""
     return _whole_or_halves(values, lambda part: part.cast(pa.string()), pa.string(), name)

@@ -164,7 +164,8 @@ def _fitted(values: pa.Array, wanted: Field, layout: FileLayout) -> Fitted:
     if layout.format == "PARQUET":
         return fitting.fitted(values, wanted)
     spelt = fitting.texts(values, wanted.name) if pa.types.is_binary(values.type) else Fitted(values)
-    result = fitting.fitted(fitting.as_null(spelt.column, layout["NULL_IF"], layout["EMPTY_FIELD_AS_NULL"]), wanted)
+    empty = layout["EMPTY_FIELD_AS_NULL"] or (layout.format == "CSV" and not fitting.is_text(wanted.type))
+    result = fitting.fitted(fitting.as_null(spelt.column, layout["NULL_IF"], empty), wanted)
     if spelt.bad is None:
         return result
     return Fitted(result.column, spelt.bad if result.bad is None else spelt.bad | result.bad, spelt.first)
@@ -289,9 +290,10 @@ def _objects(text: bytes, source: Source, types: Mapping[str, pa.DataType]) -> I
     tried: set[str] = set()
     while True:
         try:
+            text.decode()  # Arrow takes text that is no UTF-8.
             yield _read(text, asked)
             return
-        except (ValueError, pa.ArrowException) as error:  # Also text that is no UTF-8.
+        except (ValueError, pa.ArrowException) as error:
             changed = _COLUMN.search(str(error))
         name = changed[1] if changed else ""
         is_plain = changed is not None and changed[3] not in ("object", "array")
@@ -338,7 +340,8 @@ def _one_by_one(rows: Sequence[bytes], source: Source) -> Iterator[pa.Table | st
 
 def _values(row: bytes, fields: Sequence[Field]) -> list[Any]:
     """The row's values: text for plain columns, and an array of one value for nested ones."""
-    parsed = json.loads(row, parse_float=Decimal)
+    text = row.decode("utf-8-sig")
+    parsed = json.loads(text, parse_float=Decimal)
     if not isinstance(parsed, dict):
         raise ValueError("no JSON object; MULTI_LINE = TRUE reads arrays and objects over several lines")
     values: list[Any] = []
@@ -346,11 +349,13 @@ def _values(row: bytes, fields: Sequence[Field]) -> list[Any]:
         value = parsed.get(wanted.name)
         if not isinstance(wanted.type, Scalar):
             try:
-                values.append(pa.array([json.loads(row).get(wanted.name)], to_arrow(wanted.type)))
+                values.append(pa.array([json.loads(text).get(wanted.name)], to_arrow(wanted.type)))
             except (pa.ArrowException, TypeError) as error:
                 raise ValueError(f"column {wanted.name}: {error}") from error
-        elif value is None or isinstance(value, str):
+        elif value is None:
             values.append(value)
+        elif isinstance(value, str):
+            values.append(value.encode().decode())  # Raises for half of a surrogate pair.
         else:
             is_number = isinstance(value, Decimal)
             values.append(str(value) if is_number else json.dumps(value, default=float, separators=(",", ":")))

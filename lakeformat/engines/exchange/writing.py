@@ -164,7 +164,7 @@ def _csv(columns: Sequence[pa.Array], layout: FileLayout) -> pa.Array:
             inner = pc.replace_substring(text, escape, escape * 2) if escape not in ("", quote) else text
             inner = pc.replace_substring(inner, quote, (escape or quote) + quote)
             text = pc.if_else(must, pc.binary_join_element_wise(quote, inner, quote, ""), text)
-        cells.append(pc.fill_null(text, ""))
+        cells.append(pc.fill_null(text, "" if len(columns) > 1 else quote * 2))  # Readers skip empty lines.
     return pc.binary_join_element_wise(*cells, delimiter)
 
 
