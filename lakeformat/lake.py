@@ -60,6 +60,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.functions import Functions
 from lakeformat.load import ON_ERROR, Export, Load, export, load
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
@@ -382,6 +383,11 @@ class Lake:
         """The views of the catalog: Iceberg views, in a SQL or a REST catalog. `sql` creates and reads them."""
         return Views(self._catalog, self._store.root, self._options)
 
+    @property
+    def functions(self) -> Functions:
+        """The functions of the catalog, in Paimon's model: in a SQL catalog, or in Paimon's REST catalog. `sql` creates and calls them."""
+        return Functions(self._catalog)
+
     def create_namespace(self, name: str) -> None:
         """Create a namespace in the catalog; no error if it exists. In a warehouse without a catalog, the first table
         creates the folder of its namespace."""
@@ -461,9 +467,11 @@ class Lake:
         self._catalog.alter_namespace(name, properties, remove)
 
     def drop_namespace(self, name: str) -> None:
-        """Drop an empty namespace. Raises `InvalidInput` if it has tables or views."""
+        """Drop an empty namespace. Raises `InvalidInput` if it has tables, views or functions."""
         _require_name(f"{name}.table")
-        if name in self.namespaces() and (there := [*self.tables(name), *self.views.names(name)]):
+        if name in self.namespaces() and (
+            there := [*self.tables(name), *self.views.names(name), *self.functions.names(name)]
+        ):
             raise InvalidInput(f"namespace {name!r} holds {', '.join(there[:5])}; drop them first")
         self._store.remove_empty_folders([f"{name}{_DATABASE}"])
         if self._catalog is not None:

@@ -17,7 +17,7 @@ LAYERS = [
     {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
-    {"lakeformat.commit", "lakeformat.explain", "lakeformat.views"},
+    {"lakeformat.commit", "lakeformat.explain", "lakeformat.functions", "lakeformat.views"},
     {"lakeformat.verbs", "lakeformat.scan"},
     {"lakeformat.maintenance", "lakeformat.changes"},
     {"lakeformat.streaming"},

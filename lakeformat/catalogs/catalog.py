@@ -143,6 +143,48 @@ class ViewCatalog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionMetadata:
+    """A stored function: a document of Paimon's model, and the number of the change that wrote it, if the catalog counts them."""
+
+    document: Mapping[str, Any]
+    version: int = 0
+
+
+class FunctionKeeper(Protocol):
+    """Stores functions by full name, `namespace.function`."""
+
+    def names(self, namespace: str) -> list[str]:
+        """The last names of a namespace's functions."""
+        ...
+
+    def find(self, name: str) -> FunctionMetadata | None: ...
+
+    def create(self, name: str, document: Mapping[str, Any]) -> None:
+        """Store a new function. Raises `AlreadyExists`."""
+        ...
+
+    def replace(self, name: str, base: FunctionMetadata, document: Mapping[str, Any]) -> None:
+        """Give a function another document. Raises `Conflict` if it is not `base` any more."""
+        ...
+
+    def change(self, name: str, base: FunctionMetadata, document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+        """As `replace`; `change` alone says what is new."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Raises `NotFound`."""
+        ...
+
+
+@runtime_checkable
+class FunctionCatalog(Protocol):
+    """A catalog that stores functions."""
+
+    @property
+    def functions(self) -> FunctionKeeper: ...
+
+
 @runtime_checkable
 class ShowCatalog(Protocol):
     """A catalog that can show a table whose metadata is kept outside it."""

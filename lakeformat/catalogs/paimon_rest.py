@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from lakeformat import redact
 from lakeformat.catalogs import paimon_schema, vended
-from lakeformat.catalogs.catalog import TableAccess
+from lakeformat.catalogs.catalog import FunctionMetadata, TableAccess
 from lakeformat.catalogs.rest import Response, RestCatalog, specified
 from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -27,7 +27,12 @@ _NOT_YET = "this change through the server of Paimon's REST catalog is not suppo
 _BRANCH = re.compile(r"^branch/branch-[^/]*/")
 _PROTOCOL = "Paimon's REST protocol"
 _NO_SUCH_REQUEST = (404, 405)  # What servers answer to a request that they do not know.
-_DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # The resource types that a 404 names.
+_DATABASE, _TABLE, _SNAPSHOT, _FUNCTION = (
+    "DATABASE",
+    "TABLE",
+    "SNAPSHOT",
+    "FUNCTION",
+)  # The resource types that a 404 names.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,10 @@ class PaimonRestCatalog:
     @property
     def format(self) -> str:
         return "paimon"
+
+    @property
+    def functions(self) -> ServedFunctions:
+        return ServedFunctions(self)
 
     @property
     def names_are_folders(self) -> bool:
@@ -193,11 +202,18 @@ class PaimonRestCatalog:
         return RestCatalog(self.uri, given)
 
     def _get(
-        self, path: str, what: str, may_lack: Collection[str], query: Mapping[str, str] | None = None
+        self,
+        path: str,
+        what: str,
+        may_lack: Collection[str],
+        query: Mapping[str, str] | None = None,
+        none_at: Collection[int] = (),
     ) -> Response | None:
-        """The response; None if the server says that one of `may_lack` does not exist."""
+        """The response; None if the server says that one of `may_lack` does not exist, or at one of the statuses `none_at`."""
         server = self._server
         response = server.ask("GET", path, query=query)
+        if response.status in none_at:
+            return None
         if response.status == 404 and response.body.get("resourceType") in may_lack:
             return None
         if not response.is_good:
@@ -214,11 +230,12 @@ class PaimonRestCatalog:
         if not response.is_good and response.status != ignored:
             raise self._server.refused(response, name)
 
-    def _listed(self, path: str, key: str) -> list[str]:
+    def _listed(self, path: str, key: str, none_at: Collection[int] = ()) -> list[str]:
+        """The names of all pages; none if the database does not exist, or at one of the statuses `none_at`."""
         entries: list[str] = []
         token, seen = "", {""}
         while True:
-            response = self._get(path, path, (_DATABASE,), {"pageToken": token} if token else None)
+            response = self._get(path, path, (_DATABASE,), {"pageToken": token} if token else None, none_at)
             if response is None:
                 return []
             with specified(f"{self.uri}: {path}", _PROTOCOL):
@@ -233,6 +250,56 @@ class PaimonRestCatalog:
                     f"{self.uri}: {path}: page {following!r} of the listing refers to itself: it has no end"
                 )
             seen.add(token := following)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFunctions:
+    """The functions of the server."""
+
+    catalog: PaimonRestCatalog
+
+    def names(self, namespace: str) -> list[str]:
+        """The functions of a namespace; none from a server that does not know the request."""
+        return sorted(self.catalog._listed(f"databases/{_quoted(namespace)}/functions", "functions", _NO_SUCH_REQUEST))
+
+    def find(self, name: str) -> FunctionMetadata | None:
+        response = self.catalog._server.ask("GET", _function(name))
+        if response.status in _NO_SUCH_REQUEST:
+            return None
+        if not response.is_good:
+            raise self.catalog._server.refused(response, f"function {name}")
+        return FunctionMetadata(response.body)
+
+    def create(self, name: str, document: Mapping[str, Any]) -> None:
+        response = self.catalog._server.ask("POST", _function(name).rpartition("/")[0], document)
+        if response.status == 409:
+            raise AlreadyExists(f"{name}: there is a function already in {self.catalog.uri}")
+        self._require_good(response, name)
+
+    def replace(self, name: str, base: FunctionMetadata, document: Mapping[str, Any]) -> None:
+        self.drop(name)
+        try:
+            self.create(name, document)
+        except StoreRefused:
+            keys = ("name", "inputParams", "returnParams", "deterministic", "definitions", "comment", "options")
+            self.create(name, {key: base.document.get(key) for key in keys})
+            raise
+
+    def change(self, name: str, base: FunctionMetadata, document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+        response = self.catalog._server.ask("POST", _function(name), {"changes": [dict(change)]})
+        self._require_good(response, name)
+
+    def drop(self, name: str) -> None:
+        self._require_good(self.catalog._server.ask("DELETE", _function(name)), name)
+
+    def _require_good(self, response: Response, name: str) -> None:
+        kind = response.body.get("resourceType")
+        if response.status == 404 and kind in (_DATABASE, _FUNCTION):
+            raise NotFound(f"no {str(kind).lower()} for function {name!r} in {self.catalog.uri}")
+        if response.status in _NO_SUCH_REQUEST:
+            raise UnsupportedFeature(f"function {name}: {self.catalog.uri} stores no functions ({response.status})")
+        if not response.is_good:
+            raise StoreRefused(str(self.catalog._server.refused(response, f"function {name}")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +444,11 @@ def _following(store: Store, version: int, plan: Plan) -> int:
 def _path(name: str) -> str:
     namespace, _, table = name.rpartition(".")
     return f"databases/{_quoted(namespace)}/tables/{_quoted(table)}"
+
+
+def _function(name: str) -> str:
+    namespace, _, function = name.rpartition(".")
+    return f"databases/{_quoted(namespace)}/functions/{_quoted(function)}"
 
 
 def _quoted(name: Any) -> str:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from lakeformat.catalogs.catalog import TableAccess
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
+from lakeformat.catalogs.sql_functions import SqlFunctions
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
@@ -77,6 +78,10 @@ class PaimonSqlCatalog:
     @property
     def format(self) -> str:
         return "paimon"
+
+    @property
+    def functions(self) -> SqlFunctions:
+        return SqlFunctions(self.uri, f"{self.format}.{self.name}")
 
     @property
     def names_are_folders(self) -> bool:

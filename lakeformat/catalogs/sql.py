@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lakeformat.catalogs import view_files
 from lakeformat.catalogs.catalog import TableAccess, ViewMetadata
 from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
+from lakeformat.catalogs.sql_functions import SqlFunctions
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, NotFound, StoreError, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -56,6 +57,10 @@ class SqlCatalog:
     @property
     def format(self) -> str:
         return "iceberg"
+
+    @property
+    def functions(self) -> SqlFunctions:
+        return SqlFunctions(self.uri, f"{self.format}.{self.name}")
 
     @property
     def vends_credentials(self) -> bool:

@@ -82,7 +82,11 @@ def cast(node: Any) -> Any:
         node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
         kind = "TIMESTAMPTZ"
     operand = node.this
+    if _cast_to(operand) == node.to.sql(dialect="duckdb"):
+        return operand
     is_text = isinstance(operand, exp.Literal) and operand.is_string
+    if isinstance(operand, exp.Literal) and not is_text and (kind == "DOUBLE" or (kind in _WHOLE and operand.is_int)):
+        return node if safe else strict(node)
     if kind in _TEXTS:
         return node if is_text else template(_TO_TEXT, x=operand)
     if kind in ("BINARY", "VARBINARY"):
@@ -101,7 +105,9 @@ def cast(node: Any) -> Any:
         read = read.replace("$given", _GIVEN.get(kind, "CAST($x AS VARCHAR)"))
     whole = _TO_WHOLE if kind in _WHOLE else _TO_OTHER  # DuckDB rounds to whole numbers, Spark truncates.
     text = whole.replace("$read", read).replace("$wrong", wrong).replace("$cast", "TRY_CAST" if safe else "CAST")
-    return template(text, type, x=operand)
+    made = template(text, type, x=operand)
+    made.meta[_CAST] = type
+    return made
 
 
 def strict(node: Any) -> Any:
@@ -110,11 +116,39 @@ def strict(node: Any) -> Any:
 
 
 def template(text: str, type: str = "INT", **parts: Any) -> Any:
-    """DuckDB SQL with trees in place of each `$name`, and `type` in place of `$t`."""
+    """DuckDB SQL with trees in place of each `$name`, and `type` in place of `$t`. A tree that has a template inside is computed once, as
+    the variable of a lambda function: copies of copies would grow with the power of the depth."""
     tree = sqlglot.parse_one(text.replace("$t", type), read="duckdb")
+    depths = {name: max((n.meta.get(_DEPTH, 0) for n in part.walk()), default=0) for name, part in parts.items()}
+    uses = [node.name for node in tree.walk() if isinstance(node, exp.Placeholder | exp.Parameter)]
+    depth = 1 + max(depths.values(), default=0)
+    variables = {name: f"_{name}{depth}" for name in parts if depths[name] and uses.count(name) > 1}
 
     def change(node: Any) -> Any:
-        is_place = isinstance(node, exp.Placeholder | exp.Parameter) and node.name in parts
-        return exp.Paren(this=parts[node.name].copy()) if is_place else node
+        if not isinstance(node, exp.Placeholder | exp.Parameter) or node.name not in parts:
+            return node
+        if node.name in variables:
+            return exp.to_identifier(variables[node.name])
+        return exp.Paren(this=parts[node.name].copy())
 
-    return tree.transform(change)
+    made = tree.transform(change)
+    for name, variable in variables.items():
+        function = exp.Lambda(this=made, expressions=[exp.to_identifier(variable)])
+        computed = exp.Transform(this=exp.Array(expressions=[parts[name].copy()]), expression=function)
+        made = exp.Bracket(this=computed, expressions=[exp.Literal.number(0)])
+    made.meta[_DEPTH] = depth
+    return made
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+_DEPTH = "lakeformat_depth"  # How many templates are in each other.
+_CAST = "lakeformat_cast"  # The type that a template casts to.
+
+
+def _cast_to(node: Any) -> str | None:
+    """The DuckDB type that a tree, maybe in parentheses, is cast to."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    kind = node.meta.get(_CAST)
+    return None if kind is None else str(kind)

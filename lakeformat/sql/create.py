@@ -15,7 +15,7 @@ from lakeformat.model import evolution
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
 from lakeformat.model.schema import Field, Schema
-from lakeformat.sql import databases, declare, names, query, views
+from lakeformat.sql import databases, declare, names, query, stored_functions, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -53,11 +53,15 @@ def create(context: Context, cursor: Cursor) -> Result:
         return _catalog(context, cursor, start)
     if databases.are_next(cursor):
         return databases.create(context, cursor)
+    if cursor.peek("FUNCTION") or cursor.peek("TEMPORARY FUNCTION") or cursor.peek("TEMP FUNCTION"):
+        return stored_functions.create(context, cursor, is_replace)
     if any(cursor.peek(word) for word in ("VIEW", "TEMP", "TEMPORARY", "GLOBAL")):
         return views.create(context, cursor, is_replace)
     cursor.take("EXTERNAL")
     if not cursor.take("TABLE"):
-        cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW and CREATE DATABASE", start)
+        cursor.refuse(
+            f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW, CREATE FUNCTION and CREATE DATABASE", start
+        )
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
     asked = _declared(context, cursor)
     if asked.location is not None and not context.lake.places(asked.format or "paimon"):
@@ -106,12 +110,10 @@ def drop(context: Context, cursor: Cursor) -> Result:
         return databases.drop(context, cursor)
     if cursor.peek("VIEW"):
         return views.drop(context, cursor)
-    if cursor.take("FUNCTION IF EXISTS") or cursor.take("TEMPORARY FUNCTION IF EXISTS"):
-        cursor.path()  # No catalog here stores functions.
-        cursor.close()
-        return nothing()
+    if cursor.peek("FUNCTION") or cursor.peek("TEMPORARY FUNCTION") or cursor.peek("TEMP FUNCTION"):
+        return stored_functions.drop(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW and DROP DATABASE")
+        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW, DROP FUNCTION and DROP DATABASE")
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
     path = cursor.path()

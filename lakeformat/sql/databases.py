@@ -88,11 +88,14 @@ def drop(context: Context, cursor: Cursor) -> Result:
     _require(context, name, at)
     is_there = name in _namespaces(context)
     there = context.lake.tables(name) if is_there else []
-    views = context.lake.views.names(name)
-    if (there or views) and not cascade:
+    views, functions = context.lake.views.names(name), context.lake.functions.names(name)
+    if (there or views or functions) and not cascade:
         raise InvalidInput(
-            f"SQL at {context.script.position(at)}: database {name!r} holds {', '.join([*there, *views][:5])}; say CASCADE to drop them too"
+            f"SQL at {context.script.position(at)}: database {name!r} holds {', '.join([*there, *views, *functions][:5])}; say CASCADE to drop "
+            "them too"
         )
+    for function in functions:
+        context.lake.functions.drop(function)
     for view in views:
         context.lake.views.drop(view)
     for table in there:

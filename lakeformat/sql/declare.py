@@ -63,13 +63,16 @@ def column(context: Context, cursor: Cursor, flink: bool = False) -> Declared:
     return Declared(**attributes)
 
 
-def type_(context: Context, cursor: Cursor, flink: bool = False) -> Type:
-    """A type in Spark's spelling: TIMESTAMP is an instant. In Flink's CREATE TABLE ... WITH it has no time zone."""
+def type_(context: Context, cursor: Cursor, flink: bool = False, ends: Sequence[str] = ()) -> Type:
+    """A type in Spark's spelling: TIMESTAMP is an instant. In Flink's CREATE TABLE ... WITH it has no time zone. `ends`: words that end
+    it beside those that end a column's type."""
     start, depth, first = cursor.offset, 0, cursor.at
     words = []
     while not cursor.done:
         token, word = cursor.tokens[cursor.at], cursor.word()
-        if depth <= 0 and (word in _ENDS or (cursor.at > first and token.token_type is TokenType.STRING)):
+        if depth <= 0 and (
+            word in _ENDS or word in ends or (cursor.at > first and token.token_type is TokenType.STRING)
+        ):
             break
         words.append(context.script.original[token.start : token.end + 1])
         if word == "TIMESTAMP" and not flink and cursor.word(1) != "WITH" and cursor.word(3) != "LOCAL":

@@ -69,6 +69,23 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     return ask({})
 
 
+def titled(expression: Any) -> str | None:
+    """The name that Spark gives an unnamed column: `count(1)`. None if the expression has a name, or is a star."""
+    is_call = transforms.called(expression) is not None
+    is_named = isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases)
+    if (
+        is_named
+        and not is_call
+        and not (isinstance(expression, exp.Dot) and isinstance(expression.expression, exp.Anonymous))
+    ):
+        return None
+    name = _unquoted(expression).sql(dialect="spark", normalize_functions="lower")
+    name = "col" if isinstance(expression, exp.Explode) else name.replace("count(*)", "count(1)")
+    name = "current_date()" if isinstance(expression, exp.CurrentDate) else name
+    is_operator = isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func | exp.Dot) and not is_call
+    return f"({name})" if is_operator else str(name)
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -284,13 +301,7 @@ def _title(tree: Any) -> None:
     if not isinstance(tree, exp.Select):
         return
     for expression in list(tree.expressions):
-        is_call = transforms.called(expression) is not None
-        if is_call or not isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases):
-            name = _unquoted(expression).sql(dialect="spark", normalize_functions="lower")
-            name = "col" if isinstance(expression, exp.Explode) else name.replace("count(*)", "count(1)")
-            name = "current_date()" if isinstance(expression, exp.CurrentDate) else name
-            is_operator = isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func) and not is_call
-            name = f"({name})" if is_operator else name
+        if (name := titled(expression)) is not None:
             expression.replace(exp.Alias(this=expression.copy(), alias=exp.to_identifier(name, quoted=True)))
 
 

@@ -19,7 +19,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Call, Expression, Literal, cast, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
-from lakeformat.sql import names, on_spark, parameters, query, settings
+from lakeformat.sql import inline, names, on_spark, parameters, query, settings
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import MERGE_SCHEMA, Context
 from lakeformat.sql.text import Cursor, Piece
@@ -86,7 +86,8 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         cursor.refuse("INSERT ... IF NOT EXISTS")
     where = None
     if not overwrite and cursor.take("REPLACE WHERE"):
-        where = parameters.condition(cursor.until("SELECT", "WITH", "VALUES", "FROM", "TABLE"), context.params)
+        piece = cursor.until("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+        where = parameters.condition(inline.of_expression(context, piece) or piece, context.params)
     if cursor.take("BY NAME"):
         by_name = True
     elif cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "FROM", "(", "TABLE"):

@@ -35,7 +35,7 @@ from lakeformat.model.predicate import (
     resolve,
     wants_values,
 )
-from lakeformat.sql import insert, parameters, query, rows, text
+from lakeformat.sql import inline, insert, parameters, query, rows, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.rows import Target
 from lakeformat.sql.session import Context
@@ -128,7 +128,10 @@ def _source(reading: Reading, before: Piece | None) -> Piece:
 
 def _matching(reading: Reading, piece: Piece) -> Expression | None:
     """The ON condition; None where our evaluator does not support it or it has no equality."""
-    node = parameters.marked(text.expression(piece))
+    inlined = inline.of_expression(reading.context, piece)
+    if inlined is None:
+        return None
+    node = parameters.marked(text.expression(inlined))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
     if any(True for _ in node.find_all(exp.Query)):
@@ -321,11 +324,12 @@ def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Express
 
 def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
     """An expression over `t` and `s`; if only the query engine supports it, the source column with its value."""
-    node = parameters.marked(text.expression(piece))
+    inlined = inline.of_expression(reading.context, piece)
+    node = parameters.marked(text.expression(piece if inlined is None else inlined))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
     renamed = rows.qualified(node, _sides(reading))
-    if not any(True for _ in node.find_all(exp.Query)):
+    if inlined is not None and not any(True for _ in node.find_all(exp.Query)):
         with suppress(InvalidInput):
             expression = sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
             if not wants_values(expression):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -13,6 +14,8 @@ from sqlglot import exp
 
 from lakeformat import arguments
 from lakeformat.errors import NotFound
+from lakeformat.functions import NOT_KEPT as NO_FUNCTIONS
+from lakeformat.functions import parse
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
@@ -495,6 +498,54 @@ def _alter_view_dialect(call: Call) -> Result:
     return _ok(result=True)
 
 
+def _create_function(call: Call) -> Result:
+    """Store a function without definitions; `alter_function` adds them."""
+    name = _function(call)
+    inputs, returns = (_json(call, key, list) for key in ("input_params", "return_params"))
+    deterministic = bool(call.take("deterministic", True))
+    comment = call.take("comment")
+    document = {
+        "inputParams": inputs, "returnParams": returns, "deterministic": deterministic, "definitions": {},
+        "comment": None if comment is None else str(comment), "options": call.options(),
+    }  # fmt: skip
+    call.close()
+    call.context.lake.functions.create(parse(document, name))
+    return _ok(result=True)
+
+
+def _alter_function(call: Call) -> Result:
+    name, change = _function(call), _json(call, "change", dict)
+    call.close()
+    call.context.lake.functions.alter(name, change)
+    return _ok(result=True)
+
+
+def _drop_function(call: Call) -> Result:
+    name = _function(call)
+    call.close()
+    call.context.lake.functions.drop(name)
+    return _ok(result=True)
+
+
+def _function(call: Call) -> str:
+    if not call.context.lake.functions.are_kept:
+        raise call.context.script.unsupported(call.offset, f"{call.name}: {NO_FUNCTIONS}")
+    return names.full(call.context, tuple(str(call.need("function")).split(".")))
+
+
+def _json(call: Call, key: str, kind: type) -> Any:
+    """An argument that is the text of a JSON array or object."""
+    given = call.need(key)
+    try:
+        value = json.loads(given)
+    except (TypeError, ValueError):
+        value = None
+    if not isinstance(value, kind):
+        what = "array" if kind is list else "object"
+        raise call.context.script.invalid(call.offset, f"{call.name}: {key} => {given!r} is no JSON {what}")
+    return value
+
+
 def _missing_files(call: Call) -> Result:
     tables, dry = call.tables(), bool(call.take("dry_run", False))
     call.close(("parallelism",))
@@ -957,6 +1008,11 @@ _PAIMON: Mapping[str, Procedure] = {
     ),
     "purge_files": Procedure(("table",), _purge),
     "mark_partition_done": Procedure(("table", "partitions"), _mark_done),
+    "create_function": Procedure(
+        ("function", "input_params", "return_params", "deterministic", "comment", "options"), _create_function
+    ),
+    "alter_function": Procedure(("function", "change"), _alter_function),
+    "drop_function": Procedure(("function",), _drop_function),
     "alter_view_dialect": Procedure(("view", "action", "engine", "query"), _alter_view_dialect),
     "clear_consumers": Procedure(("table", "including_consumers", "excluding_consumers"), _clear_consumers),
     "rollback_to_timestamp": Procedure(

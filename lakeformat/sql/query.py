@@ -17,12 +17,13 @@ from sqlglot.tokens import Token, TokenType
 
 from lakeformat.arguments import epoch_ms
 from lakeformat.codec.spark_sql import quoted, to_sql
-from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.model.schema import Type
 from lakeformat.sql import (
     in_process,
+    inline,
     lineage,
     names,
     on_spark,
@@ -73,11 +74,19 @@ def prepare(context: Context, piece: Piece) -> Query:
     tree = _tree(piece)
     for name in parameters.used(tree):
         parameters.value(context.params, name)
-    tokens = text.tokens(piece)
-    references = [_reference(context, piece, tokens, node) for node in _tables(tree)]
+    called, piece = piece, inline.inlined(context, piece, tree, resolved)
+    if piece is not called:
+        tree = _tree(piece)
+    references = resolved(context, piece, tree)
     for reference, need in zip(references, pushdown.needs(tree, references, context.params), strict=True):
         _narrow(reference, need)
     return Query(piece, tree, tuple(references))
+
+
+def resolved(context: Context, piece: Piece, tree: Any) -> list[Reference]:
+    """The tables that a parsed query reads."""
+    tokens = text.tokens(piece)
+    return [_reference(context, piece, tokens, node) for node in _tables(tree)]
 
 
 def run(context: Context, piece: Piece) -> Result:
@@ -197,7 +206,7 @@ class ViewRows:
         """Add the view's name to errors of its query."""
         try:
             yield
-        except (InvalidInput, NotFound) as error:
+        except (InvalidInput, NotFound, UnsupportedFeature) as error:
             raise type(error)(f"view {self.name}: {error}") from error
 
     def _asked(self) -> Piece:

@@ -77,7 +77,7 @@ def _is_write(cursor: Cursor) -> bool:
         case "WITH":
             return bool(words & _WRITES)
         case "CREATE" | "REPLACE":
-            return "SELECT" in words and "VIEW" not in words
+            return "SELECT" in words and not {"VIEW", "FUNCTION"} & {cursor.word(ahead) for ahead in range(1, 5)}
         case "COPY":
             return copying.loads(cursor)
         case "ALTER":

@@ -31,7 +31,7 @@ from lakeformat.model.predicate import (
     wants_values,
 )
 from lakeformat.model.schema import Row, Scalar
-from lakeformat.sql import insert, names, parameters, query, settings, text
+from lakeformat.sql import inline, insert, names, parameters, query, settings, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -188,7 +188,10 @@ def assigned(context: Context, piece: Piece, on: Target, column: str) -> Express
 def known(context: Context, piece: Piece, on: Target) -> Expression | None:
     """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column where it takes
     only a constant, a subquery."""
-    node = parameters.marked(text.expression(piece))
+    inlined = inline.of_expression(context, piece)
+    if inlined is None:
+        return None
+    node = parameters.marked(text.expression(inlined))
     for name in parameters.used(node):
         parameters.value(context.params, name)
     if any(True for _ in node.find_all(exp.Query)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.functions import Function, Functions
 from lakeformat.model.dataclass import dataclass
 from lakeformat.table import Table
 from lakeformat.views import Views
@@ -29,6 +30,8 @@ class Warehouse(Protocol):
     def uri(self) -> str: ...
     @property
     def views(self) -> Views: ...
+    @property
+    def functions(self) -> Functions: ...
     def table(self, name: str) -> Table: ...
     def exists(self, name: str) -> bool: ...
     def namespaces(self) -> list[str]: ...
@@ -75,9 +78,10 @@ class Session:
     catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
     databases: set[str] = field(default_factory=set)  # Databases that CREATE DATABASE made; they may be empty.
     temporary: dict[str, Temporary] = field(default_factory=dict)  # Temporary views by name in lower case.
+    functions: dict[str, Function] = field(default_factory=dict)  # Temporary functions by name in lower case.
 
     def __reduce__(self) -> Any:  # Without temporary views: they may hold Spark frames.
-        return Session, (self.database, self.settings, self.views, self.catalogs, self.databases)
+        return Session, (self.database, self.settings, self.views, self.catalogs, self.databases, {}, self.functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Context:
     properties: Mapping[str, str] | None = None
     folders: tuple[str, ...] = ()  # Whose files statements may reach.
     views: tuple[str, ...] = ()  # The views whose queries contain this one.
+    functions: tuple[str, ...] = ()  # The functions whose bodies contain this text.
 
     @property
     def verb(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +9,11 @@ import pyarrow as pa
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Scalar, Type
-from lakeformat.sql import databases, insert, names, query, views
+from lakeformat.sql import databases, insert, names, query, stored_functions, views
 from lakeformat.sql.create import transform_text
 from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import Context
-from lakeformat.sql.text import Cursor
+from lakeformat.sql.text import Cursor, matching
 from lakeformat.table import Table
 from lakeformat.views import QUERY_COLUMNS, View
 
@@ -27,8 +26,8 @@ def describe(context: Context, cursor: Cursor) -> Result:
         cursor.expect("DESC")
     if databases.are_next(cursor):
         return databases.describe(context, cursor)
-    if cursor.peek("FUNCTION"):
-        cursor.refuse("DESCRIBE FUNCTION; known is DESCRIBE [EXTENDED] of a table, a database or a query")
+    if cursor.peek("FUNCTION") and not (cursor.word(1) == "." or len(cursor.tokens) == cursor.at + 1):
+        return stored_functions.describe(context, cursor)
     if cursor.take("QUERY") or cursor.word() in ("SELECT", "WITH", "VALUES"):
         fields = insert.fields(query.schema(context, cursor.rest()))
         return listing(_DESCRIBED, [(field.name, shown_type(field), field.comment) for field in fields])
@@ -58,6 +57,8 @@ def describe(context: Context, cursor: Cursor) -> Result:
 def show(context: Context, cursor: Cursor) -> Result:
     cursor.expect("SHOW")
     word = cursor.word()
+    if word in ("USER", "SYSTEM", "ALL", "FUNCTIONS"):
+        return stored_functions.show(context, cursor)
     shown = _SHOWN.get(word)
     if shown is None:
         cursor.refuse(f"SHOW {word}; known are SHOW {', '.join(sorted(_SHOWN))}")
@@ -154,21 +155,6 @@ def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
         return view
 
 
-def _pattern(cursor: Cursor, known: list[str]) -> list[str]:
-    """The names that match LIKE: `*` matches any text, `|` separates patterns, as in Spark."""
-    cursor.take("LIKE")
-    if cursor.done:
-        return known
-    kept = _matching(cursor.string(), known)
-    cursor.close()
-    return kept
-
-
-def _matching(pattern: str, known: list[str]) -> list[str]:
-    patterns = pattern.replace("%", "*").split("|")
-    return [name for name in known if any(fnmatch.fnmatchcase(name.casefold(), p.strip().casefold()) for p in patterns)]
-
-
 def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
     """The database of IN or FROM, else the current one, and its tables."""
     at = cursor.offset
@@ -184,17 +170,9 @@ def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
 
 def _tables(context: Context, cursor: Cursor) -> Result:
     database, known = _in_database(context, cursor)
-    shown = _pattern(cursor, known)
+    shown = cursor.like(known)
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_()}
     return listing(columns, [(database, name, False) for name in shown])
-
-
-def _functions(context: Context, cursor: Cursor) -> Result:
-    """SHOW USER FUNCTIONS [IN db] [LIKE 'pattern']: none, since no catalog here stores functions."""
-    cursor.expect("FUNCTIONS")
-    _in_database(context, cursor)
-    _pattern(cursor, [])
-    return listing({"function": _TEXT}, [])
 
 
 def _extended(context: Context, cursor: Cursor) -> Result:
@@ -203,13 +181,13 @@ def _extended(context: Context, cursor: Cursor) -> Result:
     database, known = _in_database(context, cursor)
     cursor.expect("LIKE")
     at = cursor.offset
-    matching = _matching(cursor.string(), known)
+    chosen = matching(cursor.string(), known)
     tables = [
-        names.table(context, (*database.split("."), name), f"SQL at {context.script.position(at)}") for name in matching
+        names.table(context, (*database.split("."), name), f"SQL at {context.script.position(at)}") for name in chosen
     ]
     if cursor.peek("PARTITION"):
         if len(tables) != 1:
-            there = ", ".join(matching) or "none"
+            there = ", ".join(chosen) or "none"
             raise context.script.invalid(at, f"PARTITION is of one table; the pattern names: {there}")
         partition = _one_partition(context, cursor, tables[0])
         texts = [
@@ -219,7 +197,7 @@ def _extended(context: Context, cursor: Cursor) -> Result:
         texts = [_information(database, table) for table in tables]
     cursor.close()
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_(), "information": _TEXT}
-    return listing(columns, [(database, name, False, text) for name, text in zip(matching, texts, strict=True)])
+    return listing(columns, [(database, name, False, said) for name, said in zip(chosen, texts, strict=True)])
 
 
 def _information(database: str, table: Table) -> str:
@@ -241,7 +219,7 @@ def _information(database: str, table: Table) -> str:
 
 
 def _databases(context: Context, cursor: Cursor) -> Result:
-    return listing({"namespace": _TEXT}, [(name,) for name in _pattern(cursor, context.databases)])
+    return listing({"namespace": _TEXT}, [(name,) for name in cursor.like(context.databases)])
 
 
 def _columns(context: Context, cursor: Cursor) -> Result:
@@ -373,7 +351,7 @@ def _views(context: Context, cursor: Cursor) -> Result:
         (database, name.rpartition(".")[2]) for database in databases for name in context.lake.views.names(database)
     ]
     rows = [(*view, False) for view in kept] + [("", view.name, True) for view in context.session.temporary.values()]
-    chosen = set(_pattern(cursor, [row[1] for row in rows]))
+    chosen = set(cursor.like([row[1] for row in rows]))
     columns = {"namespace": _TEXT, "viewName": _TEXT, "isTemporary": pa.bool_()}
     return listing(columns, [row for row in rows if row[1] in chosen])
 
@@ -403,7 +381,6 @@ def _listed(properties: dict[str, str]) -> str:
 
 
 _SHOWN = {
-    "USER": _functions,
     "TABLES": _tables,
     "TABLE": _extended,
     "VIEWS": _views,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +22,8 @@ from lakeformat.model.dataclass import dataclass
 DOLLAR = "\ue000"  # Replaces the `$` of `t$snapshots`, one character by one: sqlglot would read it as a parameter.
 _QUESTION, _QUESTIONS = 0xE100, 0x1700  # Private-use characters that replace the first `?`, the second ...
 
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 NO_STATEMENT = "the text of sql(...) has no statement; write e.g. SELECT 1"
 _TEXTS = {TokenType.STRING, TokenType.RAW_STRING}
 _QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.HEX_STRING, TokenType.HINT}
@@ -90,8 +91,12 @@ class Piece:
 
     def origin(self, offset: int) -> int:
         """The offset in the script for an offset in `text`."""
-        at, origin = next(((a, o) for a, o in reversed(self.places) if a <= offset), self.places[0])
-        return origin + max(offset - at, 0)
+        index = next((i for i in reversed(range(len(self.places))) if self.places[i][0] <= offset), 0)
+        at, origin = self.places[index]
+        there = origin + max(offset - at, 0)
+        # Text of our own between two pieces has no place; that of a function's body is at the call.
+        following = self.places[index + 1][1] if index + 1 < len(self.places) else there
+        return min(there, following) if following >= origin else there
 
 
 def read(original: str) -> Script:
@@ -261,12 +266,21 @@ class Cursor:
             items.append(item())
         return items
 
+    def like(self, names: Sequence[str]) -> list[str]:
+        """The names that `[LIKE] 'pattern'` at the statement's end chooses; all without one."""
+        self.take("LIKE")
+        if self.done:
+            return list(names)
+        kept = matching(self.string(), names)
+        self.close()
+        return kept
+
     def until(self, *stops: str) -> Piece:
         """The text before one of these words (outside parentheses and CASE), or before the end."""
         start, depth, first = self.offset, 0, self.at
         while not self.done and (depth or self.word() not in stops):
             token = self.tokens[self.at]
-            depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+            depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
             if depth < 0:
                 break
             self.at += 1
@@ -289,6 +303,12 @@ class Cursor:
     @staticmethod
     def _apart(words: Sequence[str]) -> list[str]:
         return [word for phrase in words for word in phrase.split(" ")]
+
+
+def matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """The names that a pattern matches, in any case: `*` matches any text, `|` separates patterns, as in Spark."""
+    patterns = [part.strip().casefold() for part in pattern.replace("%", "*").split("|")]
+    return [name for name in names if any(fnmatch.fnmatchcase(name.casefold(), part) for part in patterns)]
 
 
 def tokens(piece: Piece) -> list[Token]:
