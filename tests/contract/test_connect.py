@@ -19,6 +19,7 @@ CHOSEN = {
     "test_streaming.py": "appends_to_tables",
     "test_data_source.py": "leave_out_files" + " or stream_of_spark" * IS_LONG,
     "../sql/test_migration.py": "migration_that_fails" + " or migrat or snapshot or hive" * IS_LONG,
+    **({"../sql/test_functions.py": "functions_on_spark"} if IS_LONG else {}),
     "../sql/test_spark.py": "text_goes or changes_on_spark and paimon"
     + " or queries_give or changes_on_spark or views_are or attached_tables" * IS_LONG,
 }

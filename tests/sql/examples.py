@@ -43,7 +43,7 @@ def of_spark(sql, gives=None, then=None):
 
 
 HIVE = "a Hive metastore or Spark's own tables"
-STORED = "functions that a catalog stores"
+CLASSES = "Java classes that a query would load"
 AHEAD = "what no release of Paimon has, on its main branch alone"
 
 
@@ -445,10 +445,18 @@ PAIMON = (
           runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid', nextSnapshotId => 1)", 1, "SELECT * FROM T.consumers"), runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid')", 0, "SELECT * FROM T.consumers"), runs("CALL sys.clear_consumers(table => 'default.T')", 0, "SELECT * FROM T.consumers"),
           runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => '', excludingConsumers => 'myid1.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*', excludingConsumers => 'myid1.*')", 1),
           runs("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0')", [(True,)]), runs("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0;p=1')", [(True,)]),
-          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are", STORED), refused("CALL sys.alter_function('f', '{}')", "known are", STORED), refused("CALL sys.drop_function('f')", "known are", STORED), setup=(*T[:2], marked), format="paimon"),
+setup=(*T[:2], marked), format="paimon"),
     group(ALTER,
           runs("ALTER DATABASE my_database SET DBPROPERTIES ('a' = 'b')", [("Namespace Name", "my_database"), ("Properties", "((a,b))")], "DESCRIBE DATABASE EXTENDED my_database"),
           runs("ALTER DATABASE my_database SET LOCATION 'file:/temp/my_database.db'", [("Location", "file:/temp/my_database.db"), ("Namespace Name", "my_database")], "DESCRIBE DATABASE my_database"), format="paimon", catalog="sql"),
+    group(CALLS,
+          runs("CALL sys.create_function(`function` => 'my_database.area_func', `inputParams` => '[{\"id\": 0, \"name\":\"length\", \"type\":\"INT\"}, {\"id\": 1, \"name\":\"width\", \"type\":\"INT\"}]', "
+               "`returnParams` => '[{\"id\": 0, \"name\":\"area\", \"type\":\"BIGINT\"}]', `deterministic` => true, `comment` => 'comment', `options` => 'k1=v1,k2=v2')",
+               [("               width INT",), ("Comment:       comment",), ("Deterministic: true",), ("Function:      my_database.area_func",), ("Input:         length INT",), ("Returns:       BIGINT",), ("Type:          SCALAR",)],
+               "DESCRIBE FUNCTION EXTENDED my_database.area_func"),
+          runs("CALL sys.alter_function(`function` => 'my_database.area_func', `change` => '{\"action\" : \"addDefinition\", \"name\" : \"spark\", \"definition\" : {\"type\" : \"lambda\", "
+               "\"definition\" : \"(Integer length, Integer width) -> { return (long) length * width; }\", \"language\": \"JAVA\" } }')", 9, "DESCRIBE FUNCTION EXTENDED my_database.area_func"),
+          runs("CALL sys.drop_function(`function` => 'my_database.area_func')", [], "SHOW USER FUNCTIONS IN my_database"), format="paimon", catalog="sql"),
     group(CALLS,
           runs("CALL sys.purge_files(table => 'default.T')", 0, "SELECT * FROM T"), setup=T, format="paimon"),
     group(CALLS,
@@ -532,12 +540,19 @@ FURTHER = (
           runs("SELECT sys.max_pt('T') AS p", [("1",)]), runs("SELECT k FROM T WHERE p = sys.max_pt('T')", [(2,)]),
           *each_refused("is not known to mean", "SELECT sys.descriptor_to_string(v) FROM T", "SELECT sys.descriptor_to_presigned_url('default.T', v, INTERVAL '5' MINUTE) FROM T", why=AHEAD),
           *each_refused("", "INSERT INTO T VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'), 1)", "INSERT OVERWRITE TABLE T PARTITION (p = 1) VALUES (1, sys.path_to_descriptor('file:///path/to/blob_file'))", why=AHEAD),
-          *each_refused("", "SELECT area(3.0, 4.0)", "CREATE FUNCTION default.simple_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "CREATE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'",
-          "CREATE OR REPLACE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", "DESCRIBE FUNCTION EXTENDED default.simple_udf", "DROP FUNCTION default.simple_udf", "DROP TEMPORARY FUNCTION temporary_udf",
-          "CREATE FUNCTION area(width DOUBLE, height DOUBLE) RETURNS DOUBLE RETURN width * height", "CREATE FUNCTION dept_total(d INT) RETURNS INT RETURN SELECT SUM(salary) FROM emp WHERE dept_id = d", "CREATE FUNCTION addd(x INT, y INT DEFAULT 10) RETURNS INT RETURN x + y",
-          "CREATE OR REPLACE FUNCTION inc(x INT) RETURNS INT RETURN x + 100", "CREATE FUNCTION IF NOT EXISTS inc(x INT) RETURNS INT RETURN x + 1", "DESCRIBE FUNCTION EXTENDED area", why=STORED),
-          runs("SHOW USER FUNCTIONS", []), runs("DROP FUNCTION IF EXISTS area", []),
-          setup=T, format="paimon"),
+          runs("CREATE FUNCTION default.simple_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", [("default.simple_udf",)], "SHOW USER FUNCTIONS"),
+          *each_refused("loads no classes", "CREATE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'",
+          "CREATE OR REPLACE TEMPORARY FUNCTION temporary_udf AS 'com.example.SimpleUdf' USING JAR '/path/to/SimpleUdf.jar'", why=CLASSES),
+          runs("DESCRIBE FUNCTION EXTENDED default.simple_udf", [("Class: com.example.SimpleUdf",), ("Function: default.simple_udf",), ("JAR: /path/to/SimpleUdf.jar",), ("Usage: N/A.",)]),
+          runs("DROP FUNCTION default.simple_udf", [], "SHOW USER FUNCTIONS"), refused("DROP TEMPORARY FUNCTION temporary_udf", "no temporary function", CLASSES),
+          runs("CREATE FUNCTION area(width DOUBLE, height DOUBLE) RETURNS DOUBLE RETURN width * height", [(6.0,)], "SELECT default.area(2, 3)"), runs("SELECT area(3.0, 4.0)", [(12.0,)]),
+          runs("CREATE FUNCTION dept_total(d INT) RETURNS INT RETURN SELECT SUM(salary) FROM emp WHERE dept_id = d", [(300, 300, None)], "SELECT dept_total(10), dept_total(20), dept_total(30)"),
+          runs("CREATE FUNCTION addd(x INT, y INT DEFAULT 10) RETURNS INT RETURN x + y", [(15, 6)], "SELECT addd(5), addd(5, 1)"),
+          runs("CREATE OR REPLACE FUNCTION inc(x INT) RETURNS INT RETURN x + 100", [(110,)], "SELECT inc(10)"), runs("CREATE FUNCTION IF NOT EXISTS inc(x INT) RETURNS INT RETURN x + 1", [(110,)], "SELECT inc(10)"),
+          runs("DESCRIBE FUNCTION EXTENDED area", [("               height DOUBLE",), ("Body:          width * height",), ("Data Access:   CONTAINS SQL",), ("Deterministic: true",),
+               ("Function:      default.area",), ("Input:         width DOUBLE",), ("Returns:       DOUBLE",), ("Type:          SCALAR",)]),
+          runs("SHOW USER FUNCTIONS", [("default.addd",), ("default.area",), ("default.dept_total",), ("default.inc",)]), runs("DROP FUNCTION IF EXISTS area", [("default.addd",), ("default.dept_total",), ("default.inc",)], "SHOW USER FUNCTIONS"),
+          setup=(*T, "CREATE TABLE emp (id INT, dept_id INT, salary INT)", "INSERT INTO emp VALUES (1, 10, 100), (2, 10, 200), (3, 20, 300)"), format="paimon", catalog="sql"),
     group(NEW_CALLS,
           runs("CALL sys.create_tag_from_watermark(`table` => 'default.T', `tag` => 'my_tag', `watermark` => 1578883047356, time_retained => '1 d')", [("my_tag", 2)], TAGS),
           runs("CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)", 2, "SELECT * FROM T.snapshots"), runs("CALL sys.materialize_deletion_vectors(table => 'T')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')", [(1,), (2,)], "SELECT k FROM T"),
@@ -610,4 +625,4 @@ def table():
 def reasons():
     """(what refused examples need that no Lake has, how many need it)."""
     whys = [example.why for each in GROUPS for example in each.examples if example.why]
-    return {why: whys.count(why) for why in (STORED, HIVE, AHEAD)}
+    return {why: whys.count(why) for why in (CLASSES, HIVE, AHEAD)}

@@ -494,3 +494,118 @@ def test_racing_writers_each_land_once(served):
         list(writers.map(write, range(8)))
     assert ids(table) == list(range(8))
     assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, 9))
+
+
+def serve_functions(server):
+    """Answer requests about functions as Java's server does; what was stored, by name, and the requests."""
+    known, asked = {}, []
+
+    def respond(path, body):
+        if "/functions" not in path:
+            return server.answers.get(path)
+        name = path.partition("databases/n/functions")[2].strip("/")
+        asked.append((path, body))
+        if not name and body is None:
+            return 200, ["functions", *sorted(known)]
+        if not name:
+            if body["name"] in known:
+                return 409, {"resourceType": "FUNCTION", "resourceName": body["name"]}
+            known[body["name"]] = body
+            return 200, {}
+        if name not in known:
+            return 404, {"resourceType": "FUNCTION", "resourceName": name}
+        if body is None:
+            return 200, {"uuid": "1", **known[name], "owner": "me", "createdAt": 1}
+        for change in body["changes"]:
+            definitions = {**known[name]["definitions"], change["name"]: change["definition"]}
+            known[name] = {**known[name], "definitions": definitions}
+        return 200, {}
+
+    def delete(path):
+        asked.append((path, None))
+        if known.pop(path.rpartition("/")[2], None) is None:
+            return 404, {"resourceType": "FUNCTION"}
+        return 200, {}
+
+    server.respond, server.delete = respond, delete
+    return known, asked
+
+
+def test_functions_are_the_servers(server, tmp_path):
+    lake, (known, asked) = opened(server, tmp_path), serve_functions(server)
+    lake.sql("USE n; CREATE FUNCTION area(w INT, h INT DEFAULT 2) RETURN w * h")
+    assert asked[-1] == (
+        "databases/n/functions",
+        {
+            "name": "area",
+            "inputParams": [
+                {"id": 0, "name": "w", "type": "INT"},
+                {"id": 1, "name": "h", "type": "INT", "defaultValue": "2"},
+            ],
+            "returnParams": [{"id": 0, "name": "area", "type": "INT"}],
+            "deterministic": True,
+            "definitions": {"spark": {"type": "sql", "definition": "w * h"}},
+            "comment": None,
+            "options": {
+                "spark.sql-function.is-query": "false",
+                "spark.sql-function.deterministic": "true",
+                "spark.sql-function.contains-sql": "true",
+            },
+        },
+    )
+    assert lake.sql("SELECT area(3) AS a, n.area(3, 4) AS b").to_arrow().to_pylist() == [{"a": 6, "b": 12}]
+    assert lake.sql("SELECT area(id, 5) AS a FROM t").to_arrow()["a"].to_pylist() == [0, 5]
+    assert lake.functions.names("n") == ["n.area"]
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE FUNCTION area(w INT) RETURN w")
+    lake.sql("CREATE OR REPLACE FUNCTION area(w INT) RETURN w + 1")
+    assert [path for path, _ in asked[-2:]] == ["databases/n/functions/area", "databases/n/functions"]
+    assert lake.sql("SELECT area(3) AS a").to_arrow().to_pylist() == [{"a": 4}]
+    java = {"type": "lambda", "definition": "(Integer w) -> w", "language": "JAVA"}
+    change = {"action": "addDefinition", "name": "flink", "definition": java}
+    lake.sql("CALL sys.alter_function('area', :change)", params={"change": json.dumps(change)})
+    assert asked[-1] == ("databases/n/functions/area", {"changes": [change]})
+    assert sorted(known["area"]["definitions"]) == ["flink", "spark"]
+    lake.sql("CREATE FUNCTION udf AS 'com.example.Udf' USING JAR '/a.jar', JAR '/b.jar'")
+    (definition,) = known["udf"]["definitions"].values()
+    assert definition == {
+        "type": "file",
+        "fileResources": [{"definition": "jar", "uri": "/a.jar"}, {"definition": "jar", "uri": "/b.jar"}],
+        "language": "JAVA",
+        "className": "com.example.Udf",
+        "functionName": "udf",
+    }
+    with pytest.raises(UnsupportedFeature, match=r"n\.udf is a Java class"):
+        lake.sql("SELECT udf(1)")
+    lake.sql("DROP FUNCTION area; CALL sys.drop_function('udf'); DROP FUNCTION IF EXISTS area")
+    assert known == {}
+    with pytest.raises(NotFound, match=r"n\.area"):
+        lake.functions.drop("n.area")
+
+
+def test_a_function_stays_if_its_replacement_is_refused(server, tmp_path):
+    lake, (known, _) = opened(server, tmp_path), serve_functions(server)
+    lake.sql("USE n; CREATE FUNCTION f(w INT) RETURN w")
+    respond = server.respond
+
+    def refuse(path, body):
+        is_new = path.endswith("/functions") and body is not None and len(body["inputParams"]) == 2
+        return (400, {"message": "no"}) if is_new else respond(path, body)
+
+    server.respond = refuse
+    with pytest.raises(StoreRefused, match="no"):
+        lake.sql("CREATE OR REPLACE FUNCTION f(w INT, h INT) RETURN w")
+    assert len(known["f"]["inputParams"]) == 1
+    assert lake.sql("SELECT f(7) AS a").to_arrow().to_pylist() == [{"a": 7}]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_without_functions(server, tmp_path, status):
+    lake = opened(server, tmp_path)
+    server.respond = lambda path, body: (status, {}) if "/functions" in path else server.answers.get(path)
+    assert lake.functions.names("n") == []
+    with pytest.raises(UnsupportedFeature, match="the function f is not known"):
+        lake.sql("USE n; SELECT f(1)")
+    with pytest.raises(UnsupportedFeature, match=r"stores no functions"):
+        lake.sql("CREATE FUNCTION f(w INT) RETURN w")
+    assert lake.sql("SELECT count(*) AS n FROM t").to_arrow().to_pylist() == [{"n": 2}]
