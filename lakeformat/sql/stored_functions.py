@@ -112,7 +112,7 @@ def show(context: Context, cursor: Cursor) -> Result:
     word = cursor.word()
     if cursor.take("SYSTEM") or cursor.take("ALL") or cursor.peek("FUNCTIONS"):
         cursor.refuse(
-            f"SHOW {word if word != 'FUNCTIONS' else 'ALL'} FUNCTIONS lists the engine's own; write SHOW USER FUNCTIONS, or ask the Spark session", at
+            f"SHOW {word if word == 'FUNCTIONS' else f'{word} FUNCTIONS'} lists the engine's own; write SHOW USER FUNCTIONS, or ask the Spark session", at
         )  # fmt: skip
     cursor.expect("USER")
     cursor.expect("FUNCTIONS")
