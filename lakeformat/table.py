@@ -52,7 +52,6 @@ from lakeformat.model.operation import (
     Overwrite,
     Request,
     Restore,
-    RewriteManifests,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
@@ -64,7 +63,19 @@ from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedEntry
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, analyze, append, branch, delete, file_index, merge, overwrite, specs, update
+from lakeformat.verbs import (
+    adopt,
+    analyze,
+    append,
+    branch,
+    delete,
+    file_index,
+    global_index,
+    merge,
+    overwrite,
+    specs,
+    update,
+)
 from lakeformat.verbs import tag as tags
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
@@ -703,12 +714,8 @@ class Table:
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """
         view = self._view()
-        order = compact.manifest_order(self.name, view, sort_by)
-        most = arguments.whole("max_bytes", max_bytes, 1)
-        if not order and (full or most is not None):
-            raise InvalidInput("rewrite_manifests(full=..., max_bytes=...): only with sort_by")
         request, landed = self._asked(view, id, properties)
-        operation = RewriteManifests(request=request, sort_by=order, rewrites_all=full, most_bytes=most)
+        operation = compact.asked_manifests(self.name, view, request, sort_by, full, max_bytes)
         if landed or not view.maintenance.has_many_manifests(operation):
             return landed
         return self._commit(view, operation)
@@ -731,6 +738,48 @@ class Table:
         request, landed = self._asked(view, id, properties)
         operation = None if landed else file_index.rewrite(self._change(view, request), scope)
         return landed if operation is None else self._commit(view, operation)
+
+    def create_global_index(
+        self,
+        column: str,
+        kind: str = "btree",
+        where: str | Expression | None = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Index the rows of a column, by which engines that read Paimon tables find the rows with a value: a B-tree over row
+        ids. The table needs `row-tracking.enabled` and `data-evolution.enabled`; the column is of whole numbers, dates or text.
+
+        Covers the rows that no index covers yet, in one snapshot; rows that come later need another call. New values of an
+        indexed column are refused until `drop_global_index`. `where` is a condition on partition columns. Returns None if all
+        rows are indexed. Raises `Conflict` if others write new values of the rows meanwhile.
+        """
+        view = self._view()
+        scope = self._chosen("create_global_index", view, where)
+        request, landed = self._asked(view, id, properties)
+        operation = None if landed else global_index.create(self._change(view, request), column, kind, scope)
+        return landed if operation is None else self._commit(view, operation)
+
+    def drop_global_index(
+        self,
+        column: str,
+        kind: str = "btree",
+        where: str | Expression | None = None,
+        *,
+        dry_run: bool = False,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Drop the global indexes of a column, in partitions that satisfy `where`; returns their files, which expiry deletes.
+        With `dry_run` only names them."""
+        view = self._view()
+        scope = self._chosen("drop_global_index", view, where)
+        request, landed = self._asked(view, id, properties)
+        operation = None if landed else global_index.drop(view, request, column, kind, scope)
+        if operation is not None and not dry_run:
+            self._commit(view, operation)
+        return [] if operation is None else list(operation.removed)
 
     def rewrite_position_deletes(
         self,

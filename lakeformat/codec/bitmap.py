@@ -34,6 +34,14 @@ def encode(positions: np.ndarray, wide: bool = True) -> bytes:
     return struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
+def plain(positions: np.ndarray) -> bytes:
+    """A 64-bit roaring bitmap of positions, without a frame."""
+    bits = _bitmap(positions, wide=True)
+    bits.run_optimize()
+    data: bytes = bits.serialize()
+    return data
+
+
 def framed(data: bytes) -> bytes:
     """The vector at the start of `data`, without up to `FRAME_BYTES` bytes after it: Paimon records the length of wide
     vectors with the frame, and of narrow vectors without it."""

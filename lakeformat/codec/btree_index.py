@@ -7,12 +7,14 @@ Source: Java's and pypaimon's BTreeIndexWriter, SstFileWriter and BlockWriter, v
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeformat.codec import spans, varint
+from lakeformat.codec import bitmap, spans, varint
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 
@@ -21,6 +23,7 @@ _FOOTER = np.dtype(
      ("nulls_at", "<u8"), ("nulls_size", "<u4"), ("version", "<u4"), ("magic", "<u4")]
 )  # fmt: skip
 _MAGIC, _VERSION = 0x50425449, 1
+_BLOCK_BYTES = 64 << 10
 _TRAILER = 5  # After a block: how it is compressed, and the CRC-32 of both.
 _PLAIN = 0  # Not compressed, as by default.
 _ALIGNED, _UNALIGNED = 0, 1
@@ -45,6 +48,81 @@ class Ends:
             raise CorruptFile(f"{where}: the {len(data)} bytes that describe an index are damaged")
         flags = data[at + 2] if len(data) >= at + 3 and data[at + 1] == 1 else 3 * (data[at] == 1 and at == 8)
         return cls(None if flags & 1 else values[0], None if flags & 2 else values[1])
+
+    def described(self, has_nulls: bool) -> bytes:
+        """What an index manifest says of an index with these ends."""
+        flags = (self.first is None) | (self.last is None) << 1
+        values = b"".join(len(value or b"").to_bytes(4, "little") + (value or b"") for value in (self.first, self.last))
+        return values + bytes((has_nulls, 1, flags))
+
+
+def emit(keys: pa.Array, counts: np.ndarray, row_ids: np.ndarray, nulls: np.ndarray) -> bytes:
+    """An index of distinct `keys` in order, each with `counts` of the `row_ids`, and of the row ids of `nulls`."""
+    blocks, lasts, handles, at = list[bytes](), list[int](), list[bytes](), 0
+    for block, last in _blocks(_pairs(keys, _lists(counts, row_ids))):
+        blocks.append(_with_trailer(block))
+        handles.append(varint.write(at) + varint.write(len(block)))
+        lasts.append(last)
+        at += len(blocks[-1])
+    null_bitmap = bitmap.plain(nulls) if len(nulls) else b""
+    nulls_at = at
+    if len(nulls):
+        blocks.append(null_bitmap + zlib.crc32(null_bitmap).to_bytes(4, "little"))
+        at += len(blocks[-1])
+    ends = keys.take(pa.array(lasts, pa.int64()))
+    index = _block(_pairs(ends, pa.array(handles, pa.binary())), 0, len(ends))
+    footer = np.zeros(1, _FOOTER)
+    footer["index_at"], footer["index_size"] = at, len(index)
+    footer["nulls_at"], footer["nulls_size"] = (nulls_at if len(nulls) else 0), len(null_bitmap)
+    footer["version"], footer["magic"] = _VERSION, _MAGIC
+    return b"".join([*blocks, _with_trailer(index), footer.tobytes()])
+
+
+def _lists(counts: np.ndarray, row_ids: np.ndarray) -> pa.Array:
+    """Lists of row ids as bytes, each behind its length."""
+    starts = np.cumsum(counts + 1) - (counts + 1)
+    numbers = np.empty(len(row_ids) + len(counts), np.int64)
+    is_id = np.ones(len(numbers), bool)
+    is_id[starts] = False
+    numbers[starts], numbers[is_id] = counts, row_ids
+    data, lengths = varint.write_all(numbers)
+    return _split(data, np.add.reduceat(lengths, starts) if len(starts) else lengths)
+
+
+def _pairs(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Keys and values as bytes, each behind its length."""
+    sized = [_split(*varint.write_all(np.asarray(pc.binary_length(part)))) for part in (keys, values)]
+    return spans.join([sized[0], keys, sized[1], values], len(keys))
+
+
+def _split(data: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    return spans.binary(np.concatenate(([0], np.cumsum(lengths))), data)
+
+
+def _blocks(pairs: pa.Array) -> Iterator[tuple[bytes, int]]:
+    """(a block, the number of its last pair)."""
+    weights = spans.offsets_of(pairs).astype(np.int64) + 4 * np.arange(len(pairs) + 1)
+    start = 0
+    while start < len(pairs):
+        end = max(int(np.searchsorted(weights, weights[start] + _BLOCK_BYTES, "right")) - 1, start + 1)
+        yield _block(pairs, start, end), end - 1
+        start = end
+
+
+def _block(pairs: pa.Array, start: int, end: int) -> bytes:
+    """The pairs from `start` to before `end`, and where each begins."""
+    offsets = spans.offsets_of(pairs)[start : end + 1].astype(np.int64)
+    data = (pairs.buffers()[2] or pa.py_buffer(b"")).to_pybytes()[offsets[0] : offsets[-1]]
+    sizes = np.diff(offsets)
+    if len(sizes) and (sizes == sizes[0]).all():
+        return data + int(sizes[0]).to_bytes(4, "little") + bytes((_ALIGNED,))
+    begins = (offsets[:-1] - offsets[0]).astype("<u4").tobytes()
+    return data + begins + len(sizes).to_bytes(4, "little") + bytes((_UNALIGNED,))
+
+
+def _with_trailer(block: bytes) -> bytes:
+    data = block + bytes((_PLAIN,))
+    return data + zlib.crc32(data).to_bytes(4, "little")
 
 
 class File:

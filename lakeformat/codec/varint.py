@@ -28,6 +28,17 @@ def write(value: int) -> bytes:
     return bytes(encoded)
 
 
+def write_all(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the bytes of non-negative numbers, how many bytes each has)."""
+    shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
+    pieces, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
+    for start in range(0, len(numbers), _SLICE):
+        encoded, used = _groups(numbers[start : start + _SLICE].astype(np.uint64), shifts)
+        pieces.append(encoded[used])
+        lengths.append(used.sum(1))
+    return np.concatenate(pieces), np.concatenate(lengths)
+
+
 def read_all(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """(all numbers below 2**64 in `data`, the position of each). Raises `ValueError` if the last one is incomplete or one is
     longer than ten bytes."""
@@ -57,10 +68,16 @@ def write_differences(numbers: np.ndarray) -> bytes:
     shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
     pieces = []
     for start in range(0, len(folded), _SLICE):
-        groups = folded[start : start + _SLICE, None] >> shifts
-        used = groups > 0
-        used[:, 0] = True
-        encoded = (groups & np.uint64(0x7F)).astype(np.uint8)
-        encoded[:, :-1] |= used[:, 1:].astype(np.uint8) << 7
+        encoded, used = _groups(folded[start : start + _SLICE], shifts)
         pieces.append(encoded[used].tobytes())
     return b"".join(pieces)
+
+
+def _groups(numbers: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ten bytes of each number, which of them it needs)."""
+    groups = numbers[:, None] >> shifts
+    used = groups > 0
+    used[:, 0] = True
+    encoded = (groups & np.uint64(0x7F)).astype(np.uint8)
+    encoded[:, :-1] |= used[:, 1:].astype(np.uint8) << 7
+    return encoded, used

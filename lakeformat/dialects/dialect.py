@@ -26,6 +26,8 @@ from lakeformat.model.work import (
     DeleteTask,
     Delta,
     DeltaLayout,
+    GlobalIndexFile,
+    IndexRange,
     IndexTask,
     MarkTask,
     Named,
@@ -688,6 +690,19 @@ class Indexed(Protocol):
 
     def unindexed(self, scope: Expression) -> list[IndexTask]:
         """The files of these partitions that lack an index which the table's options ask for."""
+        ...
+
+    def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
+        """The rows of these partitions that no global index of the column covers. Raises `UnsupportedFeature` for columns and
+        kinds that are not indexed."""
+        ...
+
+    def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
+        """(the bytes, the file) of global indexes for the rows of `part`: the column and the row ids."""
+        ...
+
+    def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
+        """The files of a column's global indexes in these partitions."""
         ...
 
 

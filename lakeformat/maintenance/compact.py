@@ -18,7 +18,7 @@ from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.maintenance.progress import track
-from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RowDelta
+from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RewriteManifests, RowDelta
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.snapshot import Snapshot
@@ -167,17 +167,19 @@ def asked_buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...
     return tuple(sorted(number for number in numbers if number is not None))
 
 
-def manifest_order(name: str, view: AnyView, sort_by: Sequence[str] | bool) -> tuple[str, ...]:
-    """The partition columns that `sort_by` of `rewrite_manifests` asks for. Raises `InvalidInput`."""
-    columns = view.schema.partitioning.columns
-    if sort_by is False:
-        return ()
-    order = columns if sort_by is True else arguments.columns(sort_by)
-    if not order or not set(order) <= set(columns):
+def asked_manifests(
+    name: str, view: AnyView, request: Request, sort_by: Sequence[str] | bool, full: bool, max_bytes: int | None
+) -> RewriteManifests:
+    """What `rewrite_manifests` is to do. Raises `InvalidInput`."""
+    columns, most = view.schema.partitioning.columns, arguments.whole("max_bytes", max_bytes, 1)
+    order = columns if sort_by is True else () if sort_by is False else arguments.columns(sort_by)
+    if sort_by is not False and (not order or not set(order) <= set(columns)):
         raise InvalidInput(
             f"rewrite_manifests(sort_by={sort_by!r}): {name} has the partition columns {', '.join(columns) or '(none)'}"
         )
-    return order
+    if not order and (full or most is not None):
+        raise InvalidInput("rewrite_manifests(full=..., max_bytes=...): only with sort_by")
+    return RewriteManifests(request=request, sort_by=order, rewrites_all=full, most_bytes=most)
 
 
 def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -> Rewrite:

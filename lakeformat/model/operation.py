@@ -10,7 +10,7 @@ from typing import Any
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.work import DeleteFile, WrittenFile, paths_of
+from lakeformat.model.work import DeleteFile, GlobalIndexFile, WrittenFile, paths_of
 
 
 class OperationKind(StrEnum):
@@ -205,6 +205,17 @@ class SetFileIndexes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetGlobalIndexes:
+    """Add global indexes of the rows at the snapshot `read_at`, and remove those in the files `removed`. A `Conflict` if others
+    have changed such rows since. No row changes."""
+
+    request: Request
+    added: tuple[GlobalIndexFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    read_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTag:
     """Tag a snapshot, for `retain_ms` or for ever. Only where a tag is no file of its own."""
 
@@ -298,6 +309,7 @@ Operation = (
     | Follow
     | RewriteManifests
     | SetFileIndexes
+    | SetGlobalIndexes
     | WithoutSnapshot
 )
 
@@ -313,6 +325,8 @@ def new_files(operation: Operation) -> tuple[str, ...]:
             | RowDelta(added=added)
         ):
             return tuple(dict.fromkeys(paths_of(added)))
+        case SetGlobalIndexes(added=files):
+            return tuple(file.path for file in files)
         case SetFileIndexes(indexes=indexes):
             return tuple(index for _, index in indexes if isinstance(index, str))
         case _:

@@ -406,6 +406,33 @@ class IndexTask:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexRange:
+    """Rows of a partition whose global index of one column is missing: `reads` gives the `fields`, the column and the row's
+    id, of rows from `first` to `last` and maybe others."""
+
+    partition: tuple[Any, ...]
+    first: int
+    last: int
+    reads: tuple[ReadTask, ...]
+    fields: tuple[Field, Field]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalIndexFile:
+    """A new file with an index of the column `field_id` for the rows from `first` to `last`; `ends` describes it."""
+
+    path: str
+    kind: str
+    partition: tuple[Any, ...]
+    field_id: int
+    first: int
+    last: int
+    ends: bytes
+    row_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BlobColumns:
     """Which columns of a write go to blob files of their own, of about `target_size_bytes` each, beside the data file with the
     other columns of their rows."""

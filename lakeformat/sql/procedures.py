@@ -748,6 +748,45 @@ def _rewrite_file_index(call: Call) -> Result:
     return listing({"written_partitions": pa.int32(), "written_indexes": pa.int32()}, [counts])
 
 
+def _create_global_index(call: Call) -> Result:
+    table, column, kind, specs = (
+        call.table(),
+        str(call.need("index_column")),
+        _index_kind(call),
+        call.take("partitions"),
+    )
+    call.no_options(_INDEX_SIZES)
+    call.close()
+    table.create_global_index(column, kind, _specs(call, table, specs) if specs else None, **call.context.verb)
+    return _ok(result=True)
+
+
+def _drop_global_index(call: Call) -> Result:
+    table, column, kind, specs = (
+        call.table(),
+        str(call.need("index_column")),
+        _index_kind(call),
+        call.take("partitions"),
+    )
+    dry = bool(call.take("dry_run"))
+    call.close()
+    condition = _specs(call, table, specs) if specs else None
+    gone = table.drop_global_index(column, kind, condition, dry_run=dry, **call.context.verb)
+    return listing({"dropped_files": pa.int64()}, [(len(gone),)])
+
+
+def _index_kind(call: Call) -> str:
+    kind = str(call.need("index_type")).strip().lower()
+    if kind != "btree":
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}: index_type => {kind!r} is not supported; known is 'btree'"
+        )
+    return kind
+
+
+_INDEX_SIZES = ("sorted-index.records-per-range", "sorted-index.records-per-file", "btree-index.records-per-range")
+
+
 def _materialize(call: Call) -> Result:
     """Rewrite the data files that have deletion vectors, and files worth compacting with them."""
     table, specs = call.table(), call.take("partitions")
@@ -976,6 +1015,12 @@ _PAIMON: Mapping[str, Procedure] = {
     ),
     "materialize_deletion_vectors": Procedure(("table", "partitions", "parallelism"), _materialize),
     "rewrite_file_index": Procedure(("table", "where"), _rewrite_file_index),
+    "create_global_index": Procedure(
+        ("table", "index_column", "index_type", "partitions", "options"), _create_global_index
+    ),
+    "drop_global_index": Procedure(
+        ("table", "index_column", "index_type", "partitions", "dry_run"), _drop_global_index
+    ),
     "trigger_tag_automatic_creation": Procedure(("table",), _automatic_tags),
     "expire_snapshots": Procedure(
         ("table", "retain_max", "retain_min", "older_than", "max_deletes", "options"), _expire_paimon

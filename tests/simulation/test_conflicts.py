@@ -144,6 +144,8 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "rewrite manifests": lambda t, who: t.rewrite_manifests(),
     "sort manifests": lambda t, who: t.rewrite_manifests(sort_by=True, full=True),
     "index files": index,
+    "create a global index": lambda t, who: t.create_global_index("n"),
+    "drop a global index": lambda t, who: t.drop_global_index("n"),
     "append to a branch": lambda t, who: t.branch("ahead").append(rows(70 + who)),
     "create branch": lambda t, who: t.create_branch(f"new{who}"),
     "delete branch": lambda t, who: t.delete_branch("ahead"),
@@ -160,6 +162,9 @@ def verbs_of(kind: str) -> list[str]:
     by_row = not APART.items() <= SCHEMAS[kind].properties.items()  # Where rows leave their files.
     own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG, "overwrite by row": by_row}
     own |= {"index files": kind in TABLES and not APART.items() <= SCHEMAS[kind].properties.items()}
+    own |= dict.fromkeys(
+        ("create a global index", "drop a global index"), APART.items() <= SCHEMAS[kind].properties.items()
+    )
     own |= {"sort manifests": kind in TABLES, "rename branch": kind in TABLES}
     if MERGES.items() <= SCHEMAS[kind].properties.items():
         return [

@@ -203,6 +203,12 @@ CASES += [
 ]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
 CASES += [("sort manifests", SCHEMA, lambda t: t.rewrite_manifests(sort_by=True, full=True, id="op"))]
+CASES += [
+    ("create a global index", EVOLVING, lambda t: t.create_global_index("v", id="op")),
+    ("create and drop a global index", EVOLVING, lambda t: (
+        t.create_global_index("v", id="made"), t.drop_global_index("v", where="dt = 'a'", id="op"),
+    )),
+]  # fmt: skip
 CASES += [("index files", SCHEMA, index), ("marked index files", MARKED, index), ("keyed index files", KEYED, index)]
 
 

@@ -327,6 +327,9 @@ def marked(lake):
 
 NESTED = "CREATE TABLE my_table (k INT, v STRUCT<f1: STRING, f2: INT>, w ARRAY<STRUCT<f1: STRING, f2: INT>>, x MAP<INT, STRUCT<f1: STRING, f2: INT>>)"
 KEYED = "CREATE TABLE {0} (a INT, b INT, c STRING) TBLPROPERTIES ('primary-key' = 'a')"
+INDEXES = (
+    "CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', dry_run => true)"
+)
 MANIFESTS = "SELECT added_files, deleted_files FROM T.manifests"
 TAGS = "SELECT tag_name, snapshot_id FROM T.tags"
 
@@ -556,10 +559,10 @@ FURTHER = (
     group(NEW_CALLS,
           runs("CALL sys.create_tag_from_watermark(`table` => 'default.T', `tag` => 'my_tag', `watermark` => 1578883047356, time_retained => '1 d')", [("my_tag", 2)], TAGS),
           runs("CALL sys.compact_manifest(`table` => 'default.T', dry_run => true)", 2, "SELECT * FROM T.snapshots"), runs("CALL sys.materialize_deletion_vectors(table => 'T')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.materialize_deletion_vectors(table => 'T', partitions => 'p=0')", [(1,), (2,)], "SELECT k FROM T"),
-          *each_refused("known are", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')",
-          *(f"CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => '{kind}'{more})" for kind, more in (("btree", ""), ("bitmap", ", options => 'sorted-index.records-per-range=1000000'"), ("fm", ""), ("btree", ", partitions => 'p=0'"),
+          *each_refused("", "CALL sys.compact_chain_table(table => 'default.T', partition => 'p=0')",
+          *(f"CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => '{kind}'{more})" for kind, more in (("bitmap", ", options => 'sorted-index.records-per-range=1000000'"), ("fm", ""),
           ("full-text", ", options => 'full-text.tokenizer=ngram'"), ("full-text", ", options => 'full-text.tokenizer=jieba'"), ("full-text", ", options => 'full-text.tokenizer=simple'"))),
-          *(f"CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', {more})" for more in ("partitions => 'p=0'", "dry_run => true")), "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')", why=AHEAD),
+          "CALL sys.reassign_row_id(table => 'default.T')", "CALL sys.reassign_row_id(table => 'default.T', partitions => 'p=0')", why=AHEAD),
           setup=(*T[:2], marked), format="paimon"),
     group(NEW_CALLS,
           runs("CALL sys.compact_manifest(`table` => 'default.T', manifest_sort_enabled => true)", [(2, 0)], MANIFESTS),
@@ -570,6 +573,10 @@ FURTHER = (
     group(NEW_CALLS, runs("CALL sys.merge_branch(table => 'default.T', source_branch => 'branch1')", [(1,), (2,), (3,)], "SELECT k FROM T"),
           runs("CALL sys.merge_branch(table => 'default.T', source_branch => 'branch1', target_branch => 'branch2')", [(1,), (3,)], "SELECT k FROM T.branch_branch2"),
           setup=(T[0] + " TBLPROPERTIES ('branch-merge.enabled' = 'true')", T[1], *(f"CALL sys.create_branch('T', 'branch{n}')" for n in (1, 2)), *(f"INSERT INTO T.branch_branch{n} VALUES ({k}, 'c', 0)" for n, k in ((2, 1), (1, 3))), T[2]), format="paimon"),
+    group(NEW_CALLS, runs("CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', partitions => 'p=0')", [(1,)], INDEXES),
+          runs("CALL sys.create_global_index(table => 'default.T', index_column => 'v', index_type => 'btree')", [(2,)], INDEXES),
+          runs("CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', dry_run => true)", [(2,)]), runs("CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', partitions => 'p=0')", [(1,)], INDEXES),
+          setup=(T[0] + " TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')", *T[1:]), format="paimon"),
     group(NEW_CALLS, runs("CALL sys.rewrite_file_index(table => 'T', where => 'p = 0')", [(1, 1)]), runs("CALL sys.rewrite_file_index(table => 'T')", [(1, 1)]),
           setup=(*T, "ALTER TABLE T SET TBLPROPERTIES ('file-index.bloom-filter.columns' = 'v')"), format="paimon"),
     group(NEW_CALLS, runs("CALL sys.compact(table => 'T', compact_strategy => 'full', buckets => '0-3,7')", [(0, 1), (1, 1), (2, 1), (6, 2)], "SELECT bucket, count(*) FROM T.files GROUP BY bucket"),

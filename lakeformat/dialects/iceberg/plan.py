@@ -52,6 +52,7 @@ from lakeformat.model.operation import (
     RewriteManifests,
     RowDelta,
     SetFileIndexes,
+    SetGlobalIndexes,
     SetStatistics,
     SetTag,
 )
@@ -116,7 +117,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _refer(reader, operation, base, stamp)
         case SetStatistics():
             return _set_statistics(reader, operation, base, stamp)
-        case MergeBranch() | SetFileIndexes():
+        case MergeBranch() | SetFileIndexes() | SetGlobalIndexes():
             raise AssertionError(f"{operation}: Iceberg's branches are no folders, and its files have no indexes")
 
 

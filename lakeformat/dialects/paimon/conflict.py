@@ -26,6 +26,7 @@
     MergeBranch       changed the schema to another than the branch's       Conflict
                       merged the branch                                     none: its other files are added
     SetFileIndexes    removed all of the files                              Conflict
+    SetGlobalIndexes  wrote new values of the indexed rows                  Conflict
     Restore           expired the snapshot                                  NotFound
     SetStatistics     changed the schema                                    Conflict
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -61,6 +62,7 @@ from lakeformat.model.operation import (
     RewriteManifests,
     RowDelta,
     SetFileIndexes,
+    SetGlobalIndexes,
     SetStatistics,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, not_, split
@@ -79,9 +81,14 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         )
     if isinstance(operation, Overwrite | Rewrite | RowDelta):
         metadata.require_rewritable(base.schema, reader.root)
+    has_indexes = bool((base.document or {}).get("indexManifest"))
+    if has_indexes and isinstance(operation, RowDelta | Rewrite) and operation.kind != OperationKind.COMPACT:
+        indexing.require_unindexed(reader, base, operation.added)
     match operation:
         case MergeBranch(source=source):
             branch.require_mergeable(reader, base, source)
+        case SetGlobalIndexes():
+            _require_same_values(reader, base, operation)
         case SetFileIndexes(indexes=indexes):
             indexing.require_some(reader, base, dict(indexes))
         case Append(request=request, added=added) | Adopt(request=request, added=added):
@@ -456,6 +463,19 @@ def _meet(buckets: np.ndarray, low: np.ndarray, high: np.ndarray, count: int) ->
     is_own, low, high = order < count, low[order], high[order]
     reach = {own: np.maximum.accumulate(np.where(is_own == own, high, -1)) for own in (True, False)}
     return bool((low <= np.where(is_own, reach[False], reach[True])).any())
+
+
+def _require_same_values(reader: Reader, base: State, operation: SetGlobalIndexes) -> None:
+    """Raise `Conflict` if others have written new values of rows, or restored older ones, since the columns were read."""
+    if not operation.added:
+        return
+    last = max(file.last for file in operation.added)
+    for document, entries in _changed_since(reader, base, ALWAYS, operation.read_at):
+        first = entries.filter(pc.equal(entries["_KIND"], int(manifest.EntryKind.ADD)))["_FIRST_ROW_ID"]
+        if pc.any(pc.less_equal(first, last)).as_py():
+            raise Conflict(
+                f"{reader.root}: snapshot {document['id']} has new values of rows that were indexed; run it again"
+            )
 
 
 def _changed_since(

@@ -42,7 +42,9 @@ log = logging.getLogger("lakeformat")
 
 # The names that engines give to a table's files; other files are never deleted.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_METADATA_NAME = re.compile(rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?")
+_METADATA_NAME = re.compile(
+    rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?|[a-z-]+-global-index-{_UUID}\.index"
+)
 _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|blob|index)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
 _ROOT_NAMES = {

@@ -6,8 +6,9 @@ replaced since. Indexes of other kinds are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,37 @@ from lakeformat.storage.store import Reader
 _MOST_BYTES = 16 << 20  # Of blocks that are read for a column; an index that would take more proves too little.
 # How an index stores the values; others, such as -0.0 and times of another precision, are not told apart by their bytes.
 _STORED = {Kind.TINYINT: "<i1", Kind.SMALLINT: "<i2", Kind.INT: "<i4", Kind.BIGINT: "<i8", Kind.DATE: "<i4"}
+_NO_BTREES = pa.Table.from_batches(
+    [],
+    pa.schema(
+        [
+            ("path", pa.string()),
+            ("field_id", pa.int32()),
+            ("first", pa.int64()),
+            ("last", pa.int64()),
+            ("ends", pa.binary()),
+        ]
+    ),
+)
 _TEXTS = {Kind.STRING, Kind.CHAR, Kind.VARCHAR}
+
+
+def read_all(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
+    """The global indexes of one column with a B-tree in a snapshot's index manifest: the `path` of each, the column's id
+    `field_id`, the row ids that it covers (from `first` to `last`), and its `ends` (see `btree_index.Ends`)."""
+    entries = manifest.read_index(reader, document)
+    if not pc.any(pc.equal(entries["_INDEX_TYPE"], manifest.BTREE_INDEX)).as_py():
+        return _NO_BTREES
+    of = entries["_GLOBAL_INDEX"].combine_chunks()
+    extra = pc.fill_null(pc.list_value_length(pc.struct_field(of, "_EXTRA_FIELD_IDS")), 0)
+    own = pc.and_(pc.equal(entries["_INDEX_TYPE"], manifest.BTREE_INDEX), pc.and_(of.is_valid(), pc.equal(extra, 0)))
+    names = ("_INDEX_FIELD_ID", "_ROW_RANGE_START", "_ROW_RANGE_END", "_INDEX_META")
+    columns = [pa.array(manifest.index_paths(entries), pa.string()), *(pc.struct_field(of, name) for name in names)]
+    table = pa.Table.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, _NO_BTREES.schema, strict=True)],
+        schema=_NO_BTREES.schema,
+    )
+    return table.filter(pc.and_(own, table["ends"].is_valid()))
 
 
 def may_hold(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> np.ndarray:
@@ -36,11 +67,25 @@ def may_hold(reader: Reader, base: State, entries: pa.Table, predicate: Expressi
     given = options.of(base.schema)
     if not given.global_index_enabled or given.global_index_column_update_action == "ignore":
         return keep
-    indexes = manifest.read_btree_indexes(reader, base.document)
+    indexes = read_all(reader, base.document)
     for field, condition in _asked(reader, base, indexes, predicate):
         own = indexes.filter(pc.equal(indexes["field_id"], field.id))
         keep &= _of_column(reader, own, entries.filter(pa.array(keep)), keep, field, condition)
     return keep
+
+
+def stored(values: pa.Array, type: Type) -> pa.Array:
+    """Values without nulls as an index stores them: see `_values`."""
+    assert isinstance(type, Scalar), type
+    if type.kind in _TEXTS:
+        return values.cast(pa.binary())
+    layout = np.dtype(_STORED[type.kind])
+    numbers = np.asarray(values.cast(pa.int32()) if type.kind is Kind.DATE else values).astype(layout)
+    return spans.fixed(numbers.view(np.uint8), layout.itemsize, len(numbers))
+
+
+def is_known(type: Type) -> bool:
+    return isinstance(type, Scalar) and (type.kind in _STORED or type.kind in _TEXTS)
 
 
 def _asked(reader: Reader, base: State, indexes: pa.Table, predicate: Expression) -> Iterator[tuple[Field, Expression]]:
@@ -50,19 +95,15 @@ def _asked(reader: Reader, base: State, indexes: pa.Table, predicate: Expression
     ids = set(indexes["field_id"].to_pylist())
     for field in base.schema.fields:
         own = [part for part in conjuncts(predicate) if columns_of(part) == {field.name}]
-        if field.id not in ids or not own or not _is_known(field.type):
+        if field.id not in ids or not own or not is_known(field.type):
             continue
         condition = and_(*own)
         null = pa.RecordBatch.from_arrays([pa.nulls(1, to_arrow(field.type))], [field.name])
-        if not expression.mask(condition, null)[0].as_py() and _always_had(reader, base, field):
+        if not expression.mask(condition, null)[0].as_py() and always_had(reader, base, field):
             yield field, condition
 
 
-def _is_known(type: Type) -> bool:
-    return isinstance(type, Scalar) and (type.kind in _STORED or type.kind in _TEXTS)
-
-
-def _always_had(reader: Reader, base: State, field: Field) -> bool:
+def always_had(reader: Reader, base: State, field: Field) -> bool:
     """Whether a column has always had its type, so that its indexes store values of it."""
     for schema in metadata.read_schemas(reader, range(base.schema.id)):
         if schema is None or any(f.id == field.id and f.type != field.type for f in schema.fields):
@@ -94,7 +135,7 @@ def _of_column(
     answers = _hits(reader, used, field, condition)
     if not answers:
         return keep
-    starts, stops = _joined(
+    starts, stops = joined(
         np.array([answer.first for answer in answers]), np.array([answer.last + 1 for answer in answers])
     )
     at = np.searchsorted(starts, first, side="right") - 1
@@ -106,8 +147,10 @@ def _of_column(
     return result
 
 
-def _joined(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def joined(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ranges that overlap or touch, as one."""
+    if not len(starts):
+        return starts, stops
     order = np.argsort(starts)
     starts, reach = starts[order], np.maximum.accumulate(stops[order])
     is_new = np.concatenate(([True], starts[1:] > reach[:-1]))

@@ -1,24 +1,30 @@
-"""File indexes of existing files: which files lack indexes that the table's options ask for, and their entries with new ones.
+"""Indexes of existing rows.
 
-Deleted rows are indexed too: bitmaps name positions in the file. (FileIndexProcessor)
+File indexes: which files lack those that the table's options ask for, and their entries with new ones. Deleted rows are indexed
+too: bitmaps name positions in the file. (FileIndexProcessor)
+Global indexes with B-trees: which rows of a column have none, and the files of new ones. (pypaimon's create_global_index)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import file_index
-from lakeformat.dialects.paimon import layout, manifest, metadata, options, scan
+from lakeformat.codec import btree_index, file_index
+from lakeformat.dialects.paimon import global_index, layout, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import Conflict, UnsupportedFeature
+from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import Expression
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, IndexTask, ReadTask
+from lakeformat.model.schema import Field, Schema
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, GlobalIndexFile, IndexRange, IndexTask, ReadTask, WrittenFile
 from lakeformat.storage.store import Reader
 
 ENDING = ".index"
+_ROWS_PER_FILE = 5_000_000
 
 
 def tasks(reader: Reader, base: State, scope: Expression) -> list[IndexTask]:
@@ -97,6 +103,132 @@ def renewed(
     return entries, made, tuple(index for path in gone if isinstance(index := indexes[path], str))
 
 
+def require_btree(reader: Reader, base: State, column: str, kind: str) -> Field:
+    """The column that is to be indexed. Raises `InvalidInput` and `UnsupportedFeature`."""
+    if kind != manifest.BTREE_INDEX:
+        raise UnsupportedFeature(f"{reader.root}: global indexes of type {kind!r} are not written; known is 'btree'")
+    if not options.of(base.schema).data_evolution_enabled:
+        raise UnsupportedFeature(
+            f"{reader.root}: a global index needs the options row-tracking.enabled and data-evolution.enabled, set when the table is made"
+        )
+    field = base.schema.field(column)
+    if not global_index.is_known(field.type):
+        raise UnsupportedFeature(
+            f"{reader.root}: a global index of column {column!r} ({field.type}): known are whole numbers, dates and texts"
+        )
+    return field
+
+
+def unindexed(reader: Reader, base: State, column: str, kind: str, scope: Expression) -> list[IndexRange]:
+    """The runs of row ids, within a partition, that no index of the column covers."""
+    metadata.require_writable(base.schema, reader.root)
+    field = require_btree(reader, base, column, kind)
+    if not global_index.always_had(reader, base, field):
+        raise UnsupportedFeature(f"{reader.root}: a global index of column {column!r}, which has had another type")
+    data_files = scan.files(reader, base, scope)
+    if not len(data_files):
+        return []
+    indexes = global_index.read_all(reader, base.document)
+    indexes = indexes.filter(pc.equal(indexes["field_id"], field.id))
+    starts, stops = global_index.joined(np.asarray(indexes["first"]), np.asarray(indexes["last"]) + 1)
+    entries = data_files.entries
+    first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
+    codes, _ = manifest.partitions(entries, base.schema)
+    partitions, fields = scan.partitions_of(base, entries), (field, tracking.FIELDS[0])
+    result = []
+    for rows in np.split(order := np.lexsort((first, codes)), _breaks(first[order], counts[order], codes[order])):
+        low, high = int(first[rows[0]]), int((first + counts)[rows[-1]])
+        for begin, end in _gaps(low, high, starts, stops):
+            chosen = rows[(first[rows] < end) & ((first + counts)[rows] > begin)]
+            reads = tuple(scan.tasks(reader, base, data_files.take(chosen), fields, alone=True))
+            result.append(IndexRange(partitions[int(rows[0])], begin, end - 1, reads, fields))
+    return result
+
+
+def files(part: IndexRange, table: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
+    """(the bytes of an index, the file) for rows of `part`: the column and the row ids."""
+    field = part.fields[0]
+    row_ids = np.asarray(table.column(1))
+    inside = (row_ids >= part.first) & (row_ids <= part.last)
+    values, row_ids = table.column(0).combine_chunks().filter(pa.array(inside)), row_ids[inside] - part.first
+    nulls = np.asarray(values.is_null())
+    order = np.argsort(row_ids[~nulls], kind="stable")
+    known, own_ids = values.drop_null().take(pa.array(order)), row_ids[~nulls][order]
+    order = np.asarray(pc.sort_indices(known))
+    known, own_ids, null_ids = known.take(pa.array(order)), own_ids[order], np.sort(row_ids[nulls])
+    for start in range(0, max(len(known), 1), _ROWS_PER_FILE):
+        some, ids = known.slice(start, _ROWS_PER_FILE), own_ids[start : start + _ROWS_PER_FILE]
+        begins = (
+            np.flatnonzero(np.append(True, np.asarray(pc.not_equal(some[1:], some[:-1])))) if len(some) else ids[:0]
+        )
+        keys = global_index.stored(some.take(pa.array(begins)), field.type)
+        counts = np.diff(np.append(begins, len(some)))
+        of_nulls = null_ids if start == 0 else null_ids[:0]
+        data = btree_index.emit(keys, counts, ids, of_nulls)
+        ends = btree_index.Ends(keys[0].as_py(), keys[-1].as_py()) if len(keys) else btree_index.Ends(None, None)
+        path = f"{metadata.INDEX_FOLDER}/{manifest.BTREE_INDEX}-global-index-{uuid.uuid4()}.index"
+        yield (
+            data,
+            GlobalIndexFile(
+                path=path,
+                kind=manifest.BTREE_INDEX,
+                partition=part.partition,
+                field_id=field.id,
+                first=part.first,
+                last=part.last,
+                ends=ends.described(len(of_nulls) > 0),
+                row_count=len(ids) + len(of_nulls),
+                size_bytes=len(data),
+            ),
+        )
+
+
+def entries_of(files: Sequence[GlobalIndexFile], schema: Schema) -> pa.Table:
+    """Entries of an index manifest for new global indexes."""
+    partitions = manifest.partition_rows([file.partition for file in files], schema).to_pylist()
+    of_rows = [
+        {"_ROW_RANGE_START": f.first, "_ROW_RANGE_END": f.last, "_INDEX_FIELD_ID": f.field_id, "_INDEX_META": f.ends}
+        for f in files
+    ]
+    parts = [
+        manifest.index_entries(
+            file.kind, [partition], [0], [(file.path, file.size_bytes, file.row_count, None)], [rows]
+        )
+        for file, partition, rows in zip(files, partitions, of_rows, strict=True)
+    ]
+    return pa.concat_tables(parts) if parts else manifest.EMPTY_INDEX
+
+
+def paths(reader: Reader, base: State, column: str, kind: str, scope: Expression) -> list[str]:
+    """The files of a column's indexes in these partitions."""
+    entries = manifest.in_scope(manifest.read_index(reader, base.document), base.schema, scope)
+    of = entries["_GLOBAL_INDEX"].combine_chunks()
+    extra = pc.fill_null(pc.list_value_length(pc.struct_field(of, "_EXTRA_FIELD_IDS")), 0)
+    is_own = pc.and_(pc.equal(pc.struct_field(of, "_INDEX_FIELD_ID"), base.schema.field(column).id), pc.equal(extra, 0))
+    return manifest.index_paths(
+        entries.filter(pc.fill_null(pc.and_(is_own, pc.equal(entries["_INDEX_TYPE"].combine_chunks(), kind)), False))
+    )
+
+
+def require_unindexed(reader: Reader, base: State, added: Sequence[WrittenFile]) -> None:
+    """Raise `InvalidInput` if new files have values of existing rows in columns with a global index: it would have the old
+    ones, by which other engines look rows up."""
+    files_of_rows = [file for file in added if tracking.changes_rows(file)]
+    if not files_of_rows or options.of(base.schema).global_index_column_update_action == "ignore":
+        return
+    is_whole = any(not file.columns or tracking.ROW_ID_NAME in file.columns for file in files_of_rows)
+    changed = {*base.schema.names} if is_whole else {name for file in files_of_rows for name in file.columns}
+    of = manifest.read_index(reader, base.document)["_GLOBAL_INDEX"].combine_chunks().drop_null()
+    ids = {*pc.struct_field(of, "_INDEX_FIELD_ID").to_pylist()}
+    ids |= {*pc.list_flatten(pc.struct_field(of, "_EXTRA_FIELD_IDS")).to_pylist()}
+    names = [f.name for f in base.schema.fields if f.id in ids and f.name in changed]
+    if names:
+        raise InvalidInput(
+            f"{reader.root}: new values of column {names[0]!r}, which has a global index: drop_global_index({names[0]!r}) first, "
+            "and create it again"
+        )
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -107,3 +239,20 @@ def _live(reader: Reader, base: State, indexes: Mapping[str, bytes | str]) -> pa
 
 def _name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
+
+
+def _breaks(first: np.ndarray, counts: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Where a run of adjacent row ids in one partition ends."""
+    return 1 + np.flatnonzero((codes[1:] != codes[:-1]) | (first[1:] != (first + counts)[:-1]))
+
+
+def _gaps(low: int, high: int, starts: np.ndarray, stops: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The parts of a range that are in none of these ranges, which ascend."""
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        if start >= high:
+            break
+        if low < min(start, high):
+            yield low, min(start, high)
+        low = max(low, stop)
+    if low < high:
+        yield low, high

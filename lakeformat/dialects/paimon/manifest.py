@@ -121,6 +121,19 @@ INDEX_ENTRY = pa.schema(
             ),
         ),
         ("_EXTERNAL_PATH", pa.string()),
+        (
+            "_GLOBAL_INDEX",
+            pa.struct(
+                [
+                    ("_ROW_RANGE_START", pa.int64()),
+                    ("_ROW_RANGE_END", pa.int64()),
+                    ("_INDEX_FIELD_ID", pa.int32()),
+                    ("_EXTRA_FIELD_IDS", pa.list_(pa.int32())),
+                    ("_INDEX_META", pa.binary()),
+                    ("_SOURCE_META", pa.binary()),
+                ]
+            ),
+        ),
     ]
 )
 HASH_INDEX = "HASH"
@@ -145,18 +158,6 @@ class Manifests:
 
 EMPTY_ENTRIES = pa.Table.from_batches([], ENTRY)
 EMPTY_INDEX = pa.Table.from_batches([], INDEX_ENTRY)  # `Schema.empty_table` imports pandas.
-_NO_BTREES = pa.Table.from_batches(
-    [],
-    pa.schema(
-        [
-            ("path", pa.string()),
-            ("field_id", pa.int32()),
-            ("first", pa.int64()),
-            ("last", pa.int64()),
-            ("ends", pa.binary()),
-        ]
-    ),
-)
 EMPTY_METAS = pa.Table.from_batches([], META)
 NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
@@ -225,28 +226,6 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     if not name:
         return EMPTY_INDEX
     return _all_decoded(reader, [name], partial(map, parse_index), EMPTY_INDEX)[0]
-
-
-def read_btree_indexes(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
-    """The global indexes of one column with a B-tree in a snapshot's index manifest: the `path` of each, the column's id
-    `field_id`, the row ids that it covers (from `first` to `last`), and its `ends` (see `btree_index.Ends`)."""
-    entries = read_index(reader, document)
-    if not pc.any(pc.equal(entries["_INDEX_TYPE"], BTREE_INDEX)).as_py():
-        return _NO_BTREES
-    path = f"{MANIFEST_FOLDER}/{(document or {})['indexManifest']}"
-    whole = _decode(reader.read(path))
-    if "_GLOBAL_INDEX" not in whole.column_names:
-        return _NO_BTREES
-    of = whole["_GLOBAL_INDEX"].combine_chunks()
-    extra = pc.fill_null(pc.list_value_length(pc.struct_field(of, "_EXTRA_FIELD_IDS")), 0)
-    own = pc.and_(pc.equal(whole["_INDEX_TYPE"], BTREE_INDEX), pc.and_(of.is_valid(), pc.equal(extra, 0)))
-    names = ("_INDEX_FIELD_ID", "_ROW_RANGE_START", "_ROW_RANGE_END", "_INDEX_META")
-    columns = [pa.array(index_paths(whole), pa.string()), *(pc.struct_field(of, name) for name in names)]
-    table = pa.Table.from_arrays(
-        [column.cast(field.type) for column, field in zip(columns, _NO_BTREES.schema, strict=True)],
-        schema=_NO_BTREES.schema,
-    )
-    return table.filter(pc.and_(own, table["ends"].is_valid()))
 
 
 def vectors(entries: pa.Table) -> pa.Table:
@@ -662,8 +641,9 @@ def index_entries(
     partitions: Sequence[bytes],
     buckets: Sequence[int],
     files: Sequence[tuple[str, int, int, list[dict[str, Any]] | None]],
+    of_rows: Sequence[dict[str, Any]] | None = None,
 ) -> pa.Table:
-    """Entries of an index manifest for new `files`: (path, size, count, ranges of deletion vectors)."""
+    """Entries of an index manifest for new `files`: (path, size, count, ranges of deletion vectors). `of_rows`: of global indexes."""
     columns = {
         "_VERSION": [_INDEX_ENTRY_VERSION] * len(files),
         "_KIND": [int(EntryKind.ADD)] * len(files),
@@ -675,13 +655,16 @@ def index_entries(
         "_ROW_COUNT": [count for _, _, count, _ in files],
         "_DELETIONS_VECTORS_RANGES": [ranges for _, _, _, ranges in files],
         "_EXTERNAL_PATH": [None] * len(files),
+        "_GLOBAL_INDEX": [None] * len(files) if of_rows is None else of_rows,
     }
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in INDEX_ENTRY], schema=INDEX_ENTRY)
 
 
 def emit_index(entries: pa.Table, schema: Schema) -> bytes:
-    """Rows of `INDEX_ENTRY` -> an index manifest."""
-    return avro.encode(entries, _INDEX_TEXT, options.of(schema).manifest_codec)
+    """Rows of `INDEX_ENTRY` -> an index manifest. Without global indexes it has no field for them, as older engines write it."""
+    if entries["_GLOBAL_INDEX"].null_count == len(entries):
+        return avro.encode(entries.drop_columns(["_GLOBAL_INDEX"]), _INDEX_TEXT, options.of(schema).manifest_codec)
+    return avro.encode(entries, _GLOBAL_TEXT, options.of(schema).manifest_codec)
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
@@ -1037,32 +1020,43 @@ META_SCHEMA = _record(
         ("_MAX_ROW_ID", _optional("long")),
     ],
 )
-INDEX_SCHEMA = _record(
-    "record",
-    [
-        ("_VERSION", "int"),
-        ("_KIND", "int"),
-        ("_PARTITION", "bytes"),
-        ("_BUCKET", "int"),
-        ("_INDEX_TYPE", "string"),
-        ("_FILE_NAME", "string"),
-        ("_FILE_SIZE", "long"),
-        ("_ROW_COUNT", "long"),
-        (
-            "_DELETIONS_VECTORS_RANGES",
-            _optional(
-                _array(
-                    _optional(
-                        _record(
-                            "record__DELETIONS_VECTORS_RANGES",
-                            [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", _optional("long"))],
-                        )
+_INDEX_FIELDS = [
+    ("_VERSION", "int"),
+    ("_KIND", "int"),
+    ("_PARTITION", "bytes"),
+    ("_BUCKET", "int"),
+    ("_INDEX_TYPE", "string"),
+    ("_FILE_NAME", "string"),
+    ("_FILE_SIZE", "long"),
+    ("_ROW_COUNT", "long"),
+    (
+        "_DELETIONS_VECTORS_RANGES",
+        _optional(
+            _array(
+                _optional(
+                    _record(
+                        "record__DELETIONS_VECTORS_RANGES",
+                        [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", _optional("long"))],
                     )
                 )
-            ),
+            )
         ),
-        ("_EXTERNAL_PATH", _optional("string")),
-    ],
+    ),
+    ("_EXTERNAL_PATH", _optional("string")),
+]
+INDEX_SCHEMA = _record("record", _INDEX_FIELDS)
+_GLOBAL_INDEX_FIELDS = [
+    ("_ROW_RANGE_START", "long"),
+    ("_ROW_RANGE_END", "long"),
+    ("_INDEX_FIELD_ID", "int"),
+    ("_EXTRA_FIELD_IDS", _optional(_array("int"))),
+    ("_INDEX_META", _optional("bytes")),
+    ("_SOURCE_META", _optional("bytes")),
+]
+GLOBAL_INDEX_SCHEMA = _record(
+    "record", [*_INDEX_FIELDS, ("_GLOBAL_INDEX", _optional(_record("record__GLOBAL_INDEX", _GLOBAL_INDEX_FIELDS)))]
 )
 
-_ENTRY_TEXT, _META_TEXT, _INDEX_TEXT = map(avro.spell, (ENTRY_SCHEMA, META_SCHEMA, INDEX_SCHEMA))
+_ENTRY_TEXT, _META_TEXT, _INDEX_TEXT, _GLOBAL_TEXT = map(
+    avro.spell, (ENTRY_SCHEMA, META_SCHEMA, INDEX_SCHEMA, GLOBAL_INDEX_SCHEMA)
+)

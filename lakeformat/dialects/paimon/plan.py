@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ from lakeformat.model.operation import (
     RewriteManifests,
     RowDelta,
     SetFileIndexes,
+    SetGlobalIndexes,
     SetStatistics,
 )
 from lakeformat.model.predicate import Expression
@@ -89,6 +91,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
             return _commit(reader, request, kind, base, stamp, gone, added, index)
+        case SetGlobalIndexes():
+            return _indexed(reader, operation, base, stamp)
         case SetFileIndexes(request=request, indexes=indexes):
             gone, kept, unused = indexing.renewed(reader, base, dict(indexes))
             kind = OperationKind.COMPACT
@@ -263,9 +267,6 @@ def _commit(
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
-    if any(tracking.changes_rows(file) for file in added) and kind != OperationKind.COMPACT:
-        # The global index would still have the column's old values, and Java would look up rows by it.
-        _require_known_indexes(reader, _entries_of(reader, base, index))
     log, hashes, vectors, added = (
         tuple(file for file in added if file.content is content)
         for content in (Content.CHANGELOG, Content.HASH_INDEX, Content.DELETION_VECTORS, Content.DATA)
@@ -393,6 +394,26 @@ def _analyzed(reader: Reader, request: Request, data: bytes, base: State, stamp:
     return _unchanged(reader, request, base, stamp, "ANALYZE", metas, {metadata.statistics_path(name): data}, name)
 
 
+def _indexed(reader: Reader, operation: SetGlobalIndexes, base: State, stamp: Stamp) -> Plan:
+    """A snapshot with other global indexes."""
+    metadata.require_writable(base.schema, reader.root)
+    entries = manifest.read_index(reader, base.document)
+    _require_known_indexes(reader, entries)
+    paths = pa.array(manifest.index_paths(entries), pa.string())
+    kept = entries.filter(pc.invert(pc.is_in(paths, value_set=pa.array(operation.removed, pa.string()))))
+    every = pa.concat_tables([kept, indexing.entries_of(operation.added, base.schema)])
+    name, files = None, dict[str, bytes]()
+    if len(every):
+        name = f"index-manifest-{_derived(stamp, 'index')}-3"
+        files[f"{metadata.MANIFEST_FOLDER}/{name}"] = manifest.emit_index(every, base.schema)
+    document = base.document or {}
+    statistics = document.get("statistics") if document.get("schemaId") == base.schema.id else None
+    metas = manifest.read_metas(reader, base.document)
+    return _unchanged(
+        reader, operation.request, base, stamp, "COMPACT", metas, files, statistics, {"indexManifest": name}
+    )
+
+
 def _unchanged(
     reader: Reader,
     request: Request,
@@ -402,6 +423,7 @@ def _unchanged(
     metas: pa.Table,
     files: dict[str, bytes],
     statistics_file: str | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
     """A snapshot with the same rows: all manifests in the base list, and an empty delta."""
     document = base.document or {}
@@ -420,6 +442,7 @@ def _unchanged(
             "commitKind": commit_kind,
             "operation": None,
             "deltaRecordCount": 0,
+            **more,
         },
     )
 
@@ -1018,7 +1041,8 @@ def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
 
 
 def _require_known_indexes(reader: Reader, entries: pa.Table) -> None:
-    if strange := set(entries["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX, manifest.DELETION_VECTORS}:
+    own = entries.filter(entries["_GLOBAL_INDEX"].is_null())
+    if strange := set(own["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX, manifest.DELETION_VECTORS}:
         raise UnsupportedFeature(
             f"{reader.root}: indexes of type {', '.join(sorted(strange))} beside others: not supported"
         )

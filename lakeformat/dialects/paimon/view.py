@@ -41,7 +41,17 @@ from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
-from lakeformat.model.work import DeleteTask, Delta, IndexTask, ReadTask, RewriteTask, Upkeep, WriteTask
+from lakeformat.model.work import (
+    DeleteTask,
+    Delta,
+    GlobalIndexFile,
+    IndexRange,
+    IndexTask,
+    ReadTask,
+    RewriteTask,
+    Upkeep,
+    WriteTask,
+)
 from lakeformat.storage.store import Listed
 
 
@@ -317,6 +327,15 @@ class PaimonView(TableView[State]):
 
     def unindexed(self, scope: Expression) -> list[IndexTask]:
         return indexing.tasks(self.reader, self.state, scope)
+
+    def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
+        return indexing.unindexed(self.reader, self.state, column, kind, scope)
+
+    def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
+        return indexing.files(part, rows)
+
+    def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
+        return indexing.paths(self.reader, self.state, column, kind, scope)
 
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         return statistics.comparable(values, field)
