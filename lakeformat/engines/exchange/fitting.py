@@ -16,6 +16,7 @@ from lakeformat.model.schema import Field, Kind, ListOf, Row, Scalar, Type, scal
 
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _NUMBERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_WHOLE = _NUMBERS[:4]
 _AS_TEXT = (*_TEXTS, *_NUMBERS, Kind.BOOLEAN, Kind.DATE, Kind.TIME, Kind.TIME_MICROS, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _INSIDE = (*_TEXTS, *(kind for kind in _NUMBERS if kind is not Kind.DECIMAL), Kind.BOOLEAN)  # Parts of nested JSON.
 _PLAIN = (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_floating)
@@ -152,13 +153,26 @@ def _parsed(values: pa.Array, field: Field) -> Fitted:
         return Fitted(parse(values))
     except (InvalidInput, pa.ArrowInvalid):  # Values repeat, also those that do not fit.
         encoded = values.dictionary_encode()
-    words = _whole_or_halves(encoded.dictionary, parse, target, field.name)
+    shapeless = pc.fill_null(pc.invert(pc.match_substring_regex(encoded.dictionary, _shape(kind))), False)
+    shaped = pc.if_else(shapeless, pa.scalar(None, pa.string()), encoded.dictionary)
+    words = _whole_or_halves(shaped, parse, target, field.name)
+    bad_words = shapeless.to_numpy(zero_copy_only=False)
+    bad_words = bad_words if words.bad is None else bad_words | words.bad
     column = words.column.take(encoded.indices)
-    if words.bad is None:
-        return Fitted(column)
-    bad = pc.fill_null(pa.array(words.bad).take(encoded.indices), False).to_numpy(zero_copy_only=False)
+    bad = pc.fill_null(pa.array(bad_words).take(encoded.indices), False).to_numpy(zero_copy_only=False)
     at = int(np.argmax(bad))
-    return Fitted(column, bad, (at, _misfit(values[at], field)))
+    return Fitted(column, bad, (at, _misfit(values[at], field))) if bad.any() else Fitted(column)
+
+
+def _shape(kind: Kind) -> str:
+    """A pattern that every text of the type has, by which most others are known at once."""
+    if kind in _WHOLE:
+        return r"^\s*[+-]?\d+\s*$"
+    if kind in _NUMBERS:
+        return r"^\s*[+-]?(\d|\.\d|[nNiI])"
+    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ):
+        return r"^\s*\d{4}-\d"
+    return ""
 
 
 def _misfit(value: pa.Scalar, field: Field) -> str:
