@@ -27,7 +27,6 @@ from lakeformat.dialects.dialect import (
     FallsBack,
     Format,
     Mirrored,
-    Relocatable,
     Staging,
     Upkept,
 )
@@ -872,14 +871,8 @@ class Table:
         """
         for name, value in (("source_prefix", source_prefix), ("target_prefix", target_prefix)):
             arguments.text(name, value)
-        view = self._view()
-        if not isinstance(view, Relocatable):
-            raise UnsupportedFeature(
-                f"{self.uri}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
-            )
-        relocation = view.relocation(source_prefix, target_prefix, start_version, end_version)
-        folder = staging or f"{self._store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
-        return relocate.relocate(self._store, relocation, folder)
+        versions = (start_version, end_version)
+        return relocate.prepare(self._store, self._view(), source_prefix, target_prefix, versions, staging)
 
     def _analyze(
         self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]
@@ -1100,15 +1093,7 @@ class Table:
         """Publish the snapshot staged under an id, as `cherry_pick` does. Raises `NotFound`, and `InvalidInput` if
         several snapshots are staged under the id: none of them includes the others."""
         arguments.text("wap_id", wap_id)
-        snapshot_ids = self._staging(self._view()).staged(wap_id)
-        if not snapshot_ids:
-            raise NotFound(f"{self.name}: nothing is staged under the id {wap_id!r}")
-        if len(snapshot_ids) > 1:
-            raise InvalidInput(
-                f"{self.name}: {len(snapshot_ids)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, snapshot_ids))}; choose one, by "
-                "cherry_pick"
-            )
-        return self.cherry_pick(snapshot_ids[0])
+        return self.cherry_pick(branch.staged(self.name, self._staging(self._view()), wap_id))
 
     def cherry_pick(self, snapshot_id: int) -> Snapshot:
         """Make a staged snapshot the current one. If others have committed since, apply its changes to the current

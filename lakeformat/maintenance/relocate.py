@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import csv
 import io
+import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakeformat.dialects.dialect import Relocation
+from lakeformat.dialects.dialect import AnyView, Relocatable, Relocation
 from lakeformat.engines import worker
 from lakeformat.engines.files.formats import opened
 from lakeformat.engines.row_level.deletes import PATH_ID, POSITION_ID
-from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, scalar
 from lakeformat.model.work import Content, OneFolder, WriteTask
@@ -37,6 +38,19 @@ class Relocated:
     file_list: str
     rewritten: int
     copied: int
+
+
+def prepare(
+    store: Store, view: AnyView, source: str, target: str, versions: tuple[str | None, str | None], staging: str | None
+) -> Relocated:
+    """Prepare a copy of the files between two `versions` under another prefix, in `staging` or a folder of the table."""
+    if not isinstance(view, Relocatable):
+        raise UnsupportedFeature(
+            f"{store.root}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
+        )
+    relocation = view.relocation(source, target, *versions)
+    folder = staging or f"{store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
+    return relocate(store, relocation, folder)
 
 
 def relocate(store: Store, relocation: Relocation, staging: str) -> Relocated:

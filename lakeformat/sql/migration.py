@@ -15,7 +15,7 @@ from lakeformat.sql.result import Result, listing
 from lakeformat.storage.files import open_store
 
 if TYPE_CHECKING:
-    from lakeformat.sql.procedures import Call
+    from lakeformat.sql.call import Call
 
 _OF_SPARK = "spark_catalog"
 _FOLDER = re.compile(r"`?parquet`?\.`([^`]+)`", re.IGNORECASE)

@@ -10,8 +10,8 @@ from functools import partial
 from typing import cast
 
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
-from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound, UnsupportedFeature
+from lakeformat.dialects.dialect import AnyView, BranchFolders, Format, Staging
+from lakeformat.errors import AlreadyExists, CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.operation import CreateBranch, MergeBranch, Request
 from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
 from lakeformat.storage.catalogued import BranchKeeper, Catalogued
@@ -78,6 +78,19 @@ def merge(view: AnyView, request: Request, source: str) -> MergeBranch | None:
             f"branch {source!r}"
         )
     return MergeBranch(request=request, source=source) if view.is_behind(source) else None
+
+
+def staged(table: str, view: Staging, wap_id: str) -> int:
+    """The snapshot staged under an id. Raises `NotFound`, and `InvalidInput` for several."""
+    snapshot_ids = view.staged(wap_id)
+    if not snapshot_ids:
+        raise NotFound(f"{table}: nothing is staged under the id {wap_id!r}")
+    if len(snapshot_ids) > 1:
+        raise InvalidInput(
+            f"{table}: {len(snapshot_ids)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, snapshot_ids))}; choose one, by "
+            "cherry_pick"
+        )
+    return snapshot_ids[0]
 
 
 def rename(store: Store, view: AnyView, name: str, to: str) -> None:
