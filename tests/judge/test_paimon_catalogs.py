@@ -3,6 +3,7 @@ own server: what Java writes is listed and read."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -286,3 +287,45 @@ def test_both_commit_through_a_rest_catalog(java: Conversation, server: str, tmp
     assert "empty" in lake.namespaces()
     lake.drop_namespace("empty")
     assert "empty" not in lake.namespaces()
+
+
+def test_functions_of_a_rest_catalog(server: str, tmp_path: Path) -> None:
+    """Java's server stores what SQL creates; pypaimon reads it, and SQL calls what pypaimon creates."""
+    lake = Lake(tmp_path / "w", catalog=server, catalog_options=GIVEN)
+    lake.sql(
+        """
+        CREATE DATABASE functions; USE functions;
+        CREATE FUNCTION area(w DOUBLE COMMENT 'width', h DECIMAL(10, 2)) COMMENT 'c' RETURN w * h;
+        CREATE FUNCTION at(xs ARRAY<INT>, t TIMESTAMP) RETURNS DOUBLE RETURN xs[0] + rand();
+        CREATE FUNCTION udf AS 'com.example.Udf' USING JAR '/a.jar'
+        """
+    )
+    assert lake.sql("SELECT area(2, 3) AS a").to_arrow()["a"].to_pylist() == [6.0]
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE FUNCTION area(w INT) RETURN w")
+    command = environments.script(environments.PYPAIMON, "functions.py")
+    said = subprocess.run([*command, server, "functions"], capture_output=True, text=True, check=True)
+    sql, file = [["spark", "SQLFunctionDefinition"]], [["spark", "FileFunctionDefinition"]]
+    assert json.loads(said.stdout) == {
+        "area": [[["w", "DOUBLE", "width"], ["h", "DECIMAL(10, 2)", None]], ["DOUBLE"], sql, "c", True],
+        "at": [[["xs", "ARRAY<INT>", None], ["t", "TIMESTAMP(6) WITH LOCAL TIME ZONE", None]], ["DOUBLE"], sql, None, False],
+        "udf": [[], [], file, None, True],
+    }  # fmt: skip
+    assert lake.sql("SELECT theirs(1.5, 1) AS a").to_arrow()["a"].to_pylist() == [2.5]
+    lake.sql("CREATE OR REPLACE FUNCTION area(w INT) RETURN w + 1")
+    assert lake.sql("SELECT functions.area(2) AS a").to_arrow()["a"].to_pylist() == [3]
+    for change in (
+        {"action": "updateDefinition", "name": "spark", "definition": {"type": "sql", "definition": "w + 2"}},
+        {"action": "addDefinition", "name": "flink", "definition": {"type": "lambda", "definition": "w -> w", "language": "JAVA"}},
+        {"action": "setOption", "key": "k", "value": "v"},
+        {"action": "updateComment", "comment": "other"},
+    ):  # fmt: skip
+        lake.sql("CALL sys.alter_function('area', :change)", params={"change": json.dumps(change)})
+    function = lake.functions.find("functions.area")
+    assert function is not None
+    assert (function.comment, function.options["k"], sorted(function.definitions)) == ("other", "v", ["flink", "spark"])
+    assert lake.sql("SELECT area(2) AS a").to_arrow()["a"].to_pylist() == [4]
+    lake.sql("DROP FUNCTION area; CALL sys.drop_function('udf'); DROP FUNCTION at; DROP FUNCTION theirs")
+    assert lake.functions.names("functions") == []
+    with pytest.raises(NotFound):
+        lake.functions.drop("functions.area")
