@@ -189,7 +189,7 @@ def test_rows_that_are_merged_are_few_if_they_are_few_in_memory(lake, monkeypatc
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read", "keyed"])
 def test_few_rows_are_merged_into_few_files_by_the_driver(lake, spark, monkeypatch, tmp_path, mode):
     """And into more by Spark's tasks, with the same result."""
     schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -198,13 +198,14 @@ def test_few_rows_are_merged_into_few_files_by_the_driver(lake, spark, monkeypat
     found = []
     for limit in (256 << 20, -1):
         monkeypatch.setattr(few, "_MERGED_BYTES", limit)
-        properties = {"write.merge.mode": mode}
-        table = lake.create_table(
-            f"d.t{limit % 7}", schema, format="iceberg", partition_by=["dt"], properties=properties
-        )
+        how = {"format": "iceberg", "properties": {"write.merge.mode": mode}}
+        if mode == "keyed":
+            how = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": "2"}}
+        table = lake.create_table(f"d.t{limit % 7}", schema, partition_by=["dt"], **how)
         table.append(pa.table([range(60), ["old"] * 60, ["ab"[i % 2] for i in range(60)]], schema=schema))
+        on = "t.id = s.id and t.dt = s.dt" if mode == "keyed" else "t.id = s.id"
         source = spark.range(50, 70).selectExpr("id", "concat('new ', id) as v", "if(id % 2 = 0, 'a', 'b') as dt")
-        chain = table.merge_into(source, on="t.id = s.id").when_matched("s.id = 51").delete()
+        chain = table.merge_into(source, on=on).when_matched("s.id = 51").delete()
         made = chain.when_matched().update_all().when_not_matched().insert_all().merge()
         found.append((content(table), made.rows_added, made.rows_removed))
         assert bool(of_spark) == (limit < 0)
