@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas  # noqa: F401  # Arrow loads it when it is first asked for a Python list: not a part of planning.
+
 from benchmarks import iceberg, planning
 from benchmarks.measure import Figure, at_most
 from lakeformat import Lake

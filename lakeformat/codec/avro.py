@@ -250,8 +250,9 @@ def encode(
     """
     text = schema if isinstance(schema, bytes) else spell(schema)
     _, record, null_at = _tree(text)
-    for union in avro_schema.unions(record):
-        raise UnsupportedFeature(f"{union.refusal()}; unions of several types are read, not written")
+    if avro_schema.has_unions(record):
+        refusal = next(avro_schema.unions(record)).refusal()
+        raise UnsupportedFeature(f"{refusal}; unions of several types are read, not written")
     few = few_records(table, text, few_bytes)
     if few is not None and len(few) <= block_bytes:
         blocks: Iterable[tuple[int, memoryview]] = [(table.num_rows, memoryview(few))]

@@ -1,9 +1,8 @@
-"""Sets of integers as ascending arrays, and codes: integers from 0 that number distinct values."""
+"""Sets of integers as ascending arrays."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
@@ -20,15 +19,3 @@ def among(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
     if not len(ascending):
         return np.zeros(len(values), bool)
     return ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
-
-
-def dense(values: np.ndarray) -> np.ndarray:
-    """The values as codes, in the order in which they first occur."""
-    return pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
-
-
-def first_of_each(codes: np.ndarray) -> np.ndarray:
-    """Where each code first occurs."""
-    first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # Of several, numpy keeps the last.
-    return first

@@ -7,6 +7,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from enum import Enum, auto
 from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
@@ -23,6 +24,10 @@ _PART = "#part"  # Suffix of the path of a file of which only some columns are c
 ROW_BYTES = 100  # The least that a row of a metadata file takes.
 _MARKS_BYTES = 1 << 10  # About what a file's name and the names of some columns take.
 TABLE_BYTES = 32 << 10  # About what an empty Arrow table takes.
+
+
+LARGE_BYTES = 16 << 20  # Bytes of manifests that are planned together: some 360,000 entries.
+PART_BYTES = 1 << 20  # Bytes of a manifest, on average, from which on decoding only what a plan needs is worth it.
 
 
 class Sized(Protocol):
@@ -240,6 +245,31 @@ def keeps_part(reader: Reader, path: str) -> bool:
     if cache is None or cache.get(reader.root, path) is not None:
         return False
     return cache.get(reader.root, path + _PART) is not None
+
+
+class Way(Enum):
+    """How a plan decodes manifests."""
+
+    WHOLE = auto()
+    PART = auto()  # Only what tasks need.
+    PART_AND_BOUNDS = auto()  # What tasks need is cached; bounds are read again, and not kept.
+
+
+def way_to_decode(
+    reader: Reader,
+    paths: Sequence[str],
+    size_bytes: int,
+    asks_bounds: bool,
+    large_bytes: int = LARGE_BYTES,
+    part_bytes: int = PART_BYTES,
+) -> Way:
+    """How to decode the manifests at `paths`, which have `size_bytes` together, for a plan. Only what tasks need is
+    decoded if manifests have more than `part_bytes` on average, which saves time, or more than `large_bytes` together,
+    which saves memory. Only with more than `large_bytes` are bounds read again each time, instead of kept."""
+    is_large = size_bytes > large_bytes
+    if asks_bounds:
+        return Way.PART_AND_BOUNDS if is_large and all(keeps_part(reader, path) for path in paths) else Way.WHOLE
+    return Way.PART if is_large or size_bytes > part_bytes * len(paths) else Way.WHOLE
 
 
 def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes]]]:

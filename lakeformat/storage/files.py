@@ -573,7 +573,7 @@ def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
     """The entries of a folder, by name; empty if it does not exist."""
     try:
         with _store_errors(top, "list"), os.scandir(top or "/") as entries:
-            return sorted(entry.name for entry in entries if chosen(entry))
+            return sorted([entry.name for entry in entries if chosen(entry)])
     except NoSuchFile:
         return []
 

@@ -107,15 +107,14 @@ class CreateHead:
         """The newest version, and how many names the folder holds."""
         # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a folder may
         # hold very many.
-        highest, endings, pattern = 0, set(self.suffixes), self._pattern
+        highest, pattern = 0, self._pattern
         names = self.store.names(self.folder)
         candidates = [name for name in names if name.startswith(self.prefix)]  # Iceberg's manifests lie beside them.
-        for name in sorted(candidates, key=len)[::-1]:
-            match = pattern.fullmatch(name)
-            if match and match[2] in endings:
-                highest = max(highest, int(match[1]))
-                endings.discard(match[2])
-                if not endings:
+        for ending in self.suffixes:
+            for name in sorted([name for name in candidates if name.endswith(ending)], key=len)[::-1]:
+                match = pattern.fullmatch(name)
+                if match and match[2] == ending:
+                    highest = max(highest, int(match[1]))
                     break
         return highest, len(names)
 

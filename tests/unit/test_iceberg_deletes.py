@@ -4,7 +4,7 @@ import datetime
 import itertools
 import json
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.errors import NoSuchFile
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.partition import identity
-from lakeformat.model.predicate import ALWAYS, bind, split
+from lakeformat.model.predicate import ALWAYS, bind
 from lakeformat.model.schema import Field, Kind, Row, Schema, scalar, walk
 from lakeformat.model.work import Content
 from lakeformat.storage.cache import Cache, cached, keeps_part
@@ -847,9 +847,7 @@ def in_part(table, reader, condition, large_bytes):
     `large_bytes` of manifests in part."""
     state = table.scan().view.state
     predicate = bind(sql_text.parse(condition), state.schema.fields)
-    scope, rest = split(predicate, state.schema.partitioning.columns)
-    matching = None if rest == ALWAYS else partial(scan.may_hold, state, predicate=predicate)
-    files = scan.Files(*manifest.live_files(reader, state, scope, predicate, True, matching, large_bytes, 1 << 30))
+    files = scan.files(reader, state, predicate, to_plan=True, large_bytes=large_bytes)
     return files.entries, list(scan.tasks(reader, state, files, state.schema.fields, predicate))
 
 

@@ -22,13 +22,12 @@ from lakeformat.codec import (
     avro_schema,
     expression,
     gcm_stream,
-    numbers,
     parsing,
     single_value,
     transform,
     waist,
 )
-from lakeformat.codec.arrow import rows_where, to_arrow
+from lakeformat.codec.arrow import one_row, rows_where, to_arrow
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.manifest_schema import (
     FILE,
@@ -64,9 +63,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.model.work import FileKey, in_folder
-from lakeformat.storage import parts
-from lakeformat.storage.cache import cache_of, decoded, keys_of, remember
-from lakeformat.storage.parts import Way
+from lakeformat.storage.cache import LARGE_BYTES, Way, cache_of, decoded, keys_of, remember, way_to_decode
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
@@ -99,6 +96,7 @@ _BOUNDS_AT = "bounds@"
 ENTRY = pa.schema([(name, type) for _, name, type in (*OWN, *FILE)])
 _PLACED = pa.schema([*(f for f in ENTRY if f.name not in _NOT_PLANNED), pa.field(_BOUNDS_AT, pa.int32())])
 META = pa.schema([(name, type) for _, name, type in META_FIELDS])
+_FEW = 16  # Entries below which a value at a time costs less than a few calls of Arrow.
 _LIST_BYTES = 32_000  # Of the records of a list that is made of the one before: they go into one block.
 EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
@@ -385,39 +383,41 @@ def live_files(
     scope: Expression = ALWAYS,
     predicate: Expression = ALWAYS,
     to_plan: bool = False,
-    matching: Callable[[pa.Table], pa.Table] | None = None,
-    large_bytes: int = parts.LARGE_BYTES,
-    part_bytes: int = parts.PART_BYTES,
-) -> tuple[pa.Table, pa.Table]:
-    """(`live_entries` of data files for which `predicate` may be true, of these the ones that `matching` keeps by their
-    bounds; those of delete files); their manifests are read together. With `to_plan` entries of data files have at
-    least the columns of `_PLACED`, decoded as `parts.way` says."""
+    asks_bounds: bool = False,
+    large_bytes: int = LARGE_BYTES,
+) -> tuple[pa.Table | Iterator[pa.Table], pa.Table]:
+    """(`live_entries` of data files for which `predicate` may be true; those of delete files); their manifests are read
+    together. With `to_plan` entries of data files may come in pieces without what tasks do not need (see `planned`):
+    decoded as `way_to_decode` says, and with bounds if the caller `asks_bounds`."""
     metas = metas_of(reader, base.snapshot_document)
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
     deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
     paths, both = data["manifest_path"].to_pylist(), pa.concat_tables([data, deletes])
     size_bytes = pc.sum(data["manifest_length"]).as_py() or 0
-    way = parts.way(reader, paths, size_bytes, bool(matching), large_bytes, part_bytes) if to_plan else Way.WHOLE
+    way = way_to_decode(reader, paths, size_bytes, asks_bounds, large_bytes) if to_plan else Way.WHOLE
     if way is not Way.WHOLE:
         tables = list(_read_counted(reader, base, both, _read_placed))
         others = _live(pa.concat_tables([_empty(base), *tables[len(paths) :]]), base, scope)
         # Equality deletes are compared with the bounds of data files.
         if not pc.any(pc.equal(others["content"], int(FileContent.EQUALITY_DELETES))).as_py():
-            chosen = []
-            for path, table in zip(paths, tables, strict=False):
-                for piece in _with_bounds(reader, path, table) if matching else [table]:
-                    piece = by_partition(_live(piece, base, scope), base, predicate)
-                    piece = matching(piece) if matching else piece
-                    chosen.append(piece.select([n for n in piece.column_names if n not in {*_NOT_PLANNED, _BOUNDS_AT}]))
-            return pa.concat_tables(chosen), others
+            pieces = (
+                piece
+                for path, table in zip(paths, tables, strict=False)
+                for piece in (_with_bounds(reader, path, table) if asks_bounds else [table])
+            )
+            return (by_partition(_live(piece, base, scope), base, predicate) for piece in pieces), others
     live = _live(read_all(reader, base, both), base, scope)
     holds_data = pc.equal(live["content"], int(FileContent.DATA))
     entries, others = (
         (live.filter(holds_data), live.filter(pc.invert(holds_data))) if len(deletes) else (live, live.slice(0, 0))
     )
-    entries = by_partition(entries, base, predicate)
-    return matching(entries) if matching else entries, others
+    return by_partition(entries, base, predicate), others
+
+
+def planned(entries: pa.Table) -> pa.Table:
+    """Entries of data files without what no task needs."""
+    return entries.select([name for name in entries.column_names if name not in {*_NOT_PLANNED, _BOUNDS_AT}])
 
 
 def _live(entries: pa.Table, base: State, scope: Expression) -> pa.Table:
@@ -558,7 +558,7 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
     if not spec.types:
         return np.zeros(len(entries), np.int64), [()]
     codes = _codes(entries, spec)
-    first = pa.array(numbers.first_of_each(codes))
+    first = pa.array(_first_of_each(codes))
     chosen = [_python(entries[f"p{id}"].combine_chunks().take(first)) for id in spec.field_ids]
     return codes, list(zip(*chosen, strict=True))
 
@@ -579,8 +579,20 @@ def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
     for number, id in enumerate(spec.field_ids):
         encoded = entries[f"p{id}"].combine_chunks().dictionary_encode("encode")
         indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = numbers.dense(codes * max(len(encoded.dictionary), 1) + indices) if number else indices
+        codes = _dense(codes * max(len(encoded.dictionary), 1) + indices) if number else indices
     return codes
+
+
+def _dense(values: np.ndarray) -> np.ndarray:
+    """The values as codes, in the order in which they first occur."""
+    return pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
+
+
+def _first_of_each(codes: np.ndarray) -> np.ndarray:
+    """Where each code first occurs."""
+    first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # Of several, numpy keeps the last.
+    return first
 
 
 def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
@@ -610,7 +622,7 @@ def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[t
         if not sources:
             continue
         codes = _codes(part, spec)
-        first = pa.array(numbers.first_of_each(codes))
+        first = pa.array(_first_of_each(codes))
         columns = [part[name].combine_chunks().take(first) for name in sources.values()]
         days = [c.cast(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
         indices[rows] = codes + len(constants)
@@ -696,6 +708,13 @@ def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.DataType)
     """Columns by field id -> for each row of a manifest the pairs that are not null; null if there are none."""
     if not parts:
         return pa.nulls(count, kind)
+    if count <= _FEW:
+        few: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+        for id, column in parts:
+            for pairs_of_row, value in zip(few, column.to_pylist(), strict=True):
+                if value is not None:
+                    pairs_of_row.append({"key": id, "value": value})
+        return pa.array([pairs_of_row or None for pairs_of_row in few], kind)
     keys = np.repeat(np.array([id for id, _ in parts], np.int32), count)
     values = pa.concat_arrays([column for _, column in parts])
     rows = np.tile(np.arange(count), len(parts))
@@ -1003,7 +1022,7 @@ def _meta(
     snapshot_id: int,
     sequence_number: int,
 ) -> pa.Table:
-    live = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
+    live = rows_where(entries, pc.not_equal(entries["status"], int(Status.DELETED)))
     least = pc.min(pc.fill_null(live["sequence_number"], sequence_number)).as_py()
     row = {
         "manifest_path": path,
@@ -1021,7 +1040,7 @@ def _meta(
         "key_metadata": None,
         "first_row_id": None,
     }
-    return pa.Table.from_pylist([row], META)
+    return one_row(row, META)
 
 
 def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:

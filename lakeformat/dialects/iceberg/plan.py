@@ -800,8 +800,9 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]
         # Truncated bytes of a fixed length are shorter.
         kind = scalar(Kind.BYTES) if field.type.kind is Kind.FIXED else field.type
-        for name, values in (("lower_bounds", low), ("upper_bounds", high)):
-            columns[name].append((field.id, single_value.encode(waist.column(values, kind), kind)))
+        ends = single_value.encode(waist.column([*low, *high], kind), kind)
+        columns["lower_bounds"].append((field.id, ends[: len(added)]))
+        columns["upper_bounds"].append((field.id, ends[len(added) :]))
     return {name: manifest.mapped(parts, len(added), ENTRY.field(name).type) for name, parts in columns.items()}
 
 

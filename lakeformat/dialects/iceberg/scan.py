@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +23,7 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain, with_columns
 from lakeformat.model.schema import project as project_columns
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, FileKey, ReadTask, RowKind
+from lakeformat.storage.cache import LARGE_BYTES
 from lakeformat.storage.store import Reader
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position delete file.
@@ -67,13 +67,22 @@ def scan(
     )
 
 
-def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
+def files(
+    reader: Reader,
+    base: State,
+    predicate: Expression = ALWAYS,
+    to_plan: bool = False,
+    large_bytes: int = LARGE_BYTES,
+) -> Files:
     """The live files that may have a row for which `predicate` is true; `to_plan`: with only what tasks need of their
-    entries, see `manifest.live_files`."""
+    entries, where manifests have more than `large_bytes` (see `manifest.live_files`)."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    specs_decide = manifest.specs_decide(base, base.specs, scope)
-    matching = None if rest == ALWAYS and specs_decide else partial(may_hold, base, predicate=predicate)
-    return Files(*manifest.live_files(reader, base, scope, predicate, to_plan, matching))
+    asks_bounds = rest != ALWAYS or not manifest.specs_decide(base, base.specs, scope)
+    live, deletes = manifest.live_files(reader, base, scope, predicate, to_plan, asks_bounds, large_bytes)
+    if isinstance(live, pa.Table):
+        return Files(may_hold(base, live, predicate) if asks_bounds else live, deletes)
+    pieces = (may_hold(base, piece, predicate) if asks_bounds else piece for piece in live)
+    return Files(pa.concat_tables([manifest.planned(piece) for piece in pieces]), deletes)
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:

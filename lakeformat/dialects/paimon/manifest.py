@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakeformat import lazy
 from lakeformat.codec import avro, binary_row, expression, parsing, waist
-from lakeformat.codec.arrow import rows_where
+from lakeformat.codec.arrow import one_row, rows_where
 from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
@@ -25,9 +25,7 @@ from lakeformat.model.operation import RewriteManifests
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
-from lakeformat.storage import parts
-from lakeformat.storage.cache import cache_of, decoded, remember
-from lakeformat.storage.parts import Way
+from lakeformat.storage.cache import LARGE_BYTES, PART_BYTES, Way, cache_of, decoded, remember, way_to_decode
 from lakeformat.storage.store import Reader
 
 if TYPE_CHECKING:
@@ -408,16 +406,16 @@ def live_entries(
     scope: Expression = ALWAYS,
     to_plan: bool = False,
     matching: Callable[[pa.Table], pa.Array] | None = None,
-    large_bytes: int = parts.LARGE_BYTES,
-    part_bytes: int = parts.PART_BYTES,
+    large_bytes: int = LARGE_BYTES,
+    part_bytes: int = PART_BYTES,
 ) -> pa.Table:
     """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of
-    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`, decoded as `parts.way` says."""
+    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`, decoded as `way_to_decode` says."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
     names = metas["_FILE_NAME"].to_pylist()
     size_bytes = pc.sum(metas["_FILE_SIZE"]).as_py() or 0
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
-    way = parts.way(reader, paths, size_bytes, bool(matching), large_bytes, part_bytes) if to_plan else Way.WHOLE
+    way = way_to_decode(reader, paths, size_bytes, bool(matching), large_bytes, part_bytes) if to_plan else Way.WHOLE
     if matching and way is Way.PART_AND_BOUNDS:
         tables = []
         for name, table in zip(names, _read_counted(reader, metas, _read_placed), strict=True):
@@ -811,21 +809,21 @@ def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.T
     buckets, levels = entries["_BUCKET"].to_numpy(), entries["_LEVEL"].to_numpy()
     stats = stats_struct(lows, highs, kinds, [nulls])
     row = {
-        "_VERSION": [_ENTRY_VERSION],
-        "_FILE_NAME": [name],
-        "_FILE_SIZE": [size_bytes],
-        "_NUM_ADDED_FILES": [added],
-        "_NUM_DELETED_FILES": [len(entries) - added],
-        "_PARTITION_STATS": stats,
-        "_SCHEMA_ID": [schema.id],
-        "_MIN_BUCKET": [int(buckets.min())],
-        "_MAX_BUCKET": [int(buckets.max())],
-        "_MIN_LEVEL": [int(levels.min())],
-        "_MAX_LEVEL": [int(levels.max())],
-        "_MIN_ROW_ID": [None],
-        "_MAX_ROW_ID": [None],
+        "_VERSION": _ENTRY_VERSION,
+        "_FILE_NAME": name,
+        "_FILE_SIZE": size_bytes,
+        "_NUM_ADDED_FILES": added,
+        "_NUM_DELETED_FILES": len(entries) - added,
+        "_PARTITION_STATS": stats[0].as_py(),
+        "_SCHEMA_ID": schema.id,
+        "_MIN_BUCKET": int(buckets.min()),
+        "_MAX_BUCKET": int(buckets.max()),
+        "_MIN_LEVEL": int(levels.min()),
+        "_MAX_LEVEL": int(levels.max()),
+        "_MIN_ROW_ID": None,
+        "_MAX_ROW_ID": None,
     }
-    return pa.table(row, schema=META)
+    return one_row(row, META)
 
 
 def stats_struct(
