@@ -94,7 +94,7 @@ INDEX_SCHEMA = {
         {"name": "_EXTERNAL_PATH", "type": NULLABLE, "default": None},
     ],
 }
-INDEX = manifest.INDEX_ENTRY
+INDEX = pa.schema([field for field in manifest.INDEX_ENTRY if field.name != "_GLOBAL_INDEX"])
 
 
 def with_index(home, schema, snapshot_id, entries):

@@ -69,7 +69,7 @@ def mark(table, marked, wide=False, cardinality=True, beside=""):
     }
     entries = pa.Table.from_pylist([row], manifest.INDEX_ENTRY)
     with open(f"{home}/manifest/index-manifest-x-0", "wb") as file:
-        file.write(avro.encode(entries, manifest.INDEX_SCHEMA))
+        file.write(avro.encode(entries.drop_columns(["_GLOBAL_INDEX"]), manifest.INDEX_SCHEMA))
     snapshot = f"{home}/snapshot/snapshot-{table.current_snapshot().id}"
     with open(snapshot) as file:
         document = json.load(file)

@@ -218,7 +218,9 @@ def require_unindexed(reader: Reader, base: State, added: Sequence[WrittenFile])
         return
     is_whole = any(not file.columns or tracking.ROW_ID_NAME in file.columns for file in files_of_rows)
     changed = {*base.schema.names} if is_whole else {name for file in files_of_rows for name in file.columns}
-    of = manifest.read_index(reader, base.document)["_GLOBAL_INDEX"].combine_chunks().drop_null()
+    entries = manifest.read_index(reader, base.document)
+    manifest.require_known_indexes(entries, reader.root)
+    of = entries["_GLOBAL_INDEX"].combine_chunks().drop_null()
     ids = {*pc.struct_field(of, "_INDEX_FIELD_ID").to_pylist()}
     ids |= {*pc.list_flatten(pc.struct_field(of, "_EXTRA_FIELD_IDS")).to_pylist()}
     names = [f.name for f in base.schema.fields if f.id in ids and f.name in changed]

@@ -226,6 +226,13 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     return _all_decoded(reader, [name], partial(map, parse_index), EMPTY_INDEX)[0]
 
 
+def require_known_indexes(entries: pa.Table, where: str) -> None:
+    """Raise `UnsupportedFeature` for index entries of unknown types that are no global indexes."""
+    own = entries.filter(entries["_GLOBAL_INDEX"].is_null())
+    if strange := set(own["_INDEX_TYPE"].to_pylist()) - {HASH_INDEX, DELETION_VECTORS}:
+        raise UnsupportedFeature(f"{where}: indexes of type {', '.join(sorted(strange))} beside others: not supported")
+
+
 def vectors(entries: pa.Table) -> pa.Table:
     """The deletion vectors in entries of an index manifest: each one's data file `of`, `entry` (its row in `entries`),
     and its `offset`, `length` and `cardinality` (null if unknown) in that entry's file."""

@@ -398,7 +398,7 @@ def _indexed(reader: Reader, operation: SetGlobalIndexes, base: State, stamp: St
     """A snapshot with other global indexes."""
     metadata.require_writable(base.schema, reader.root)
     entries = manifest.read_index(reader, base.document)
-    _require_known_indexes(reader, entries)
+    manifest.require_known_indexes(entries, reader.root)
     paths = pa.array(manifest.index_paths(entries), pa.string())
     kept = entries.filter(pc.invert(pc.is_in(paths, value_set=pa.array(operation.removed, pa.string()))))
     every = pa.concat_tables([kept, indexing.entries_of(operation.added, base.schema)])
@@ -864,7 +864,7 @@ def _index_with(
     """The index manifest `index` (its name, and its bytes if it is new) with new files of hashes: (its name, new
     files)."""
     entries = _entries_of(reader, base, index)
-    _require_known_indexes(reader, entries)
+    manifest.require_known_indexes(entries, reader.root)
     renewed = f"index-manifest-{_derived(stamp, 'index')}-1"
     return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.emit_hash_index(entries, added, base.schema)}
 
@@ -895,7 +895,7 @@ def _with_vectors(
     leaves = np.asarray(pc.is_in(old_vectors["of"], value_set=pa.array(leaving, pa.string())), bool)
     if not added and not leaves.any():
         return index, ()
-    _require_known_indexes(reader, entries)
+    manifest.require_known_indexes(entries, reader.root)
     one_file = options.of(schema).bucket > 0 or bool(schema.primary_key)
     target = None if one_file else options.of(schema).deletion_vector_index_file_target_size
     places, of_entry = _buckets_of(entries), np.asarray(old_vectors["entry"])
@@ -1038,14 +1038,6 @@ def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
         if data is None:
             raise CorruptTable(f"{reader.root}: {vector.path}, which holds deletion vectors, is missing")
         yield vector_file.take(data, vector.offset, vector.length, f"{reader.root}/{vector.path}")
-
-
-def _require_known_indexes(reader: Reader, entries: pa.Table) -> None:
-    own = entries.filter(entries["_GLOBAL_INDEX"].is_null())
-    if strange := set(own["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX, manifest.DELETION_VECTORS}:
-        raise UnsupportedFeature(
-            f"{reader.root}: indexes of type {', '.join(sorted(strange))} beside others: not supported"
-        )
 
 
 def _derived(stamp: Stamp, what: str) -> str:
