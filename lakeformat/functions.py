@@ -7,18 +7,16 @@ SQL bodies in Spark's dialect, as Paimon writes them for Spark 4.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
 from lakeformat.catalogs.catalog import Catalog, FunctionCatalog, FunctionKeeper, FunctionMetadata
+from lakeformat.codec.parsing import specified
 from lakeformat.dialects.paimon import types
 from lakeformat.errors import (
     AlreadyExists,
-    CorruptFile,
     InvalidInput,
-    LakeError,
     NotFound,
     UnsupportedFeature,
 )
@@ -27,6 +25,7 @@ from lakeformat.model.schema import Field
 
 ENGINE = "spark"
 NOT_KEPT = "this warehouse stores no functions; one with a SQL catalog does, Lake(..., catalog='sql'), and one with Paimon's REST catalog"
+_SPECIFIED = "function as Paimon has it"
 _IS_QUERY = "spark.sql-function.is-query"  # Options by which Paimon tells Spark how to read the body.
 _DETERMINISTIC, _CONTAINS_SQL = "spark.sql-function.deterministic", "spark.sql-function.contains-sql"
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_-]+")  # Paimon's FunctionNameValidator, without dots.
@@ -169,7 +168,7 @@ def of_sql(
 
 def parse(document: Mapping[str, Any], name: str) -> Function:
     """Parse a function's document. Raises `CorruptFile`."""
-    with _specified(f"function {name}"):
+    with specified(f"function {name}", _SPECIFIED):
         parameters = tuple(types.parse_field(value) for value in document.get("inputParams") or ())
         returned = [types.parse_field(value) for value in document.get("returnParams") or ()]
         definitions = {engine: _definition(value) for engine, value in (document.get("definitions") or {}).items()}
@@ -203,22 +202,11 @@ def changed(document: Mapping[str, Any], change: Mapping[str, Any], name: str) -
     keys, apply = _CHANGES[action]
     if missing := [key for key in keys if not isinstance(change.get(key), str)]:
         raise InvalidInput(f"function {name}: {action} needs {missing[0]!r} as text; this is {change!r}")
-    with _specified(f"function {name}"):
+    with specified(f"function {name}", _SPECIFIED):
         return apply(dict(document), change, name)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _specified(where: str) -> Iterator[None]:
-    """Raise `CorruptFile` for a document with a missing key or a value of another type."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise CorruptFile(f"{where}: no function as Paimon has it ({error!r})") from error
 
 
 def _definition(value: Any) -> Mapping[str, Any]:

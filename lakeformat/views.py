@@ -7,19 +7,17 @@ Spark's dialect.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
 from lakeformat.catalogs.catalog import Catalog, ViewCatalog, ViewMetadata
+from lakeformat.codec.parsing import specified
 from lakeformat.dialects.iceberg import metadata, types
 from lakeformat.errors import (
     AlreadyExists,
     Conflict,
-    CorruptFile,
     InvalidInput,
-    LakeError,
     NotFound,
     UnsupportedFeature,
 )
@@ -35,6 +33,7 @@ QUERY_COLUMNS = (
 NOT_KEPT = "this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), and one with a REST catalog whose server has views"
 _COMMENT, _LOCATION = "comment", "location"
 _KEPT_VERSIONS, _MAY_DROP_DIALECTS = "version.history.num-entries", "replace.drop-dialect.allowed"
+_SPECIFIED = "view metadata as Iceberg's specification has it"
 _DEFAULT_KEPT_VERSIONS = 10
 
 
@@ -132,7 +131,7 @@ class Views:
     def _change(
         self, name: str, base: ViewMetadata, change: Callable[[Mapping[str, Any]], dict[str, Any]], stamp: Stamp
     ) -> None:
-        with _specified(base.location):
+        with specified(base.location, _SPECIFIED):
             document = change(base.document)
         self._publish(name, base, document, stamp)
 
@@ -151,7 +150,7 @@ class Views:
 def parse(document: Mapping[str, Any], name: str, where: str) -> View:
     """Parse a view's document. Raises `CorruptFile`, and `UnsupportedFeature` for a view without a query in Spark's
     dialect."""
-    with _specified(where):
+    with specified(where, _SPECIFIED):
         version = _current(document)
         sql = {entry["dialect"].lower(): entry["sql"] for entry in version["representations"] if entry["type"] == "sql"}
         schema = next(schema for schema in document["schemas"] if schema["schema-id"] == version["schema-id"])
@@ -227,17 +226,6 @@ def in_dialect(
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _specified(where: str) -> Iterator[None]:
-    """Raise `CorruptFile` for a document with a missing key or a value of another type."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except (LookupError, TypeError, AttributeError, ValueError, StopIteration) as error:
-        raise CorruptFile(f"{where}: no view metadata as Iceberg's specification has it ({error!r})") from error
 
 
 def _current(document: Mapping[str, Any]) -> Mapping[str, Any]:

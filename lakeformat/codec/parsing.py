@@ -33,6 +33,17 @@ def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
         raise error(f"{where}: not what such a file holds ({type(cause).__name__}: {cause})"[:1000]) from cause
 
 
+@contextmanager
+def specified(where: str, what: str) -> Iterator[None]:
+    """A missing key, or a value of another type, is a `CorruptFile`: `where` holds no `what`. Other errors pass."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, StopIteration) as error:
+        raise CorruptFile(f"{where}: no {what} ({error!r})") from error
+
+
 def check(document: Any, shape: Shape, path: str = "it") -> None:
     """Raise `CorruptFile` for the first part of a JSON document that does not match `shape`, naming its `path`."""
     if _fits(document, shape):
