@@ -51,6 +51,10 @@ def source(spark, db, tmp_path):
     return f"{db}.src"
 
 
+def tables_of(spark, db):
+    return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {db}").collect() if not row.isTemporary)
+
+
 def tuples(table):
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
@@ -154,7 +158,7 @@ def test_migrate_names_or_drops_its_backup_and_takes_tables_without_partitions(l
         lake.sql(f"CALL system.migrate(table => '{db}.b', drop_backup => true)", spark=spark).to_arrow()[0][0].as_py()
         == 0
     )
-    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {db}").collect()] == ["kept"]
+    assert tables_of(spark, db) == ["kept"]
     assert (ids(lake.table(f"{db}.a")), ids(lake.table(f"{db}.b")), spark.table(f"{db}.kept").count()) == (
         [1, 2],
         [],
@@ -200,7 +204,7 @@ def test_what_cannot_migrate_is_refused_and_stays(lake, spark, db, source, tmp_p
     spark.sql(f"CREATE TABLE {source}_BACKUP_ (id INT) USING parquet LOCATION '{tmp_path}/x'")
     with pytest.raises(InvalidInput, match="Spark does not rename it"):
         lake.migrate_spark_table(spark, source)
-    assert {row.tableName for row in spark.sql(f"SHOW TABLES IN {db}").collect()} == {
+    assert set(tables_of(spark, db)) == {
         "managed",
         "o",
         "v",
@@ -271,7 +275,7 @@ def test_a_database_migrates_table_by_table_and_says_which_failed(spark, db, tmp
     call = f"CALL sys.migrate_database(source_type => 'hive', database => '{db}', options => 'file.format=parquet')"
     with pytest.raises(LakeError, match=f"2 of 3 tables of {db} were migrated; not {db}.b: "):
         lake.sql(call, spark=spark)
-    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {db}").collect()] == ["b", "v"]
+    assert tables_of(spark, db) == ["b", "v"]
     lake.drop_table(f"{db}.b")
     assert rows(lake.sql(call, spark=spark)) == [(f"{db}.b", True)]
     assert [ids(lake.table(f"{db}.{name}")) for name in "abc"] == [[1], [1], [1]]

@@ -17,6 +17,7 @@ _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the row
 _FEW_ROWS = 1_000_000
 _REWRITTEN_BYTES = 64 << 20  # Of files, up to which the driver rewrites them.
 _MERGED_BYTES = 256 << 20  # Of files, up to which the driver merges few rows into them.
+_VARIANT = re.compile(r'[tT]ype":"variant"')
 _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
 _BOUNDED = {  # Steps of a plan that make no more rows than they get.
@@ -31,7 +32,10 @@ def rows(frame: DataFrame) -> pa.Table | None:
 
 
 def collected(frame: DataFrame) -> pa.Table | None:
-    """The rows if they are few, whatever Spark estimates; else None."""
+    """The rows if they are few, whatever Spark estimates; else None. Also None for variants, which Spark's `toArrow` fails
+    to return where they are null."""
+    if _VARIANT.search(frame.schema.json()):
+        return None
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
     numbered = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     try:
