@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeformat import adopting
+from lakeformat import adopting, lazy
 from lakeformat import sql as statements
 from lakeformat import table as tables
 from lakeformat.adopting import Adoptable
@@ -61,7 +61,6 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.functions import Functions
-from lakeformat.load import ON_ERROR, Export, Load, export, load
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
@@ -83,6 +82,11 @@ from lakeformat.views import Views
 log = logging.getLogger("lakeformat")
 
 FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
+
+if TYPE_CHECKING:
+    from lakeformat import load as loading
+else:
+    loading = lazy.library("lakeformat.load")
 
 # Properties of Spark's tables that say nothing about a lake's.
 _OF_SPARK = frozenset({
@@ -781,7 +785,7 @@ class Lake:
         spark: Any = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
-    ) -> Load:
+    ) -> loading.Load:
         """Append the rows of CSV, JSON or Parquet files to a table, in one commit: `COPY INTO table` of SQL. See
         docs/writing.md.
 
@@ -807,12 +811,14 @@ class Lake:
 
         Raises `InvalidInput` with the file, row and column; nothing is loaded then. `NotFound` if there is no file.
         """
-        if on_error not in ON_ERROR:
-            raise InvalidInput(f"on_error={on_error!r}: it is one of {', '.join(ON_ERROR)}")
+        if on_error not in loading.ON_ERROR:
+            raise InvalidInput(f"on_error={on_error!r}: it is one of {', '.join(loading.ON_ERROR)}")
         asked = layout(format, options or {})
         store, file = self._exchanged(source)
         opened = name if isinstance(name, Table) else self.table(name)
-        return load(opened, store, file, pattern, folders, asked, columns, force, on_error, spark, id, properties)
+        return loading.load(
+            opened, store, file, pattern, folders, asked, columns, force, on_error, spark, id, properties
+        )
 
     def export_files(
         self,
@@ -822,7 +828,7 @@ class Lake:
         options: Mapping[str, Any] | None = None,
         *,
         overwrite: bool = False,
-    ) -> Export:
+    ) -> loading.Export:
         """Write rows to CSV, JSON or Parquet files of a folder: `COPY INTO 'folder'` of SQL. See docs/writing.md.
 
         Args:
@@ -842,7 +848,7 @@ class Lake:
             raise InvalidInput(
                 f"{folder} is a place of tables; export into a folder outside of the warehouse {self.uri}"
             )
-        return export(store, data, asked, overwrite)
+        return loading.export(store, data, asked, overwrite)
 
     def _exchanged(self, address: str, is_folder: bool = False) -> tuple[Store, str]:
         """The store of a folder, or of a file's folder and the file's name; with the lake's options where they are of its
