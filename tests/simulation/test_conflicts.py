@@ -360,7 +360,7 @@ def test_two_at_once(verb: str, format: str) -> None:
         kinds = [kind for kind in tables if {verb, other} <= {*verbs_of(kind)} and moments(kind, verb)]
         turn = one * 3 + two
         if not EVERYWHERE:
-            is_chosen = (one + two) % (2 if format == "paimon" else 4) == (one < two)
+            is_chosen = (one + two) % 4 == (one < two)
             if {verb, other} & BRANCHING:
                 is_chosen = (one + two) % 12 == 6 * (one < two)
             kinds = kinds[turn % len(kinds) :][:1] if kinds and is_chosen else []
