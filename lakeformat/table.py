@@ -321,13 +321,13 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does.
+        """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does, which says
+        what the other arguments are.
 
         Args:
             spark: The session whose catalog has the table.
             source: `namespace.table`; its partition columns must be partition columns of this table.
             partition: Values of some partition columns of the source: only files of these partitions are added.
-            check_duplicate_files, id, properties: See `add_files`.
 
         Raises as `add_files` does, and `NotFound`, and `UnsupportedFeature` for a source of another file format. The
         source stays as it is.
