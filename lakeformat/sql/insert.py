@@ -132,9 +132,8 @@ def filling(table: Table) -> dict[str, Field]:
     return {field.name: field for field in table.schema.fields if field.nullable and field.default is not None}
 
 
-def filled(table: Table, values: Mapping[str, str | Expression]) -> dict[str, str | Expression]:
-    """The values that a statement gives columns, with defaults in place of NULL."""
-    fills = filling(table)
+def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -> dict[str, str | Expression]:
+    """The values that a statement gives columns, with the defaults of `fills` in place of NULL."""
 
     def of(name: str, value: str | Expression) -> str | Expression:
         if name not in fills or isinstance(value, str):

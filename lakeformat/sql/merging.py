@@ -93,7 +93,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         data, matching = _paired(reading, matched_by, clauses, data, before)
         clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
     if fills:
-        clauses = [replace(one, values=one.values and insert.filled(on.table, one.values)) for one in clauses]
+        clauses = [replace(one, values=one.values and insert.filled(fills, one.values)) for one in clauses]
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:

@@ -84,6 +84,7 @@ def update(context: Context, cursor: Cursor) -> Result:
     condition = ALWAYS if where is None else known(context, where, on)
     values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
     unknown = [name for name, value in values.items() if value is None]
+    fills = insert.filling(on.table)
     if condition is None or unknown:
         keys, matches = _evaluated(context, on, [given[name] for name in unknown], where)
         condition = None if unknown else _listed(keys, matches)
@@ -92,9 +93,9 @@ def update(context: Context, cursor: Cursor) -> Result:
                 name: _on_target(value) for name, value in values.items() if value is not None
             }
             sided |= {name: Column((SOURCE, f"{_VALUE}{index}")) for index, name in enumerate(unknown)}
-            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(insert.filled(on.table, sided))
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(insert.filled(fills, sided))
             return metrics(merge.merge(spark=context.spark, **context.verb))
-    known_ = insert.filled(on.table, {name: value for name, value in values.items() if value is not None})
+    known_ = insert.filled(fills, {name: value for name, value in values.items() if value is not None})
     where_ = None if condition == ALWAYS else condition
     return metrics(on.table.update(known_, where_, spark=context.spark, **context.verb))
 

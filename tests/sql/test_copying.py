@@ -92,10 +92,9 @@ def test_a_converted_table_knows_its_files(sql, lake, data, format):
     assert statuses(sql(LOAD)) == [("a.csv", "LOADED", 1), ("b.csv", "LOADED", 1)]
 
 
+@pytest.mark.parametrize("format", ["paimon"])
 def test_paimons_own_records_count(sql, lake, data, format):
     """As CopyLoadHistoryManager writes them."""
-    if format != "paimon":
-        pytest.skip("of Paimon")
     file = data / "a.csv"
     file.write_text("1,x,1\n")
     sql(LOAD)
