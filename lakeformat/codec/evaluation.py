@@ -477,7 +477,7 @@ def _plain_digits(values: Values, target: pa.DataType) -> Values:
     if not pc.any(_listed(pc.match_substring(array, "E"))).as_py():
         return array
     scale = values.type.scale
-    ten = pa.scalar(Decimal(10) ** scale, pa.decimal256(37, 0))
+    ten = pa.scalar(10**scale, pa.decimal256(37, 0))
     unscaled = pc.cast(pc.abs(pc.multiply(_wide(values), ten)), pa.decimal256(76, 0))
     padded = pc.utf8_lpad(pc.cast(unscaled, target), width=scale + 1, padding="0")
     whole, fraction = pc.utf8_slice_codeunits(padded, 0, -scale), pc.utf8_slice_codeunits(padded, -scale)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate import (
     ANY_CHARACTER,
     ANY_TEXT,
@@ -176,7 +177,7 @@ def _sql_value(value: Any) -> str:
         case Decimal():
             if not value.is_finite():
                 raise InvalidInput(f"decimal {value} has no SQL form")
-            text = f"{abs(value):f}BD"
+            text = f"{EXACT.abs(value):f}BD"
             return text if not value.is_signed() else f"(- {text})"
         case str():
             return _sql_text(value)

@@ -17,6 +17,7 @@ from lakeformat import lazy
 from lakeformat.codec import variant_get
 from lakeformat.errors import InvalidInput
 from lakeformat.model import casing, predicate
+from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate import FUNCTIONS, Call, Column, Expression, Literal, and_, call, described, not_, or_
 from lakeformat.model.schema import Scalar
 from lakeformat.model.type_text import parse_type
@@ -210,7 +211,7 @@ class _Reading:
         arguments = self._all(given)
         first = arguments[0]
         if name == "neg" and isinstance(first, Literal) and isinstance(first.value, int | float | Decimal):
-            return Literal(-first.value)
+            return Literal(predicate.negated(first.value))
         return call(name, *arguments)
 
     def _unknown(self, node: Any) -> InvalidInput:
@@ -276,7 +277,7 @@ class _Reading:
         text = node.this.lower()
         if "e" in text:
             return Literal(float(text))
-        return Literal(Decimal(text) if "." in text else int(text))
+        return Literal(EXACT.create_decimal(text) if "." in text else int(text))
 
     def _read_rawstring(self, node: Any) -> Expression:
         return Literal(node.this)
@@ -444,7 +445,7 @@ class _Reading:
             if isinstance(value, bytes) and text == "string":
                 return Literal(value.decode())
             if isinstance(value, str) and text.startswith("decimal"):
-                number = Decimal(predicate.number_text(value))
+                number = EXACT.create_decimal(predicate.number_text(value))
                 target = parse_type(text)
                 if isinstance(target, Scalar) and -int(number.as_tuple().exponent) == target.parameters[1]:
                     return Literal(predicate.coerce(number, target, "decimal"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, field
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -332,7 +331,7 @@ def _fits(values: Any, type: Any) -> Any:
     if values.type.scale > type.scale:
         return pa.repeat(False, len(values))
     wide = values.cast(pa.decimal256(76, type.scale))
-    most = pa.scalar(Decimal(10) ** (type.precision - type.scale), wide.type)
+    most = pa.scalar(10 ** (type.precision - type.scale), wide.type)
     return pc.less(pc.abs(wide), most)
 
 

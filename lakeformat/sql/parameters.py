@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import text
 from lakeformat.sql.text import Piece, Script
@@ -114,5 +115,5 @@ def _literal(name: str, given: Any) -> Any:
 
 
 def _signed(number: int | Decimal) -> Any:
-    magnitude = exp.Literal.number(f"{abs(number):f}" if isinstance(number, Decimal) else str(abs(number)))
+    magnitude = exp.Literal.number(f"{EXACT.abs(number):f}" if isinstance(number, Decimal) else str(abs(number)))
     return exp.Neg(this=magnitude) if number < 0 else magnitude

@@ -17,6 +17,7 @@ from lakeformat.dialects.paimon import manifest, merging, metadata, options, tra
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.exact import EXACT
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     CHANGED,
@@ -484,9 +485,9 @@ def _java_float(value: float, shortest: str) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "-0.0" if str(value).startswith("-") else "0.0"
-    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    sign, digits, exponent = EXACT.normalize(Decimal(shortest)).as_tuple()
     if len(digits) == 1:
-        sign, digits, exponent = Decimal(f"{value:.1e}").normalize().as_tuple()
+        sign, digits, exponent = EXACT.normalize(Decimal(f"{value:.1e}")).as_tuple()
     text = "".join(map(str, digits))
     point = len(text) + int(exponent)  # 0.d1d2... * 10^point
     if -3 < point <= 7:

@@ -5,7 +5,6 @@ Facts: Paimon's `mergetree/compact/aggregate/Field*Agg.java`.
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -229,7 +228,7 @@ def _times(a: pa.Array, b: pa.Array) -> pa.Array:
 
 def _bound(kind: pa.DataType, wide: pa.DataType) -> pa.Scalar:
     """The least number that has too many digits."""
-    return pa.scalar(decimal.Decimal(10) ** (kind.precision - kind.scale), wide)
+    return pa.scalar(10 ** (kind.precision - kind.scale), wide)
 
 
 def _rounds(events: Events, counts: np.ndarray) -> list[np.ndarray]:

@@ -31,7 +31,16 @@ from lakeformat.model.predicate.builders import (
     partition_equals,
     starts_with,
 )
-from lakeformat.model.predicate.fit import BLANKS, coerce, naive, number_text, parse_date, parse_time, parse_timestamp
+from lakeformat.model.predicate.fit import (
+    BLANKS,
+    coerce,
+    naive,
+    negated,
+    number_text,
+    parse_date,
+    parse_time,
+    parse_timestamp,
+)
 from lakeformat.model.predicate.functions import COMPARISONS, CONDITIONS, FLIPPED, FUNCTIONS, Function, Takes
 from lakeformat.model.predicate.like import ANY_CHARACTER, ANY_TEXT, like_parts, like_regex, successor
 from lakeformat.model.predicate.nodes import (
@@ -97,6 +106,7 @@ __all__ = [
     "lt",
     "naive",
     "ne",
+    "negated",
     "not_",
     "number_text",
     "or_",

@@ -10,7 +10,7 @@ from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.predicate.builders import and_, call, in_tuples, is_in, is_not_null, is_null, not_, or_
-from lakeformat.model.predicate.fit import TEXTS, fit, naive
+from lakeformat.model.predicate.fit import TEXTS, fit, naive, negated
 from lakeformat.model.predicate.functions import COMPARISONS, FLIPPED, FUNCTIONS
 from lakeformat.model.predicate.nodes import NEVER, Call, Column, Expression, Literal, described
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, scalar, spelled
@@ -116,7 +116,7 @@ def _folded(expression: Call) -> Expression:
         case Call("neg", (Literal(value),)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | Decimal)):
                 raise InvalidInput(f"{value!r} is not a number")
-            return Literal(None if value is None else -value)
+            return Literal(None if value is None else negated(value))
         case Call("eq_null_safe", (Literal(left), Literal(right))):
             nulls = left is None, right is None
             return Literal(all(nulls) if any(nulls) else order(left, right) == 0)

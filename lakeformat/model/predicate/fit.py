@@ -8,10 +8,11 @@ import re
 import struct
 import uuid
 from collections.abc import Callable
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from typing import Any
 
 from lakeformat.errors import InvalidInput
+from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate.nodes import Call, Literal
 from lakeformat.model.schema import Kind, Scalar, Type
 
@@ -19,7 +20,6 @@ BLANKS = "".join(map(chr, range(33))) + "\x7f"  # The characters that Spark stri
 _INTEGERS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BYTES = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED)
-_WIDE = Context(prec=120)
 _UTC = dt.UTC
 _EPOCH = dt.datetime(1970, 1, 1)
 _DATE = re.compile(r"([+-]?\d{4,5})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?", re.DOTALL | re.ASCII)
@@ -57,7 +57,7 @@ def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
             case Kind.DECIMAL:
                 precision, scale = type.parameters
                 limit = 10**precision - 1
-                result = _fit_number(value, scale, -limit, limit, lambda n: Decimal(n).scaleb(-scale, _WIDE))
+                result = _fit_number(value, scale, -limit, limit, lambda n: EXACT.scaleb(Decimal(n), -scale))
             case Kind.FLOAT | Kind.DOUBLE:
                 result = _fit_float(value, type.kind)
             case kind if kind in TEXTS:
@@ -120,6 +120,10 @@ def number_text(value: str) -> str:
     return text
 
 
+def negated(value: float | Decimal) -> int | float | Decimal:
+    return EXACT.minus(value) if isinstance(value, Decimal) else -value
+
+
 def naive(value: dt.datetime) -> dt.datetime:
     return value.astimezone(_UTC).replace(tzinfo=None) if value.tzinfo else value
 
@@ -139,7 +143,7 @@ def _fit_number(
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        number = Decimal(number_text(value))
+        number = EXACT.create_decimal(number_text(value))
     elif isinstance(value, float):
         number = Decimal(repr(value))
     elif isinstance(value, int | Decimal):
@@ -150,7 +154,7 @@ def _fit_number(
         return None, False, 1
     if number.is_infinite() or number.adjusted() > 60:
         return (None, False, 1 if number > 0 else -1) if number else (make(0), True, 0)
-    units = number.scaleb(scale, _WIDE)
+    units = EXACT.scaleb(number, scale)
     floor = int(units.to_integral_value(ROUND_FLOOR))
     exact = floor == units
     if floor > high:
