@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.arrow import batches as arrow_batches
 from lakeformat.engines.choose import engine_for, examined, export_from_spark, is_spark, loading_frame
@@ -126,7 +126,7 @@ def load(
         for candidate, tally in zip(chosen, tallies, strict=True)
         if tally.rows_loaded or not tally.errors
     )
-    started_ms, snapshot = _now_ms(), None
+    started_ms, snapshot = clock.now_ms(), None
     if operation is not None:
         begun = Pending(history.pending_name(request.id), request.id, started_ms, view.snapshot_id, loads)
         history.begin(store, folder, begun)
@@ -260,7 +260,7 @@ def _settle(table: Table, folder: str) -> None:
                 f"the snapshots that would show it have expired. Look whether its rows are in the table, then delete "
                 f"{store.location(f'{folder}/{begun.name}')}; if they are, load no such file again"
             )
-        elif begun.started_ms < _now_ms() - _HOUR_MS:
+        elif begun.started_ms < clock.now_ms() - _HOUR_MS:
             history.end(store, folder, begun.name)
 
 
@@ -275,7 +275,3 @@ def _is_told(table: Table, begun: Pending) -> bool:
 def _finish(store: Store, folder: str, begun: Pending, snapshot: Snapshot) -> None:
     history.record(store, folder, begun.files, snapshot.id, begun.started_ms)
     history.end(store, folder, begun.name)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

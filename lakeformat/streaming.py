@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -13,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
@@ -226,7 +226,7 @@ class WriteSession:
             raise
         self._forget(prepared.identifier)
         self._keep_up(view, request, made)
-        expire.after(self._reach(view), self.format, view, made, int(time.time() * 1000))
+        expire.after(self._reach(view), self.format, view, made, clock.now_ms())
         return made
 
     def settle(self) -> None:
@@ -313,7 +313,7 @@ class WriteSession:
         def work() -> None:
             compacted = compact.after(change, self.format, upkeep, made)
             if compacted is not None:
-                expire.after(self._reach(view), self.format, view, compacted, int(time.time() * 1000))
+                expire.after(self._reach(view), self.format, view, compacted, clock.now_ms())
 
         self._compaction = Thread(target=work, name=f"compaction of {self.store.root}")
         self._compaction.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from lakeformat import arguments
+from lakeformat import arguments, clock
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
@@ -480,7 +479,7 @@ class Table:
                 f"{self.name}: partitions of Paimon tables can be marked as done, Iceberg's cannot"
             )
         values = specs.whole(self.name, view.schema, partitions)
-        self._store.write_many(view.done_marks(values, _now_ms()))
+        self._store.write_many(view.done_marks(values, clock.now_ms()))
 
     def delete(
         self,
@@ -671,7 +670,7 @@ class Table:
                 change, self._format, full, scope, sort_by=chosen, min_files=min_files, buckets=numbers
             )
         if made is not None:
-            expire.after(self._reach(view), self._format, view, made, _now_ms())
+            expire.after(self._reach(view), self._format, view, made, clock.now_ms())
         return made
 
     def compaction_plan(
@@ -909,7 +908,7 @@ class Table:
         retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot expire.
         keep_from = arguments.whole("keep_from", keep_from, 0)
         view = self._view()
-        now_ms = _now_ms()
+        now_ms = clock.now_ms()
         limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
         chosen = frozenset(arguments.whole("snapshot_ids", snapshot_id, 0) or 0 for snapshot_id in snapshot_ids)
         retention = expire.asked(view, retain_last, limit_ms, chosen, now_ms)
@@ -926,7 +925,7 @@ class Table:
         """Drop the partitions that have expired by the table's options, with `options` taking precedence. None if there
         are none."""
         view = self._view()
-        scope = view.expired_partitions(_now_ms(), options or {}) if isinstance(view, Upkept) else None
+        scope = view.expired_partitions(clock.now_ms(), options or {}) if isinstance(view, Upkept) else None
         if scope is None:
             return None
         request, landed = self._asked(view, id, properties)
@@ -955,7 +954,7 @@ class Table:
             below: Only files in or below this folder of the table; any other folder raises `InvalidInput`.
         """
         view = self._view()
-        limit = arguments.before(older_than, _now_ms())
+        limit = arguments.before(older_than, clock.now_ms())
         return sweep.sweep(self._reach(view), self._format, limit, dry_run, view, below)
 
     def stored_files(self) -> list[Listed]:
@@ -1050,7 +1049,7 @@ class Table:
         """Tag a snapshot (by default the current one), for the time `retain` or for ever. Raises `AlreadyExists`."""
         retain_ms = arguments.milliseconds("retain", retain)
         view = self._version(snapshot_id, None, None)
-        match view.tag(name, _now_ms(), retain_ms):
+        match view.tag(name, clock.now_ms(), retain_ms):
             case (path, data):
                 tags.create(self._store, view, name, path, data)
                 self._follow(view)
@@ -1328,7 +1327,7 @@ class Table:
         if upkeep is not None:
             compact.after(self._change(view, operation.request, engine), self._format, upkeep, made)
         if isinstance(view, Upkept | Mirrored):
-            expire.after(store, self._format, view, made, _now_ms())
+            expire.after(store, self._format, view, made, clock.now_ms())
         return made
 
     def _follow(self, view: AnyView) -> None:
@@ -1389,7 +1388,3 @@ def create(table: Table, schema: Schema) -> None:
     store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, format.head(store), format, operation)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

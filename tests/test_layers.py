@@ -12,7 +12,7 @@ SOURCES = sorted(p for top in PROJECT for p in (ROOT / top).rglob("*.py"))
 
 # Lower layers first; a module imports from its own folder or from a lower layer.
 LAYERS = [
-    {"lakeformat.redact", "lakeformat.lazy"},
+    {"lakeformat.clock", "lakeformat.lazy", "lakeformat.redact"},
     {"lakeformat.errors"},
     {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},
@@ -128,6 +128,13 @@ def test_foreign_libraries_stay_in_their_rooms(trees: dict[Path, ast.Module]):
             assert not private or where == PRIVATE_DAGSTER, f"{where}:{line}: {name} is Dagster's own"
         if where.startswith("lakeformat/model/"):
             assert top in {"lakeformat", "__future__"} or top in stdlib(), f"{where}:{line}: {name} in model/"
+
+
+def test_one_module_reads_the_clock():
+    """Durations, of `time.monotonic`, are no times of day."""
+    reads = re.compile(r"\btime\.time(_ns)?\b|\bfrom time import\b|\bdate(time)?\.(now|utcnow|today)\b")
+    readers = {path.relative_to(ROOT).as_posix() for path in SOURCES if reads.search(path.read_text())}
+    assert readers == {"lakeformat/clock.py"}
 
 
 def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(trees: dict[Path, ast.Module]):

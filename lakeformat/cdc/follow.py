@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat import clock
 from lakeformat.cdc import comparison, progress, spool
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Filling, Progress, Viewed
@@ -273,7 +274,7 @@ class Follower:
     def _count(self, rows: pa.Table | Rows, committed_ms: int | None) -> None:
         counts, old = Counter(self.report.rows_by_kind), self.report
         counts.update(rows.counts if isinstance(rows, Rows) else spool.kinds(rows))
-        lag = old.lag_seconds if committed_ms is None else max(0.0, time.time() - committed_ms / 1000)
+        lag = old.lag_seconds if committed_ms is None else max(0.0, (clock.now_ms() - committed_ms) / 1000)
         self._have(rows=old.rows + rows.num_rows, rows_by_kind=dict(counts), lag_seconds=lag)
 
     def _have(self, **counts: Any) -> None:

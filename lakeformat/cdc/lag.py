@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 
+from lakeformat import clock
 from lakeformat.cdc import progress
 from lakeformat.cdc.shards import Shards
 from lakeformat.cdc.source import Source
@@ -38,5 +38,5 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
         if changes is not None and changes.emptied and batch.committed_ms is not None:
             times.append(batch.committed_ms)
         if times:
-            return max(0.0, time.time() - min(times) / 1000)
+            return max(0.0, (clock.now_ms() - min(times)) / 1000)
     return 0.0

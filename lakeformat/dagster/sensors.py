@@ -4,7 +4,6 @@ A sensor's cursor is JSON: for each asset the snapshot that it looked at last.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow.compute as pc
 
+from lakeformat import clock
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.dagster.upkeep import (
@@ -85,7 +85,7 @@ def expiry_sensor(
         snapshots = table.snapshots()
         if not snapshots:
             return Verdict("no snapshot yet")
-        now_ms = int(time.time() * 1000)
+        now_ms = clock.now_ms()
         read = reads(look.instance, look.asset, table)
         ids = [snapshot.id for snapshot in snapshots]
         keep_from = first_to_keep(snapshots, limits, read, now_ms)

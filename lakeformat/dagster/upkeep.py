@@ -4,14 +4,14 @@ An asset may override it for its table: `metadata={"maintenance": {"max_small_fi
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
 """
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.io_manager import snapshots_read
@@ -104,8 +104,8 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
                 context.log.info(f"{table.name} is not there yet")
                 return
             with as_dagster_failures(table.asset, []):
-                before = datetime.now(UTC) - timedelta(hours=upkeep.of(asset).orphan_hours)
-                removed = lake.lake.table(table.name).remove_orphan_files(older_than=before)
+                age = timedelta(hours=upkeep.of(asset).orphan_hours)
+                removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
             _observe(context, asset, {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)})
 
         return sweep
@@ -158,7 +158,7 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
         if not snapshots:
             context.log.info(f"{table.name} has no snapshot")
             return
-        keep_from = first_to_keep(snapshots, upkeep, read, int(time.time() * 1000))
+        keep_from = first_to_keep(snapshots, upkeep, read, clock.now_ms())
         dropped = expire_before(opened, keep_from)
     metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
     _observe(context, asset, {**metadata, **pictures(opened)})

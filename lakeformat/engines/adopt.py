@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec import transform, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
@@ -88,7 +88,7 @@ class _File:
             size_bytes=self._file.size_bytes,
             stats=statistics.trim(stats, layout.fields, layout.stats),
             split_offsets=self._file.split_offsets,
-            created_ms=int(time.time() * 1000),
+            created_ms=clock.now_ms(),
         )
         return Adopted(written, self._has_ids, self._own_fields() if self._task.has_schema else ())
 

@@ -6,7 +6,6 @@ import itertools
 import logging
 import os
 import tempfile
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec import file_index
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.files import blob, formats, parquet, statistics
@@ -323,7 +323,7 @@ class Files:
             file_format=self._task.file_format,
             stats=self._trimmed(stats),
             split_offsets=offsets,
-            created_ms=int(time.time() * 1000),
+            created_ms=clock.now_ms(),
             keys=file.keys,
             sort_order_id=self._task.sort_order_id,
             columns=self._task.columns,

@@ -4,7 +4,6 @@ again."""
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat import arguments
+from lakeformat import arguments, clock
 from lakeformat.codec import order
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
@@ -101,7 +100,7 @@ def worth_it(
     """The rewrite tasks: what of the table is worth rewriting."""
     if sort_by:
         return view.maintenance.sorting(scope, sort_by)
-    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, _now_ms(), min_files, buckets)]
+    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, clock.now_ms(), min_files, buckets)]
 
 
 def preview(
@@ -249,7 +248,7 @@ def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot
         return False
     try:
         view = newest(change.store, format).on(change.request.branch)
-        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, made), _now_ms()))
+        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, made), clock.now_ms()))
     except Exception:
         log.warning(_FAILED, change.store.root, made.id, exc_info=True)
         return False
@@ -346,7 +345,3 @@ def _until_done(
 def _as_of(change: Change) -> Request:
     schema = change.view.schema
     return replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import datetime
 import json
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from lakeformat import clock
 from lakeformat.errors import CorruptTable
 from lakeformat.model import html
 from lakeformat.model.dataclass import dataclass
@@ -136,7 +136,7 @@ class Stamp:
 
     @classmethod
     def now(cls, attempt: int = 0) -> Stamp:
-        return cls(int(time.time() * 1000), str(uuid.uuid4()), attempt)
+        return cls(clock.now_ms(), str(uuid.uuid4()), attempt)
 
 
 @dataclass(frozen=True, slots=True)

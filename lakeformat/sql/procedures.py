@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from lakeformat import arguments
+from lakeformat import arguments, clock
 from lakeformat.errors import NotFound
 from lakeformat.functions import NOT_KEPT as NO_FUNCTIONS
 from lakeformat.functions import parse
@@ -199,7 +199,7 @@ def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) ->
             call.offset, f"{call.name} takes partition_idle_time without partitions and where"
         )
     partitions, names_ = table.inspect.partitions(), table.schema.partitioning.names
-    limit = dt.datetime.now(dt.UTC).timestamp() * 1000 - age.total_seconds() * 1000
+    limit = arguments.before(age, clock.now_ms())
     rows = [row for row in partitions.to_pylist() if row["last_modified_ms"] < limit]
     return (
         or_(*(partition_equals({name: row[name] for name in names_}) for row in rows)) if names_ or not rows else ALWAYS
@@ -794,7 +794,7 @@ def _expire_tags(call: Call) -> Result:
     """Drop tags past their retention and, with `older_than`, tags created before that time."""
     table, older = call.table(), call.take("older_than")
     call.close()
-    now = dt.datetime.now(dt.UTC)
+    now = dt.datetime.fromtimestamp(clock.now_ms() / 1000, dt.UTC)
     limit = None if older is None else dt.datetime.fromtimestamp(arguments.epoch_ms(_moment(older)) / 1000, dt.UTC)
     tags = [row for row in table.inspect.tags().to_pylist() if row.get("create_time") is not None]
     over = [

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import datetime
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Protocol
 
+from lakeformat import clock
 from lakeformat.errors import LakeError
 from lakeformat.model.dataclass import dataclass
 
 # New credentials are requested so long before the old ones expire, or after half of their lifetime if that is later.
-MARGIN_SECONDS = 300
+MARGIN_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Lease:
 class Renewing:
     """Credentials as obstore requests them: new ones near their expiry, from any thread."""
 
-    def __init__(self, lease: Lease, clock: Callable[[], float] = time.time) -> None:
-        self._issuer, self._clock, self._lock = lease.issuer, clock, threading.Lock()
-        self._renew_at: float | None = None
+    def __init__(self, lease: Lease, now_ms: Callable[[], int] = clock.now_ms) -> None:
+        self._issuer, self._now_ms, self._lock = lease.issuer, now_ms, threading.Lock()
+        self._renew_at_ms: float | None = None
         self._take(lease.first)
 
     def __call__(self) -> dict[str, Any]:
         with self._lock:
-            if self._renew_at is not None and self._clock() >= self._renew_at:
+            if self._renew_at_ms is not None and self._now_ms() >= self._renew_at_ms:
                 self._renew()
             expires_ms = self._issued.expires_ms
             moment = None if expires_ms is None else datetime.datetime.fromtimestamp(expires_ms / 1000, datetime.UTC)
@@ -61,15 +61,15 @@ class Renewing:
         try:
             self._take(self._issuer.issue())
         except LakeError:
-            now, end = self._clock(), self._issued.expires_ms / 1000
+            now, end = self._now_ms(), self._issued.expires_ms
             if now >= end:
                 raise
-            self._renew_at = now + max((end - now) / 2, 1)  # The current ones are valid until then.
+            self._renew_at_ms = now + max((end - now) / 2, 1000)  # The current ones are valid until then.
 
     def _take(self, issued: Issued) -> None:
-        self._issued, now = issued, self._clock()
+        self._issued, now = issued, self._now_ms()
         if issued.expires_ms is None:
-            self._renew_at = None
+            self._renew_at_ms = None
         else:
-            end = issued.expires_ms / 1000
-            self._renew_at = max(end - MARGIN_SECONDS, now + max(end - now, 0) / 2)
+            end = issued.expires_ms
+            self._renew_at_ms = max(end - MARGIN_MS, now + max(end - now, 0) / 2)

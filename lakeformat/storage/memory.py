@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
+from lakeformat import clock
 from lakeformat.errors import InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.storage import paths
 from lakeformat.storage.files import NewFile, several
 from lakeformat.storage.store import Listed, R, T
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1000)
-
-
 class MemoryFiles:
     """Files by name. `now_ms` is the modification time of new files, so that a test can make files old."""
 
-    def __init__(self, root: str = "memory://files", now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, root: str = "memory://files", now_ms: Callable[[], int] = clock.now_ms) -> None:
         self._root, self._now_ms = root.rstrip("/"), now_ms
         self._files: dict[str, tuple[bytes, int]] = {}
         self._lock = threading.Lock()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import BinaryIO, cast
 
+from lakeformat import clock
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.catalogued import CatalogEntry
@@ -55,7 +55,7 @@ class Rehearsal(ForwardingReader):
 
     def list(self, prefix: str) -> list[Listed]:
         folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        now_ms = int(time.time() * 1000)
+        now_ms = clock.now_ms()
         new = {
             f"{folder}{p}": Listed(f"{folder}{p}", len(self.written[self.location(f"{folder}{p}")]), now_ms)
             for p in self._written_in(prefix)

@@ -3,12 +3,12 @@ snapshot and its schemas."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
+from lakeformat import clock
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, BranchFolders, Format, Staging
 from lakeformat.errors import AlreadyExists, CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
@@ -194,7 +194,7 @@ def _create_at(
         keeper.create_branch(name, tag)
         return
     nonce = f"lakeformat-{uuid.uuid4()}"
-    made = shown.tag(nonce, int(time.time() * 1000), _TAG_MS)
+    made = shown.tag(nonce, clock.now_ms(), _TAG_MS)
     assert isinstance(made, tuple), made
     path, data = made
     store.create(path, data)

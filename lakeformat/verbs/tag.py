@@ -8,10 +8,10 @@ document, commits put both in order.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakeformat import clock
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, Upkept
 from lakeformat.errors import AlreadyExists, CommitUnknown, LakeError
@@ -35,7 +35,7 @@ def kept(store: Store, view: AnyView, tag: str | None = None) -> Iterator[None]:
 
     The pin stays until it expires if the block raises an error after which its commit may still land.
     """
-    made = view.pin(time.time_ns() // 1_000_000, _LASTS_MS) if isinstance(view, Upkept) else None
+    made = view.pin(clock.now_ms(), _LASTS_MS) if isinstance(view, Upkept) else None
     if made is None or not isinstance(view, Upkept):
         yield
         return

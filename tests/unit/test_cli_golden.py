@@ -1,6 +1,7 @@
 """Each command over tables that Java engines, pypaimon and pyiceberg wrote: what it prints is what their own metadata, and the rows that they read, say."""
 
 import csv
+import datetime
 import hashlib
 import io
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from lakeformat import clock
 from lakeformat.cli.app import run
 from tests.unit.test_golden_iceberg import GOLDEN as ICEBERG
 from tests.unit.test_golden_iceberg import opened
@@ -217,13 +219,25 @@ def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, c
     assert cli.json("sql", query) == [{"n": count, "low": min(facts.ids), "high": most}]
     assert cli("sql", query).splitlines()[1].split() == [str(count), str(min(facts.ids)), str(most)]
 
-    asked = ("doctor", name, "--orphans-older-than", "36500")
+
+@pytest.mark.parametrize("years", [0, 30])
+@pytest.mark.parametrize("name", TABLES)
+def test_the_doctor_finds_what_is_past_its_time(world, cli, monkeypatch, name, years):
+    """On the day on which its engine wrote a table, and years later."""
+    facts = world[1][name]
+    (newest,) = cli.json("log", name, "-n", "1")
+    day = datetime.datetime.fromisoformat(f"{newest['time']}+00:00") + datetime.timedelta(days=365 * years)
+    monkeypatch.setattr(clock, "now_ms", lambda: int(day.timestamp() * 1000))
+    expected = []
     if facts.deleted > 0.2:
-        (finding,) = cli.json(*asked, code=1)
-        assert (finding["problem"], finding["found"][:4].rstrip()) == ("deleted rows", f"{facts.deleted:.0%}")
-        assert cli(*asked, code=1).startswith(f"deleted rows  {name}: {facts.deleted:.0%} of ")
-    else:
-        assert (cli.json(*asked), cli(*asked)) == ([], f"ok    {name}\n")
+        expected.append(("deleted rows", f"{facts.deleted:.0%} of "))
+    if years and facts.format == "iceberg" and len(facts.rows) > 1:  # Paimon keeps ten snapshots, whatever their age.
+        expected.append(("old snapshots", f"{len(facts.rows) - 1} are past their time, "))
+    command, code = ("doctor", name, "--orphans-older-than", "36500"), 1 if expected else 0
+    findings, text = cli.json(*command, code=code), cli(*command, code=code)
+    assert [finding["problem"] for finding in findings] == [problem for problem, _ in expected]
+    lines = [f"{problem:<14}{name}: {start}" for problem, start in expected] or [f"ok    {name}"]
+    assert all(line.startswith(start) for line, start in zip(text.splitlines(), lines, strict=True)), text
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -50,6 +50,9 @@ def time():
         def __call__(self):
             return self.now
 
+        def ms(self):
+            return int(self.now * 1000)
+
     return Clock()
 
 
@@ -59,7 +62,7 @@ def held(renewing):
 
 def test_credentials_are_renewed_five_minutes_before_their_end(time):
     source = Source(time)
-    renewing = Renewing(Lease(source, source.issue()), time)
+    renewing = Renewing(Lease(source, source.issue()), time.ms)
     time.now += HOUR - 301
     assert held(renewing) == "k1"
     time.now += 1
@@ -70,7 +73,7 @@ def test_credentials_are_renewed_five_minutes_before_their_end(time):
 
 def test_short_ones_live_half_of_their_time(time):
     source = Source(time, 60)
-    renewing = Renewing(Lease(source, source.issue()), time)
+    renewing = Renewing(Lease(source, source.issue()), time.ms)
     time.now += 29
     assert held(renewing) == "k1"
     time.now += 1
@@ -81,12 +84,12 @@ def test_those_that_are_over_when_they_come_are_renewed_at_once(time):
     source = Source(time)
     late = source.issue()
     time.now += 2 * HOUR
-    assert held(Renewing(Lease(source, late), time)) == "k2"
+    assert held(Renewing(Lease(source, late), time.ms)) == "k2"
 
 
 def test_without_an_end_they_are_never_renewed(time):
     source = Source(time)
-    renewing = Renewing(Lease(source, Issued((("token", "t"),))), time)
+    renewing = Renewing(Lease(source, Issued((("token", "t"),))), time.ms)
     time.now += 1000 * HOUR
     assert renewing() == {"token": "t", "expires_at": None}
     assert source.count == 0
@@ -94,7 +97,7 @@ def test_without_an_end_they_are_never_renewed(time):
 
 def test_a_catalog_that_does_not_answer_costs_nothing_until_they_are_over(time):
     source = Source(time)
-    renewing = Renewing(Lease(source, source.issue()), time)
+    renewing = Renewing(Lease(source, source.issue()), time.ms)
     source.fails = True
     time.now += HOUR - 100
     assert held(renewing) == "k1"
@@ -111,7 +114,7 @@ def test_a_catalog_that_does_not_answer_costs_nothing_until_they_are_over(time):
 
 def test_threads_ask_once(time):
     source = Source(time)
-    renewing = Renewing(Lease(source, Issued((), 0)), time)
+    renewing = Renewing(Lease(source, Issued((), 0)), time.ms)
     barrier = threading.Barrier(8)
 
     def ask():

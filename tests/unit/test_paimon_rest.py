@@ -214,7 +214,7 @@ def test_tokens_for_files_are_asked_for_and_asked_for_again(server, tmp_path):
     server.answers[key] = 200, {"token": said, "expiresAtMillis": 5_000}
     found = catalog.find("n.t", {})
     assert (found.root, found.options) == ("s3://b/t", {"s3.endpoint": "http://e"})
-    clock = iter([0.0, 1.0, 3.0, 3.0, 3.0])
+    clock = iter([0, 1000, 3000, 3000, 3000])
     renewing = Renewing(found.lease, lambda: next(clock))
     assert renewing()["token"] == "t"
     server.answers[key] = 200, {"token": {**said, "s3.session-token": "u"}, "expiresAtMillis": 9_000}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec import binary_row, murmur, numbers
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import rows
@@ -74,7 +74,7 @@ class Assigner:
                         size_bytes=len(data),
                         content=Content.HASH_INDEX,
                         file_format="",
-                        created_ms=int(time.time() * 1000),
+                        created_ms=clock.now_ms(),
                     )
                 )
         return written

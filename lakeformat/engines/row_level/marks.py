@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from lakeformat import clock
 from lakeformat.codec import bitmap, numbers, puffin, vector_file
 from lakeformat.engines import worker
 from lakeformat.engines.files import formats
@@ -177,7 +177,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
     content, offsets = puffin.emit(blobs)
     path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{formats.fresh_name(task.names_task)}-deletes.puffin")
     store.write(path, content)
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     return [
         WrittenFile(
             path=path,
@@ -222,7 +222,7 @@ def _index_file(store: Store, name: str, part: list[tuple[Target, bytes, int]]) 
     content, offsets = vector_file.emit([vector for _, vector, _ in part])
     path = f"{part[0][0].folder}/{name}"
     store.write(path, content)
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     return [
         WrittenFile(
             path=path,
