@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from lakeformat.lake import Lake
     from lakeformat.model.schema import Field, Schema
     from lakeformat.model.snapshot import Snapshot
-    from lakeformat.read_only_table import open_table
-    from lakeformat.scan import Scan
+    from lakeformat.reading.scan import Scan
     from lakeformat.table import Table
+    from lakeformat.warehouse.read_only_table import open_table
 
 __version__ = "0.1.0"
 
@@ -68,11 +68,11 @@ __getattr__ = lazy.names(
     {
         "Field": "model.schema",
         "Lake": "lake",
-        "Scan": "scan",
+        "Scan": "reading.scan",
         "Schema": "model.schema",
         "Snapshot": "model.snapshot",
         "Table": "table",
-        "open_table": "read_only_table",
+        "open_table": "warehouse.read_only_table",
     },
 )
 

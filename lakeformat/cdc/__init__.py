@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from lakeformat.cdc.address import open_source
     from lakeformat.cdc.follow import Report
     from lakeformat.cdc.lag import lag_seconds
-    from lakeformat.cdc.mysql import MySql
-    from lakeformat.cdc.postgres import Postgres
+    from lakeformat.cdc.mysql.source import MySql
+    from lakeformat.cdc.postgres.source import Postgres
     from lakeformat.cdc.sync import sync_database, sync_table
     from lakeformat.cdc.type_option import TypeOption
 
@@ -18,8 +18,8 @@ __all__ = ["MySql", "Postgres", "Report", "TypeOption", "lag_seconds", "open_sou
 __getattr__ = lazy.names(
     __name__,
     {
-        "MySql": "mysql",
-        "Postgres": "postgres",
+        "MySql": "mysql.source",
+        "Postgres": "postgres.source",
         "Report": "follow",
         "TypeOption": "type_option",
         "lag_seconds": "lag",

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.cdc.source import SourceTable
-from lakeformat.codec import evaluation, sql_text
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.expression import evaluation, sql_text
 from lakeformat.model.predicate import Expression, columns_of
 from lakeformat.model.schema import NO_ID, Field
 

@@ -17,7 +17,7 @@ from lakeformat.cli.warehouses import chosen
 
 # Each is a module with a function of its name. A call imports the command that it runs, `--help` all.
 COMMANDS = {
-    name: lazy.library(f"lakeformat.cli.{name}")
+    name: lazy.library(f"lakeformat.cli.commands.{name}")
     for name in (
         "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback", "tag",
         "branch", "doctor", "copy", "convert", "cdc",

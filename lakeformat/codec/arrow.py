@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import variant
+from lakeformat.codec.variant import variant
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 

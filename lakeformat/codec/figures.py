@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec.theta import Sketch
+from lakeformat.codec.iceberg.theta import Sketch
 
 _RECORDED = pa.schema(
     [

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import binary_row, decimals, spans
+from lakeformat.codec import decimals, spans
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.paimon import binary_row
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
+from lakeformat.dagster.drawings import markdown
 from lakeformat.dagster.frames import NoRows, fields_of, to_write
-from lakeformat.dagster.partitions import Spec, columns_of, has_windows, partition_specs, predicate_of
-from lakeformat.dagster.pictures import markdown
+from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
     AlreadyExists,
     CommitLost,

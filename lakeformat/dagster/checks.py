@@ -18,7 +18,7 @@ from lakeformat.dagster.asset_table import (
 )
 from lakeformat.dagster.declaration import AssetTable, names_of, settled
 from lakeformat.dagster.lake import LakeResource, origin_of
-from lakeformat.dagster.partitions import has_windows
+from lakeformat.dagster.partition_keys import has_windows
 from lakeformat.dagster.tables import TableAsset, tables_of
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"

@@ -1,6 +1,6 @@
 """The table that an asset declares by its metadata and docstring, and how an input is read.
 
-Metadata that an asset may set (see also `lakeformat.dagster.partitions`). A misspelt key is refused, and so is a key by which another
+Metadata that an asset may set (see also `lakeformat.dagster.partition_keys`). A misspelt key is refused, and so is a key by which another
 IO manager would change what is written:
 
     table             "db.name", or "name" in the resource's database; without it the asset key
@@ -53,7 +53,7 @@ import dagster as dg
 import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dagster.partitions import PartitionBy, columns_of
+from lakeformat.dagster.partition_keys import PartitionBy, columns_of
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 

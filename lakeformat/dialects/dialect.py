@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.figures import Figures
-from lakeformat.codec.pruning import Bounds
+from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort

@@ -10,13 +10,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeformat import clock
-from lakeformat.codec import transform, waist
+from lakeformat.codec import waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.files import parquet, statistics
 from lakeformat.engines.files.formats import opened
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, LakeError, NoSuchFile, NotFound
+from lakeformat.expression import transform
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, find_field
 from lakeformat.model.work import Adopted, AdoptTask, ColumnStats, WrittenFile

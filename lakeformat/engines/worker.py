@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, murmur, transform
+from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import written
 from lakeformat.engines.files import blob
@@ -30,6 +30,7 @@ from lakeformat.errors import (
     OutsideScope,
     UnsupportedFeature,
 )
+from lakeformat.expression import evaluation, pruning, transform
 from lakeformat.model import nanoseconds
 from lakeformat.model.partition import Curve, PartitionField, Sort, SortField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
@@ -325,7 +326,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
     for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields, unasked):
         result = columns(batch, task.fields, fields)
         if task.predicate != ALWAYS:
-            result = rows.keep(result, expression.mask(task.predicate, result))
+            result = rows.keep(result, evaluation.mask(task.predicate, result))
         if result.num_rows:
             yield result
 
@@ -414,7 +415,7 @@ def _read_file(
                 columns = _projected(batch, given, task.fields, constants, task.far_as_null)
                 result = _record_batch(columns, schema, batch.num_rows)
             if task.predicate != ALWAYS:
-                result = rows.keep(result, expression.mask(task.predicate, result))
+                result = rows.keep(result, evaluation.mask(task.predicate, result))
             if result.num_rows:
                 yield result
         if file.row_count is None and pushed is None and task.row_counts:
@@ -728,7 +729,7 @@ def _pushed(task: ReadTask, in_file: dict[int, Field], constants: dict[int, Any]
     if not kept:
         return None
     renamed = rename(and_(*kept), {name: in_file.name for name, in_file in same.items()})
-    return expression.to_dataset_filter(renamed, tuple(same.values()))
+    return pruning.to_dataset_filter(renamed, tuple(same.values()))
 
 
 def _bounded(condition: Expression, fields: dict[str, Field]) -> bool:
@@ -753,7 +754,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
 
     def touches(rows: pa.Table, start: int, count: int) -> bool:
         batch = rows.combine_chunks().to_batches(rows.num_rows)[0]
-        return any(pc.any(expression.mask(change, batch), min_count=0).as_py() for change in changes)
+        return any(pc.any(evaluation.mask(change, batch), min_count=0).as_py() for change in changes)
 
     named = frozenset(name for change in changes for name in columns_of(change))
     is_blobs = task.write.blobs is not None and task.write.blobs.updates
@@ -763,7 +764,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
             if isinstance(batch, Copied):
                 yield batch
                 continue
-            mask = expression.mask(task.update_where, batch) if is_blobs else None
+            mask = evaluation.mask(task.update_where, batch) if is_blobs else None
             if task.assignments:
                 before, batch = batch, _assigned(batch, task, part.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
@@ -775,7 +776,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
             if task.write.first_row_id is not None:  # A column file.
                 batch = batch.select([f.name for f in task.write.fields])
             if task.delete_where is not None:
-                batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
+                batch = rows.keep(batch, pc.invert(evaluation.mask(task.delete_where, batch)))
             yield batch
 
 
@@ -792,7 +793,7 @@ def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
 
 def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:
     """`batch` with the assignments applied where `update_where` is true; all of them see the old row."""
-    mask = expression.mask(task.update_where, batch)
+    mask = evaluation.mask(task.update_where, batch)
     if not pc.any(mask, min_count=0).as_py():
         return batch
     chosen = batch.filter(mask)
@@ -800,7 +801,7 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
     columns = list(batch.columns)
     for name, value in task.assignments:
         field = find_field(fields, name)
-        new = pa.RecordBatch.from_arrays([casts.flat(expression.evaluate(value, chosen))], names=[name])
+        new = pa.RecordBatch.from_arrays([casts.flat(evaluation.evaluate(value, chosen))], names=[name])
         assign.check(new.schema, (field,))
         new = assign.assign(new, (field,)).column(0)
         index = batch.schema.get_field_index(name)
@@ -861,7 +862,7 @@ def require(batch: pa.RecordBatch, task: WriteTask) -> None:
     """Raise `OutsideScope` for rows for which `task.required` is not true."""
     if task.required == ALWAYS:
         return
-    outside = rows.keep(batch, pc.invert(expression.mask(task.required, batch)))
+    outside = rows.keep(batch, pc.invert(evaluation.mask(task.required, batch)))
     if outside.num_rows:
         named = [name for name in outside.schema.names if name in columns_of(task.required)]
         examples = outside.select(named).slice(0, 1000).to_pylist()

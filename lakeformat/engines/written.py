@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lakeformat import clock
-from lakeformat.codec import file_index
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.paimon import file_index
 from lakeformat.engines.files import blob, formats, parquet, statistics
 from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat import arguments, clock
-from lakeformat.codec import order
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
+from lakeformat.expression import order
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RewriteManifests, RowDelta
 from lakeformat.model.partition import Sort

@@ -26,7 +26,7 @@ from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Plan, Snapshot
 from lakeformat.model.work import Adopted, AdoptTask, RewriteTask
-from lakeformat.scan import Scan
+from lakeformat.reading.scan import Scan
 from lakeformat.storage import fence, load_history
 from lakeformat.storage.fence import Conversion
 from lakeformat.storage.head import CreateHead

@@ -5,7 +5,7 @@ dataclasses, of which a run uses a few dozen. Compiling the rest would take a se
 that opens a table (0.83 s instead of 0.71), and time of each start of a Spark worker.
 
 Only the options `frozen`, `slots` and `kw_only` exist, and no `InitVar`. A type checker sees the standard decorator.
-`tests/unit/test_dataclass.py` compares the two; if a version of Python changes the standard one, take that again.
+`tests/unit/model/test_dataclass.py` compares the two; if a version of Python changes the standard one, take that again.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import sql_text
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Call, Literal
 from lakeformat.sql import casts, transforms

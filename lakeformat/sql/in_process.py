@@ -14,11 +14,12 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
-from lakeformat.codec import variant, variant_get
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.codec.duckdb_sql import quoted, selected, text
-from lakeformat.codec.expression import cast
+from lakeformat.codec.variant import get as variant_get
+from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput
+from lakeformat.expression.duckdb_sql import quoted, selected, text
+from lakeformat.expression.evaluation import cast
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.type_text import parse_type

@@ -15,15 +15,15 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.functions import Function
+from lakeformat.expression.spark_sql import quoted, spark_type
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field
 from lakeformat.sql import builtin, parameters, pushdown, text, transforms
 from lakeformat.sql.in_process import titled
 from lakeformat.sql.session import Context, Session
 from lakeformat.sql.text import Piece
+from lakeformat.warehouse.functions import Function
 
 References = Callable[[Context, Piece, Any], Sequence[Any]]  # Resolves the tables of a parsed query: query.references.
 _MOST_CHARACTERS = 100_000

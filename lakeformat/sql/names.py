@@ -11,7 +11,7 @@ from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.sql.session import WAP_BRANCH, WAP_ID, Context
 from lakeformat.table import Table
-from lakeformat.views import View
+from lakeformat.warehouse.views import View
 
 CHANGES = "changes"
 ROW_TRACKING = "row_tracking"

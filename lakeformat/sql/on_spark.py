@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from lakeformat.codec.spark_sql import quoted, spark_type, to_sql
 from lakeformat.engines.choose import register_transforms
 from lakeformat.errors import InvalidInput
+from lakeformat.expression.spark_sql import quoted, spark_type, to_sql
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field

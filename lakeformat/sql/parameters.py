@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.expression import sql_text
 from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import text

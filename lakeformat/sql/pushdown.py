@@ -16,9 +16,9 @@ from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from lakeformat.codec import sql_text
-from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import sql_text
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.sql import parameters

@@ -16,27 +16,16 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from lakeformat.arguments import epoch_ms
-from lakeformat.codec.spark_sql import quoted, to_sql
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.expression.spark_sql import quoted, to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.model.schema import Type
-from lakeformat.sql import (
-    in_process,
-    inline,
-    lineage,
-    names,
-    on_spark,
-    parameters,
-    pushdown,
-    settings,
-    sources,
-    text,
-    transforms,
-)
+from lakeformat.sql import in_process, inline, lineage, names, on_spark, parameters, pushdown, sources, text, transforms
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
+from lakeformat.sql.statements import settings
 from lakeformat.sql.text import Cursor, Piece, Script
 
 _INCREMENTAL, _BETWEEN = "paimon_incremental_query", "paimon_incremental_between_timestamp"

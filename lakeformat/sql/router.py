@@ -7,7 +7,10 @@ from typing import Any
 
 from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput
-from lakeformat.sql import (
+from lakeformat.sql import parameters, query, text
+from lakeformat.sql.result import Result
+from lakeformat.sql.session import Context, Session, Warehouse
+from lakeformat.sql.statements import (
     alter,
     analyze,
     copying,
@@ -15,16 +18,11 @@ from lakeformat.sql import (
     explain,
     insert,
     merging,
-    parameters,
     procedures,
-    query,
     rows,
     settings,
     show,
-    text,
 )
-from lakeformat.sql.result import Result
-from lakeformat.sql.session import Context, Session, Warehouse
 from lakeformat.sql.text import Cursor, Piece
 
 _QUERIES = {"SELECT", "WITH", "VALUES", "FROM", "TABLE", "("}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.functions import Function, Functions
 from lakeformat.model.dataclass import dataclass
 from lakeformat.table import Table
-from lakeformat.views import Views
+from lakeformat.warehouse.functions import Function, Functions
+from lakeformat.warehouse.views import Views
 
 if TYPE_CHECKING:
     from lakeformat.sql.text import Piece, Script

@@ -10,18 +10,18 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.codec import evaluation
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.expression import evaluation
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of
 from lakeformat.model.schema import Type
-from lakeformat.scan import Scan
-from lakeformat.sql import changelog
+from lakeformat.reading.changes import KIND_COLUMN, Changes
+from lakeformat.reading.scan import Scan
 from lakeformat.sql.names import CHANGES, ROW_TRACKING, Named, tracked_columns
+from lakeformat.sql.statements import changelog
 from lakeformat.storage.cache import Cache, cache_of
 from lakeformat.table import Table
 

@@ -14,9 +14,9 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from lakeformat.codec import sql_text
-from lakeformat.codec.sql_text import doubled_quotes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import sql_text
+from lakeformat.expression.sql_text import doubled_quotes
 from lakeformat.model.dataclass import dataclass
 
 DOLLAR = "\ue000"  # Replaces the `$` of `t$snapshots`, one character by one: sqlglot would read it as a parameter.

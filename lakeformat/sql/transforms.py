@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from lakeformat.codec import transform
-from lakeformat.codec.spark_sql import to_sql
+from lakeformat.expression import transform
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Literal
 from lakeformat.sql import names, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from lakeformat.codec import file_index
+from lakeformat.codec.paimon import file_index
 from lakeformat.dialects.dialect import Indexed
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import SetFileIndexes

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import sql_text, waist
+from lakeformat.codec import waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, ByColumn
@@ -18,6 +18,7 @@ from lakeformat.engines.engine import Decided, Source, Spread
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import sql_text
 from lakeformat.model import evolution
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import (

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import sql_text
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import ByColumn
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.expression import sql_text
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 
 from lakeformat import Conflict, LakeError, SourceError, Table
 from lakeformat.cdc import sync_table
-from lakeformat.lake import FORMATS
 from lakeformat.model.schema import Schema
 from lakeformat.storage.cache import Cache
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import create
+from lakeformat.warehouse.roots import FORMATS
 from tests.simulation.failing import NthCallFails
 
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lakeformat import InvalidInput
-from lakeformat.cdc.gtids import Gtids
+from lakeformat.cdc.mysql.gtids import Gtids
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -5,8 +5,8 @@ import struct
 import pytest
 from pymysqlreplication.constants import FIELD_TYPE
 
-from lakeformat.cdc.json_text import text
-from lakeformat.cdc.row_events import LogColumn, decode
+from lakeformat.cdc.mysql.json_text import text
+from lakeformat.cdc.mysql.row_events import LogColumn, decode
 from lakeformat.errors import CorruptFile
 
 COLUMNS = (LogColumn("id", FIELD_TYPE.LONG, 4), LogColumn("name", FIELD_TYPE.VARCHAR, prefix=1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakeformat.cdc import statements
+from lakeformat.cdc.mysql import statements
 
 TABLES = ["s.t", "s.u", "other.t"]
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import datasource
 
 from lakeformat import Lake
-from lakeformat.data_source import TablesByOptions
 from lakeformat.engines.spark import data_source, executors
 from lakeformat.errors import Conflict, InvalidInput, NotFound
+from lakeformat.warehouse.data_source import TablesByOptions
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = pa.schema(

@@ -351,13 +351,13 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_conditions_select_the_same_rows(run, store, format):
-    from lakeformat.codec import expression
+    from lakeformat.expression import evaluation
 
     table = sample(300, format=format)
     files = run.engine.write(store, run.frame(table), layout(file_format=format, partition_by=identity("day").fields))
     conditions = CONDITIONS if format == "parquet" or run.name == "arrow" else CONDITIONS[::5]
     for condition in conditions:
-        expected = normal(expression.keep(condition, table))
+        expected = normal(evaluation.keep(condition, table))
         assert run.rows(run.engine.read(store, tasks_of(files, predicate=condition), FIELDS)) == expected, condition
     counted = run.engine.count(store, tasks_of(files, predicate=CONDITIONS[0]))
     assert (len(counted), sum(counted)) == (len(files), 20)

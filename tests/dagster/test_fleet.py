@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from assets.fleet import fleet_changes
-from lakeformat.changes import Changes
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.errors import StoreError
+from lakeformat.reading.changes import Changes
 from pipelines.tables import TABLES
 
 TEXTS = ("tailnum", "manufacturer", "model", "carrier", "flew_to")

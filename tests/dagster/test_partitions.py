@@ -6,7 +6,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lakeformat.dagster.partitions import Window, columns_of, partition_specs, predicate_of
+from lakeformat.dagster.partition_keys import Window, columns_of, partition_specs, predicate_of
 from lakeformat.errors import InvalidInput
 from lakeformat.model import predicate
 from tests.row_conditions import value_of

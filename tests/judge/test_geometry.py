@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.table import Table
-from tests.unit.test_iceberg_types import geo_bounds, made_geo, point, ring, several
+from tests.unit.dialects.iceberg.test_types import geo_bounds, made_geo, point, ring, several
 
 from .peers import PeerRefused
 from .test_rest import CREDENTIAL, opened, server  # noqa: F401 - a fixture

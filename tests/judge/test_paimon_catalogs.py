@@ -14,8 +14,8 @@ import pytest
 from lakeformat import AlreadyExists, Lake, NotFound, StoreError
 from lakeformat.catalogs.paimon_rest import PaimonRestCatalog, _path
 from lakeformat.table import Table
+from tests.unit.catalogs.test_paimon_rest import Server
 from tests.unit.serving import Serving
-from tests.unit.test_paimon_rest import Server
 
 from . import environments
 from .peers import Conversation

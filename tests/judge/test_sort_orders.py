@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Lake
-from lakeformat.codec import order
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines.kernels import sorting
+from lakeformat.expression import order
 from lakeformat.table import Table
 
 from .conftest import Sql

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.variant_utils import VariantUtils
 
 from lakeformat import Field, Lake, Schema
-from lakeformat.codec import variant
+from lakeformat.codec.variant import variant
 from lakeformat.model.type_text import parse_type
 from lakeformat.table import Table
 

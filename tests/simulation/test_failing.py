@@ -12,19 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError, adopting
-from lakeformat.create_with_rows import create_with_rows
+from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import PIN
 from lakeformat.engines.exchange.layout import layout
-from lakeformat.load import load
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.session_table import SessionFiles
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.warehouse import adopting
+from lakeformat.warehouse.creating import create_with_rows
+from lakeformat.warehouse.loading import load
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
 from tests.simulation.racing import SEEDS
 

@@ -13,7 +13,7 @@ if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     for name in (
         "pyspark.sql.pandas.serializers",
         *sys.orig_argv[3:],
-        "lakeformat.data_source",
+        "lakeformat.warehouse.data_source",
         "lakeformat.engines.spark.data_source",
     ):
         importlib.import_module(name)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, Conflict, CorruptFile, InvalidInput, Lake, NotFound, UnsupportedFeature
-from lakeformat.functions import Function
 from lakeformat.sql import builtin, inline
+from lakeformat.warehouse.functions import Function
 from tests.sql.conftest import rows
 
 INT = ({"id": 0, "name": "x", "type": "INT"},)

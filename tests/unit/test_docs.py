@@ -10,7 +10,7 @@ import pytest
 import lakeformat
 import lakeformat.dagster
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 ALL = [*sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IN_A_REPOSITORY = "your-repository.md"  # Runs in tests/dagster/test_your_repository.py.
 PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if "```python" in p.read_text()]

@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from lakeformat import CorruptFile, CorruptTable, Lake
 from lakeformat.catalogs.rest import RestCatalog, RestIssuer
 from lakeformat.catalogs.sql import SqlCatalog
-from lakeformat.codec import avro, avro_encode, bitmap, expression, parsing, vector_file
+from lakeformat.codec import bitmap, parsing
 from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.codec.avro import encode as avro_encode
+from lakeformat.codec.avro import file as avro
+from lakeformat.codec.paimon import vector_file
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.scan import Files
@@ -32,6 +35,7 @@ from lakeformat.dialects.paimon import manifest as paimon_manifest
 from lakeformat.dialects.paimon import metadata as paimon_metadata
 from lakeformat.engines.keyed import roaring64
 from lakeformat.errors import LakeError
+from lakeformat.expression import sql_text
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Plan, Stamp
@@ -40,7 +44,7 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from lakeformat.views import View, Views, created
+from lakeformat.warehouse.views import View, Views, created
 from tests.sql.examples import GROUPS
 from tests.unit.rest_server import RestServer
 
@@ -266,7 +270,7 @@ def read_manifest(base, data, meta):
     except LakeError as error:
         named(error, name)
         return
-    where = bind(expression.parse("dt = 'a' and id < 2 or v > 'x'"), base.schema.fields)
+    where = bind(sql_text.parse("dt = 'a' and id < 2 or v > 'x'"), base.schema.fields)
     try:
         if meta["content"][0].as_py() == 0:
             found = scan.may_hold(base, manifest.by_partition(entries, base, where), where)
@@ -304,7 +308,7 @@ def test_iceberg_manifest_lists(iceberg, seed):
         else with_schema(whole, changed(avro.read_head(whole).schema, chance))
     )
     base = iceberg._view().state
-    where = bind(expression.parse("dt = 'a' and id < 2"), base.schema.fields)
+    where = bind(sql_text.parse("dt = 'a' and id < 2"), base.schema.fields)
     try:
         metas = manifest.parse_list(made, "snap-1.avro")
     except LakeError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("public_api.txt")
 # Classes that only verbs make: their constructors and fields are no promise.
 MADE_BY_VERBS = {

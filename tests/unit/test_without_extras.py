@@ -10,7 +10,7 @@ import pytest
 from lakeformat import InvalidInput, Lake, UnsupportedFeature
 from lakeformat.engines import arrow
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 
 ALONE = """
 import sys

@@ -31,12 +31,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression
-from lakeformat.codec.spark_sql import to_sql
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.expression import evaluation
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -254,7 +254,7 @@ def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expressio
         return
     names = base.spec.partitioning.names
     partitions = sorted({f.partition for f in added}, key=str)
-    inside = expression.mask(scope, manifest.partition_table(partitions, base)).to_pylist() if partitions else []
+    inside = evaluation.mask(scope, manifest.partition_table(partitions, base)).to_pylist() if partitions else []
     outside = [p for p, ok in zip(partitions, inside, strict=True) if not ok]
     if outside:
         shown = ", ".join(str(dict(zip(names, p, strict=True))) for p in outside[:10])

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.codec import gcm_stream
-from lakeformat.codec.avro_decode import varint
+from lakeformat.codec.avro.decode import varint
+from lakeformat.codec.iceberg import gcm_stream
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, LakeError, MissingKey, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.work import FileKey

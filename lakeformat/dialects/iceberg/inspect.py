@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import single_value
+from lakeformat.codec.iceberg import single_value
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory

@@ -17,17 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import (
-    avro,
-    avro_schema,
-    expression,
-    gcm_stream,
-    parsing,
-    single_value,
-    transform,
-    waist,
-)
+from lakeformat.codec import parsing, waist
 from lakeformat.codec.arrow import one_row, rows_where, to_arrow
+from lakeformat.codec.avro import file as avro
+from lakeformat.codec.avro import schema as avro_schema
+from lakeformat.codec.iceberg import gcm_stream, single_value
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.manifest_schema import (
     FILE,
@@ -39,6 +33,7 @@ from lakeformat.dialects.iceberg.manifest_schema import (
 )
 from lakeformat.dialects.iceberg.metadata import Spec, State, format_version, metadata_folder
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.expression import evaluation, pruning, transform
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import (
@@ -433,12 +428,12 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
         if not columns_of(predicate) & set(spec.partitioning.sources):
             continue
         counts = entries["record_count"].combine_chunks().take(pa.array(rows))
-        bounds: dict[str, expression.Bounds] = {}
+        bounds: dict[str, pruning.Bounds] = {}
         for index, id in enumerate(spec.field_ids):
             values = part[f"p{id}"].combine_chunks()
             nulls = pc.if_else(values.is_null(), counts, pa.scalar(0, pa.int64()))
             bounds = _bounds_of(base, spec, index, values, values, nulls, counts) | bounds
-        keep[rows] = np.asarray(expression.may_match(_transformed(predicate, base, spec), bounds, len(rows)))
+        keep[rows] = np.asarray(pruning.may_match(_transformed(predicate, base, spec), bounds, len(rows)))
     return rows_where(entries, pa.array(keep))
 
 
@@ -460,13 +455,11 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
     keep = np.ones(len(metas), bool)
     for spec, rows, bounds in partition_bounds(metas, base):
         asked = and_(scope, _transformed(predicate, base, spec))
-        keep[rows] = np.asarray(expression.may_match(asked, bounds, len(rows)))
+        keep[rows] = np.asarray(pruning.may_match(asked, bounds, len(rows)))
     return metas.filter(pa.array(keep))
 
 
-def partition_bounds(
-    metas: pa.Table, base: State
-) -> Iterator[tuple[Spec, np.ndarray, Mapping[str, expression.Bounds]]]:
+def partition_bounds(metas: pa.Table, base: State) -> Iterator[tuple[Spec, np.ndarray, Mapping[str, pruning.Bounds]]]:
     """(a spec, the indices of its manifests that have partition summaries, the bounds of columns and partition fields
     that follow from these)."""
     ids = np.asarray(metas["partition_spec_id"])
@@ -479,7 +472,7 @@ def partition_bounds(
         if not len(rows) or not spec.types or pc.min(lengths).as_py() < len(spec.types):
             continue
         files = counts.combine_chunks().cast(pa.int64()).take(at)
-        bounds: dict[str, expression.Bounds] = {}
+        bounds: dict[str, pruning.Bounds] = {}
         for index, kind in enumerate(spec.types):
             summary = pc.list_element(summaries.take(at), index)
             ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
@@ -504,7 +497,7 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
     keep = np.full(len(entries), unknown)
     for spec, rows, part in _by_spec(entries, base):
         if _has_columns(base, spec, scope):
-            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(part, base, spec)))
+            keep[rows] = np.asarray(evaluation.mask(scope, _scope_columns(part, base, spec)))
     return rows_where(entries, pa.array(keep))
 
 
@@ -938,13 +931,13 @@ def _bounds_of(
     nulls: pa.Array,
     rows: pa.Array,
     nans: pa.Array | None = None,
-) -> dict[str, expression.Bounds]:
+) -> dict[str, pruning.Bounds]:
     """What the bounds `low` and `high` of a partition field imply: for the field itself and for its source column."""
     part = spec.partitioning.fields[index]
-    bounds = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, index)}
+    bounds = {name: pruning.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, index)}
     source = next((f for f in base.schema.fields if f.id == spec.source_ids[index]), None)
     if part.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
-        bounds[part.source] = expression.Bounds(*transform.between(part.transform, low, high, source.type), nulls, rows)
+        bounds[part.source] = pruning.Bounds(*transform.between(part.transform, low, high, source.type), nulls, rows)
     return bounds
 
 

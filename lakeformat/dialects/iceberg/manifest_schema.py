@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.codec import avro, avro_fields
-from lakeformat.codec.avro_fields import field
+from lakeformat.codec.avro import fields as avro_fields
+from lakeformat.codec.avro import file as avro
+from lakeformat.codec.avro.fields import field
 from lakeformat.dialects.iceberg.metadata import Spec
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from lakeformat.codec import document as documents
-from lakeformat.codec import order, parsing
+from lakeformat.codec import parsing
 from lakeformat.dialects.iceberg import options, parents, types
 from lakeformat.errors import (
     CorruptFile,
@@ -25,6 +25,7 @@ from lakeformat.errors import (
     NotFound,
     UnsupportedFeature,
 )
+from lakeformat.expression import order
 from lakeformat.model import evolution
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot

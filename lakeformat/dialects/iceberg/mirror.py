@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import single_value
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.iceberg import single_value
 from lakeformat.dialects.dialect import Published, PublishedFiles
 from lakeformat.dialects.iceberg import manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from lakeformat.codec import variant_shredding
+from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import option_keys
 from lakeformat.model.option_keys import Documented

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import order, single_value, waist
+from lakeformat.codec import waist
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.iceberg import single_value
 from lakeformat.dialects.dialect import FOLLOWED, Published
 from lakeformat.dialects.iceberg import (
     conflict,
@@ -28,6 +29,7 @@ from lakeformat.dialects.iceberg import (
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.expression import order
 from lakeformat.model import evolution
 from lakeformat.model.evolution import SetSortOrder
 from lakeformat.model.operation import (

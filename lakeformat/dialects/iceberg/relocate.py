@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, document
+from lakeformat.codec import document
+from lakeformat.codec.avro import file as avro
 from lakeformat.dialects.iceberg import expire, manifest, metadata
 from lakeformat.dialects.iceberg.manifest import META, FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State

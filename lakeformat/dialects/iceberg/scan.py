@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, single_value, spans, splits
+from lakeformat.codec import spans, splits
 from lakeformat.codec.arrow import rows_where
+from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.numbers import distinct
 from lakeformat.dialects.iceberg import encryption, manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
+from lakeformat.expression import pruning
 from lakeformat.model import predicate as conditions
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
@@ -100,7 +102,7 @@ def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     entries = manifest.in_scope(entries, base, scope)
     if rest != ALWAYS or not manifest.decides(base, entries, scope):
         bounds = _bounds(base, entries, conditions.columns_of(predicate))
-        entries = rows_where(entries, expression.may_match(predicate, bounds, len(entries)))
+        entries = rows_where(entries, pruning.may_match(predicate, bounds, len(entries)))
     return entries
 
 
@@ -136,7 +138,7 @@ def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: E
         inside = manifest.in_scope(data_files.entries, base, scope)["file_path"].combine_chunks()
         return np.asarray(pc.is_in(data_files.paths, value_set=inside))
     bounds = _bounds(base, data_files.entries, conditions.columns_of(predicate))
-    return np.asarray(expression.must_match(predicate, bounds, len(data_files)))
+    return np.asarray(pruning.must_match(predicate, bounds, len(data_files)))
 
 
 def tasks(
@@ -483,12 +485,12 @@ def _residual(base: State, data_files: Files, predicate: Expression) -> Expressi
 
 def bounds(
     reader: Reader, base: State, data_files: Files, names: Iterable[str]
-) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
     """(indices of files, bounds of the columns `names` in their manifest entries)."""
     yield np.arange(len(data_files)), _bounds(base, data_files.entries, names)
 
 
-def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, expression.Bounds]:
+def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, pruning.Bounds]:
     """The bounds of the columns `names` in the manifests, one row an entry."""
     bounds = {}
     rows = entries["record_count"].combine_chunks()
@@ -499,5 +501,5 @@ def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str
         ends = (manifest.look_up(entries[n], field.id) for n in ("lower_bounds", "upper_bounds"))
         low, high = single_value.decode_bounds(next(ends), next(ends), field.type)
         nulls, nans = (manifest.look_up(entries[n], field.id) for n in ("null_value_counts", "nan_value_counts"))
-        bounds[name] = expression.Bounds(low, high, nulls, rows, nans)
+        bounds[name] = pruning.Bounds(low, high, nulls, rows, nans)
     return bounds

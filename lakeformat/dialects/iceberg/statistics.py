@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeformat.codec import puffin, single_value, theta
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.figures import Figures, figures_table
+from lakeformat.codec.iceberg import puffin, single_value, theta
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State

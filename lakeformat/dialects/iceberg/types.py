@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from lakeformat.codec import default_value
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.expression import default_value
 from lakeformat.model.schema import Field, Geo, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
 
 _NAMES = {

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures
-from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Part, TableView
 from lakeformat.dialects.iceberg import (
     compaction,
@@ -31,6 +30,7 @@ from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import pruning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
@@ -402,7 +402,7 @@ def _holds(reader: Reader, base: State, data_files: Files, condition: Expression
     for rows, bounds in scan.bounds(reader, base, data_files, columns_of(condition)):
         if all(name in bounds for name in columns_of(condition)):
             known = np.logical_and.reduce([np.asarray(bound.minimum.is_valid()) for bound in bounds.values()])
-            result[rows] = known & np.asarray(expression.may_match(condition, bounds, len(rows)))
+            result[rows] = known & np.asarray(pruning.may_match(condition, bounds, len(rows)))
     return result
 
 

@@ -44,12 +44,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, vector_file
-from lakeformat.codec.spark_sql import to_sql
+from lakeformat.codec.paimon import vector_file
 from lakeformat.dialects.paimon import branch, indexing, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
+from lakeformat.expression import evaluation
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -275,7 +276,7 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
     if metadata.crosses_partitions(schema):  # Rows outside may be deleted because rows inside have their keys.
         added = tuple(f for f in added if f.keys is None or f.keys.retract_count < f.row_count)
     partitions = sorted({f.partition for f in added}, key=str)
-    inside = expression.mask(scope, manifest.partition_table(partitions, schema)).to_pylist() if partitions else []
+    inside = evaluation.mask(scope, manifest.partition_table(partitions, schema)).to_pylist() if partitions else []
     outside = [p for p, ok in zip(partitions, inside, strict=True) if not ok]
     if outside:
         shown = ", ".join(str(dict(zip(names, p, strict=True))) for p in outside[:10])

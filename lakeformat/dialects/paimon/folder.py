@@ -11,11 +11,11 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.expression import evaluation
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, split
@@ -139,7 +139,7 @@ class FolderView(PaimonView):
         partitions = [self._partition(folders) for folders in by_folder]
         keep = np.ones(len(partitions), bool)
         if scope != ALWAYS and partitions:
-            keep = np.asarray(expression.mask(scope, manifest.partition_table(partitions, schema)).fill_null(False))
+            keep = np.asarray(evaluation.mask(scope, manifest.partition_table(partitions, schema)).fill_null(False))
         data_files: dict[tuple[Any, ...], list[Listed]] = {}
         for partition, files, kept in zip(partitions, by_folder.values(), keep.tolist(), strict=True):
             if kept:

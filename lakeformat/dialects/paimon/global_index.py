@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, spans
+from lakeformat.codec import spans
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.codec.btree_index import Ends, File
+from lakeformat.codec.paimon.btree_index import Ends, File
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import CorruptFile, NoSuchFile, UnsupportedFeature
+from lakeformat.expression import evaluation, pruning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, Scalar, Type
@@ -99,7 +100,7 @@ def _asked(reader: Reader, base: State, indexes: pa.Table, predicate: Expression
             continue
         condition = and_(*own)
         null = pa.RecordBatch.from_arrays([pa.nulls(1, to_arrow(field.type))], [field.name])
-        if not expression.mask(condition, null)[0].as_py() and always_had(reader, base, field):
+        if not evaluation.mask(condition, null)[0].as_py() and always_had(reader, base, field):
             yield field, condition
 
 
@@ -205,7 +206,7 @@ def _row_ids(file: File, block: int, field: Field, condition: Expression) -> np.
     except (ValueError, IndexError, pa.ArrowInvalid) as error:
         raise CorruptFile(f"{file.path}: block {block} of the index is damaged: {error}") from error
     batch = pa.RecordBatch.from_arrays([_values(stored, field.type)], [field.name])
-    hit = np.asarray(pc.fill_null(expression.mask(condition, batch), False))
+    hit = np.asarray(pc.fill_null(evaluation.mask(condition, batch), False))
     return row_ids[hit[of]].astype(np.int64)
 
 
@@ -213,8 +214,8 @@ def _may_have(condition: Expression, field: Field, low: pa.Array, high: pa.Array
     """Whether values between these may satisfy the condition; no value is NULL. Without bounds there are no values."""
     count = len(low)
     no_nulls, one = pa.array(np.zeros(count, np.int64)), pa.array(np.ones(count, np.int64))
-    bounds = {field.name: expression.Bounds(low, high, no_nulls, one)}
-    return np.asarray(expression.may_match(condition, bounds, count)) & np.asarray(high.is_valid())
+    bounds = {field.name: pruning.Bounds(low, high, no_nulls, one)}
+    return np.asarray(pruning.may_match(condition, bounds, count)) & np.asarray(high.is_valid())
 
 
 def _values(stored: pa.Array | list[bytes | None], type: Type) -> pa.Array:

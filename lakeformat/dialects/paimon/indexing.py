@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import btree_index, file_index
+from lakeformat.codec.paimon import btree_index, file_index
 from lakeformat.dialects.paimon import global_index, layout, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from lakeformat.codec import document, file_index
+from lakeformat.codec import document
+from lakeformat.codec.paimon import file_index
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature

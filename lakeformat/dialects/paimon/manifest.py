@@ -15,11 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat import lazy
-from lakeformat.codec import avro, binary_row, expression, parsing, waist
+from lakeformat.codec import parsing, waist
 from lakeformat.codec.arrow import one_row, rows_where
+from lakeformat.codec.avro import file as avro
+from lakeformat.codec.paimon import binary_row
 from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.expression import evaluation, pruning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import RewriteManifests
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
@@ -443,10 +446,10 @@ def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
     """The manifests that may have an entry of a partition that satisfies `scope`."""
     if scope == ALWAYS or len(metas) == 0 or not schema.partitioning:
         return metas
-    return metas.filter(pa.array(expression.may_match(scope, partition_bounds(metas, schema))))
+    return metas.filter(pa.array(pruning.may_match(scope, partition_bounds(metas, schema))))
 
 
-def partition_bounds(metas: pa.Table, schema: Schema) -> Mapping[str, expression.Bounds]:
+def partition_bounds(metas: pa.Table, schema: Schema) -> Mapping[str, pruning.Bounds]:
     """The bounds of partition columns from the partition statistics of manifests."""
     stats = metas["_PARTITION_STATS"].combine_chunks()
     kinds = partition_types(schema)
@@ -458,7 +461,7 @@ def partition_bounds(metas: pa.Table, schema: Schema) -> Mapping[str, expression
     for i, name in enumerate(schema.partitioning.names):
         lengths = pc.fill_null(pc.list_value_length(counts), 0)
         nulls = pc.list_element(counts, i) if pc.min(lengths).as_py() > i else pa.nulls(len(metas), pa.int64())
-        bounds[name] = expression.Bounds(low[i], high[i], nulls, rows)
+        bounds[name] = pruning.Bounds(low[i], high[i], nulls, rows)
     return bounds
 
 
@@ -467,7 +470,7 @@ def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
     if scope == ALWAYS or len(entries) == 0:
         return entries
     codes, values = partitions(entries, schema)
-    keep = np.asarray(expression.mask(scope, values), dtype=bool)
+    keep = np.asarray(evaluation.mask(scope, values), dtype=bool)
     return rows_where(entries, pa.array(keep[codes]))
 
 

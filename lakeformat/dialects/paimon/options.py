@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
-from lakeformat.codec import variant_shredding
+from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.dialects.paimon import types
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model import option_keys

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import bitmap, vector_file, waist
+from lakeformat.codec import bitmap, waist
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.paimon import vector_file
 from lakeformat.dialects.paimon import (
     branch,
     conflict,

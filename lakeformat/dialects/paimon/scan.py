@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, bitmap, expression, file_index, murmur, splits, vector_file
+from lakeformat.codec import bitmap, murmur, splits
 from lakeformat.codec.arrow import rows_where, to_arrow
+from lakeformat.codec.paimon import binary_row, file_index, vector_file
 from lakeformat.dialects.paimon import global_index, manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.expression import pruning
 from lakeformat.model import predicate as conditions
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
@@ -915,22 +917,22 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
 def _may_match(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
     keep = np.ones(len(entries), bool)
     for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
-        keep[rows] = np.asarray(expression.may_match(predicate, bounds, len(rows)))
+        keep[rows] = np.asarray(pruning.may_match(predicate, bounds, len(rows)))
     return pa.array(keep)
 
 
 def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> np.ndarray:
     if len(entries) == 0:
-        return np.asarray(expression.must_match(predicate, {}, files=0))
+        return np.asarray(pruning.must_match(predicate, {}, files=0))
     result = np.zeros(len(entries), bool)
     for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
-        result[rows] = np.asarray(expression.must_match(predicate, bounds, len(rows)))
+        result[rows] = np.asarray(pruning.must_match(predicate, bounds, len(rows)))
     return result
 
 
 def bounds(
     reader: Reader, base: State, data_files: Files, names: Iterable[str]
-) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
     """(indices of files, the bounds of the columns `names` in their manifest entries)."""
     newer = data_files.beside.replaces(reader, base, data_files.entries, wanted := frozenset(names))
     if not newer.any():
@@ -942,7 +944,7 @@ def bounds(
 
 def _bounds(
     reader: Reader, base: State, entries: pa.Table, names: Sequence[str] | frozenset[str]
-) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
     """(rows of `entries`, bounds of the columns `names` in them), for files that share schema and columns of stats."""
     stats = entries["_VALUE_STATS"].combine_chunks()
     low_rows, high_rows = pc.struct_field(stats, "_MIN_VALUES"), pc.struct_field(stats, "_MAX_VALUES")
@@ -972,18 +974,18 @@ def _bounds(
                 if all(f.id != field.id for f in schema.fields):
                     nothing = pa.nulls(len(rows), to_arrow(field.type)) if is_plain(field.type) else None
                     if nothing is not None:
-                        bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)
+                        bounds[field.name] = pruning.Bounds(nothing, nothing, row_count, row_count)
                 continue
             if present[index].type != field.type or not is_plain(field.type):
                 continue
             nulls = pc.list_element(counts, index) if complete else pa.nulls(len(rows), pa.int64())
-            bounds[field.name] = expression.Bounds(low[index], high[index], nulls, row_count)
+            bounds[field.name] = pruning.Bounds(low[index], high[index], nulls, row_count)
         yield rows, {**bounds, **_key_bounds(base.schema, schema, entries, rows, names)}
 
 
 def _key_bounds(
     now: Schema, then: Schema, entries: pa.Table, rows: np.ndarray, names: Sequence[str] | frozenset[str]
-) -> dict[str, expression.Bounds]:
+) -> dict[str, pruning.Bounds]:
     """The bounds of key columns in files of the schema `then`, which files of a table with a primary key always
     have."""
     wanted = {f.id: f for name in metadata.key_of(now) if name in names for f in (now.field(name),)}
@@ -999,7 +1001,7 @@ def _key_bounds(
     row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
     nothing = pa.array(np.zeros(len(rows), np.int64))
     return {
-        wanted[f.id].name: expression.Bounds(low[index], high[index], nothing, row_count)
+        wanted[f.id].name: pruning.Bounds(low[index], high[index], nothing, row_count)
         for index, f in enumerate(kinds)
         if f.id in wanted and f.type == wanted[f.id].type
     }

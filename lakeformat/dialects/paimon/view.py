@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures
-from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Part, Published, TableView
 from lakeformat.dialects.paimon import branch as branches
 from lakeformat.dialects.paimon import (
@@ -35,6 +34,7 @@ from lakeformat.dialects.paimon import scan as scans
 from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort

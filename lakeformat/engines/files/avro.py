@@ -9,7 +9,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, avro_fields, avro_schema
+from lakeformat.codec.avro import fields as avro_fields
+from lakeformat.codec.avro import file as avro
+from lakeformat.codec.avro import schema as avro_schema
 from lakeformat.engines.files import statistics
 from lakeformat.engines.files.parquet import present
 from lakeformat.engines.kernels import casts

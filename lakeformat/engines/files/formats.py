@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from lakeformat.codec import gcm_stream
+from lakeformat.codec.iceberg import gcm_stream
 from lakeformat.engines.files import avro, orc, parquet, text
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.work import FileKey

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeformat.codec import parquet_footer, variant_shredding
+from lakeformat.codec import parquet_footer
 from lakeformat.codec.arrow import from_arrow, to_arrow
+from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import default_value, variant
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
+from lakeformat.codec.variant import variant
 from lakeformat.engines.kernels import casts, nested_text
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import default_value
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
 

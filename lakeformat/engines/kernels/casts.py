@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import default_value, variant
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import default_value
 from lakeformat.model import nanoseconds
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
 

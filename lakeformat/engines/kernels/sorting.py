@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import transform
 from lakeformat.engines.kernels import curve, ranks
+from lakeformat.expression import transform
 from lakeformat.model.partition import Curve, Sort
 from lakeformat.model.schema import Field, find_part
 

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat import clock
-from lakeformat.codec import binary_row, murmur, numbers
+from lakeformat.codec import murmur, numbers
+from lakeformat.codec.paimon import binary_row
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import rows
 from lakeformat.errors import CorruptFile, InvalidInput

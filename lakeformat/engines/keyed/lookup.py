@@ -10,13 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import worker
 from lakeformat.engines.kernels import casts, rows
 from lakeformat.engines.keyed import merge
 from lakeformat.engines.row_level import marks
 from lakeformat.errors import LakeError
+from lakeformat.expression import evaluation
 from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
 from lakeformat.model.schema import Field, Kind, Scalar, find_field
 from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile, paths_of
@@ -127,7 +127,7 @@ def _near(field: Field, table: pa.Table) -> Expression:
 def _kept(task: RewriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if task.delete_where is not None:
-            batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
+            batch = rows.keep(batch, pc.invert(evaluation.mask(task.delete_where, batch)))
         yield batch
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat import clock
-from lakeformat.codec import bitmap, numbers, puffin, vector_file
+from lakeformat.codec import bitmap, numbers
+from lakeformat.codec.iceberg import puffin
+from lakeformat.codec.paimon import vector_file
 from lakeformat.engines import worker
 from lakeformat.engines.files import formats
 from lakeformat.engines.row_level import deletes

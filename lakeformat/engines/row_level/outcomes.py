@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, numbers
+from lakeformat.codec import numbers
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines.engine import Spread
 from lakeformat.engines.kernels import assign, casts, ranks
 from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.expression import evaluation
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
 from lakeformat.model.predicate import ALWAYS, Column, Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, find_field, scalar
@@ -41,10 +42,10 @@ def check(merge: Merge) -> None:
     """Raise `InvalidInput` for an invalid condition, or values that do not fit their columns. No row is read."""
     sides = {TARGET: merge.target, SOURCE: merge.source}
     both = beside(*(named(side, arrow_schema(fields).empty_table()) for side, fields in sides.items()))
-    expression.mask(merge.condition, both)
+    evaluation.mask(merge.condition, both)
     for clause in merge.clauses:
         with _naming(clause):
-            expression.mask(clause.condition, both)
+            evaluation.mask(clause.condition, both)
             assigned(clause, both, merge.target)
 
 
@@ -62,7 +63,7 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
     """The values of each key in `source`; only the smallest and largest if there are more than `limit`."""
     spreads = []
     for key in merge.keys:
-        values = casts.flat(expression.evaluate(key.source, source))
+        values = casts.flat(evaluation.evaluate(key.source, source))
         has_null = values.null_count > 0
         distinct = values.slice(0, _SAMPLE * limit).unique().drop_null()
         if len(distinct) <= limit < len(values):
@@ -93,13 +94,13 @@ class Index:
         self._of_target = parts.pop(frozenset({TARGET}), ALWAYS)
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())
-        alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
+        alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(evaluation.mask(of_source, source))
         steps = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         self._compared: list[tuple[Key, bool]] = []  # And whether it is compared in its own type.
         for key in merge.keys:
-            values, stored = expression.evaluate(key.source, source), expression.evaluate(key.target, empty).type
-            type = expression.common_type(stored, values.type)
+            values, stored = evaluation.evaluate(key.source, source), evaluation.evaluate(key.target, empty).type
+            type = evaluation.common_type(stored, values.type)
             self._compared.append((key, type == stored))
             values = casts.flat(_looked_up(key, key.target, values, type))
             distinct = _Values(values, key.null_safe)
@@ -158,7 +159,7 @@ class Index:
             nth = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
             right = self._order[np.repeat(self._starts[codes[some]], counts) + nth]
             pairs = beside(*(side.take(pa.array(places)) for side, places in zip(sides, (left, right), strict=True)))
-            holds = _numpy(expression.mask(self._rest, pairs))
+            holds = _numpy(evaluation.mask(self._rest, pairs))
             left, right = left[holds], right[holds]
             self._matched_rows[right] = True
             again = np.flatnonzero(left[1:] == left[:-1]) + 1
@@ -176,13 +177,13 @@ class Index:
 
     def _look_up(self, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """(the rows of the table whose key the source has, ascending; the code of each key in the source)."""
-        rows = None if self._of_target == ALWAYS else np.flatnonzero(_numpy(expression.mask(self._of_target, target)))
+        rows = None if self._of_target == ALWAYS else np.flatnonzero(_numpy(evaluation.mask(self._of_target, target)))
         codes = np.zeros(0, np.int64)
         for key, type, distinct, together in self._steps:
             here = target.select([name for name in target.column_names if name in columns_of(key.target)])
             if rows is not None and len(rows) < target.num_rows:
                 here = here.take(pa.array(rows))
-            kept, hits = distinct.hits(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
+            kept, hits = distinct.hits(_looked_up(key, key.source, evaluation.evaluate(key.target, here), type))
             rows = kept if rows is None else rows[kept]
             if together is None:
                 codes = hits
@@ -201,7 +202,7 @@ class Index:
 def _looked_up(key: Key, other: Expression, values: Any, type: pa.DataType) -> Any:
     """One side of a key in the type in which both are compared."""
     try:
-        return expression.lookup(values, type)
+        return evaluation.lookup(values, type)
     except InvalidInput as error:
         raise InvalidInput(
             f"merge_into on {to_sql(key.target)} = {to_sql(key.source)}: text is compared with {type}, but {error}; compare both "
@@ -230,7 +231,7 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
             break
         with _naming(clause):
             here = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
-            holds = _numpy(expression.mask(clause.condition, here))
+            holds = _numpy(evaluation.mask(clause.condition, here))
         choice[left[holds]] = index
         left = left[~holds]
     return choice
@@ -340,7 +341,7 @@ def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.Re
         fields = tuple(find_field(fields, name) for name, _ in clause.assignments)
     elif clause.act is Act.DELETE:
         return pa.RecordBatch.from_arrays([], [])
-    columns = [casts.flat(expression.evaluate(value, rows)) for _, value in clause.assignments]
+    columns = [casts.flat(evaluation.evaluate(value, rows)) for _, value in clause.assignments]
     given = pa.RecordBatch.from_arrays(columns, [name for name, _ in clause.assignments])
     assign.check(given.schema, fields)
     return assign.assign(given, fields)

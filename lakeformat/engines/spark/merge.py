@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
-from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines import arrow, worker
 from lakeformat.engines.engine import Decided, Engine, Source, Spread
 from lakeformat.engines.row_level import outcomes
@@ -24,6 +23,7 @@ from lakeformat.engines.spark import executors, few, jobs, session
 from lakeformat.engines.spark.frames import hinted, mapped, quoted
 from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakeformat.codec.spark_sql import is_plain, to_sql
 from lakeformat.engines import worker
 from lakeformat.engines.files import parquet
 from lakeformat.engines.files.formats import opened
@@ -22,6 +21,7 @@ from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
 from lakeformat.engines.spark.reachable import Reach, unglobbed
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
+from lakeformat.expression.spark_sql import is_plain, to_sql
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, rebuild, scalar, walk
 from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask

@@ -15,9 +15,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from lakeformat.codec.spark_sql import quoted
 from lakeformat.engines.spark.types import fields_from_spark
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.session_table import SessionFiles, SessionTable
 
 _CATALOG = "spark_catalog"

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lakeformat.codec import transform
 from lakeformat.engines.spark.workers import ready
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.expression import transform
 from lakeformat.model.partition import TransformKind
 
 

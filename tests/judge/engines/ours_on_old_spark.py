@@ -11,8 +11,8 @@ import pyspark
 from pyspark.sql import types as T
 
 from lakeformat import Lake, UnsupportedFeature
-from lakeformat.data_source import TablesByOptions
 from lakeformat.engines.spark import data_source
+from lakeformat.warehouse.data_source import TablesByOptions
 
 
 def main(folder: str) -> None:

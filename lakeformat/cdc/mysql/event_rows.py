@@ -1,0 +1,80 @@
+"""The row events of one table in MySQL's binary log, before they become an Arrow table."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.cdc.mysql import row_events
+from lakeformat.cdc.mysql.row_events import Images, LogColumn
+from lakeformat.cdc.spool import Messages
+from lakeformat.model.work import RowKind
+
+
+@dataclass(slots=True)
+class EventRows:
+    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time; events not yet decoded are in
+    `waiting` (memory) or `spilled` (disk)."""
+
+    waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
+    spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # The columns of each event on disk.
+    first: int = 0  # Index of the first spilled event in `Messages`.
+    pieces: list[Images] = field(default_factory=list)
+    kinds: list[RowKind] = field(default_factory=list)  # Per event; UPDATE_AFTER stands for both rows of an update.
+    places: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+    row_count: int = 0  # Rows in `pieces`.
+    waiting_bytes: int = 0
+    smallest: int = 1  # Bytes of the shortest row in `pieces`.
+    emptied: tuple[int, int] | None = None  # Last TRUNCATE: number of the event after it, and its position.
+    described: Any = None  # The columns of the last event, as `columns` describes them.
+    columns: tuple[LogColumn, ...] = ()
+
+    def decode(self) -> None:
+        for columns, events in groupby(self.waiting, lambda entry: entry[0]):
+            made = row_events.decode([body for _, body in events], columns)
+            self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
+            self.row_count += int(made.counts.sum())
+            self.pieces.append(made)
+        self.waiting, self.waiting_bytes = [], 0
+
+    def spill(self, messages: Messages) -> None:
+        self.first, self.spilled = len(messages), [columns for columns, _ in self.waiting]
+        for _, body in self.waiting:
+            messages.append(body)
+        self.waiting, self.waiting_bytes = [], 0
+
+    def load(self, messages: Messages) -> None:
+        if self.spilled:
+            data, starts = messages.read(self.first, self.first + len(self.spilled))
+            ends = starts + messages.lengths[self.first : self.first + len(self.spilled)]
+            bodies = (bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+            self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
+
+    def end(self, end: int, time_ms: int) -> None:
+        """Assign the events since the previous transaction to the one that ends at `end`."""
+        new = len(self.kinds) - len(self.ends)
+        self.ends.extend([end] * new)
+        self.times.extend([time_ms] * new)
+
+
+def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
+    """Set the kinds of the two rows of each update, which both come as UPDATE_AFTER: UPDATE_BEFORE and UPDATE_AFTER, or DELETE and
+    INSERT if the update changed the key."""
+    both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
+    old, new = both[::2], both[1::2]
+    moved = np.zeros(len(old), bool)
+    for values in (arrays[column] for column in key if column in arrays):
+        before, now = values.take(pa.array(old)), values.take(pa.array(new))
+        same = pc.or_(pc.fill_null(pc.equal(before, now), False), pc.and_(before.is_null(), now.is_null()))
+        moved |= ~same.to_numpy(zero_copy_only=False)
+    kinds[old] = np.where(moved, RowKind.DELETE, RowKind.UPDATE_BEFORE)
+    kinds[new] = np.where(moved, RowKind.INSERT, RowKind.UPDATE_AFTER)

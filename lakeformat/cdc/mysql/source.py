@@ -1,0 +1,1070 @@
+"""MySQL and MariaDB sources: snapshots by SELECT, changes from the binary log."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pymysql
+from pymysqlreplication.bitmap import BitCount
+from pymysqlreplication.event import (
+    GtidEvent,
+    HeartbeatLogEvent,
+    MariadbGtidEvent,
+    QueryEvent,
+    XAPrepareEvent,
+    XidEvent,
+)
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    TableMapEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+)
+
+from lakeformat.cdc.mysql import row_events, statements, text_rows
+from lakeformat.cdc.mysql import types as mysql_types
+from lakeformat.cdc.mysql.event_rows import EventRows, mark_updates
+from lakeformat.cdc.mysql.gtids import Gtids
+from lakeformat.cdc.mysql.log_reader import BinLogStreamReader
+from lakeformat.cdc.mysql.text_rows import TextRows
+from lakeformat.cdc.mysql.types import MySqlType
+from lakeformat.cdc.readers import Readers, connected, required
+from lakeformat.cdc.source import (
+    Chunk,
+    Emptied,
+    Failed,
+    Position,
+    Rewritten,
+    SourceTable,
+    TableChanges,
+    Transactions,
+    chosen_key,
+)
+from lakeformat.cdc.spool import MEMORY_BYTES, Messages
+from lakeformat.cdc.type_option import TypeOption
+from lakeformat.codec.waist import row_kinds
+from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field
+from lakeformat.model.work import ROW_KIND, RowKind
+
+_WANTED = {  # Required server variables; a variable that the server lacks is not required.
+    "log_bin": "ON",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_row_metadata": "FULL",
+    "binlog_transaction_compression": "OFF",
+    "log_bin_compress": "OFF",
+}
+_COMPRESSED = " COMPRESSED*/"  # In the column type of MariaDB.
+_AT_START = {"log_bin"}  # Cannot be set while the server runs.
+_DENIED = {1044, 1045, 1142, 1227}
+_LOCK_TIMEOUT = 1205
+# Foreign key rules that change rows of the referencing table.
+_CASCADES = {
+    "CASCADE",
+    "SET NULL",
+    "SET DEFAULT",
+}
+_PARSE_ERROR = 1064
+_HEARTBEAT_SECONDS = 0.5  # Heartbeat interval; a heartbeat marks the end of the log.
+_ROW_BYTES = 1024  # Bytes allowed per row of a batch, up to `MEMORY_BYTES`; beyond that it spills to disk.
+_FILE_BITS = 40  # Low bits of `Position.order`: the offset in the log file.
+_PREPARED_XA = 64  # Flag of MariaDB's GTID event: a prepared XA transaction.
+_KEYS_A_QUERY = 500
+# Key types that do not sort like their text, and the cast that compares them.
+_KEY_CASTS = {
+    "time": "TIME(6)",
+    "uuid": "UUID",
+    "inet6": "INET6",
+    "inet4": "INET4",
+}
+_TRIES = 3
+_GTID_SET = 4  # Column of MySQL's SHOW MASTER STATUS.
+_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+
+_KINDS = {
+    WriteRowsEvent: RowKind.INSERT,
+    UpdateRowsEvent: RowKind.UPDATE_AFTER,
+    DeleteRowsEvent: RowKind.DELETE,
+}
+
+
+class MySql:
+    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with `?unix_socket=/path`.
+    A foreign key with ON DELETE CASCADE or a similar rule changes rows without logging them (MariaDB, and MySQL before 9.6). Such tables are refused,
+    unless `?unlogged_cascades=accept` follows them without these changes.
+
+    Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
+    MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; random by default. `exclude_columns`:
+    "database.table.column". `name`: the name recorded in tables, for a server whose address may change; the address by default.
+    `readers`: how many connections read a snapshot, a chunk each, in one consistent view; as many chunks are held in memory. More than
+    one needs RELOAD on MariaDB too, and one further connection that finds the chunk boundaries. `lock_seconds`: how long
+    FLUSH TABLES WITH READ LOCK, which blocks all writers, may wait for running statements.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        type_options: Collection[TypeOption | str] = (),
+        exclude_columns: Collection[str] = (),
+        server_id: int | None = None,
+        name: str | None = None,
+        readers: int = 1,
+        lock_seconds: int = 10,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"mysql", "mariadb"}:
+            raise InvalidInput(f"{url!r} is no address of MySQL; give mysql://user:password@host:port")
+        given = dict(parse_qsl(parts.query))
+        self._takes_cascades = given.get("unlogged_cascades") == "accept"
+        self._settings: dict[str, Any] = {
+            "host": parts.hostname or "localhost",
+            "port": parts.port or 3306,
+            "user": unquote(parts.username or "root"),
+            "password": unquote(parts.password or ""),
+            "charset": "utf8mb4",
+            # A socket is not encrypted, and loading certificates takes longer than a small sync.
+            **({"unix_socket": given["unix_socket"], "ssl_disabled": True} if "unix_socket" in given else {}),
+        }
+        self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
+        self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
+        self._connection: Any = None
+        self._name, self._readers, self._lock_seconds = name, required(readers), lock_seconds
+        if lock_seconds < 1:
+            raise InvalidInput(f"lock_seconds={lock_seconds}: it must be at least 1")
+        self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
+        self._translated: dict[str, Position] = {}  # Positions of other servers, translated to this server's log.
+
+    def __repr__(self) -> str:
+        return f"MySql({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        here = f"{self._settings.get('unix_socket') or self._settings['host']}:{self._settings['port']}"
+        return f"mysql/{here if self._name is None else self._name}"
+
+    # --- tables ---
+
+    def table_names(self) -> list[str]:
+        rows = self._rows(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s ORDER BY 1, 2",
+            _SYSTEM,
+        )
+        return [f"{schema}.{table}" for schema, table in rows]
+
+    def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        schema, _, table = name.partition(".")
+        columns = self._rows(
+            "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale, "
+            "datetime_precision, is_nullable, column_comment, extra, column_key FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            schema,
+            table,
+        )
+        if not columns:
+            raise NotFound(
+                f"no table {name!r} that this user may SELECT; there are: {', '.join(self.table_names()[:20])} (database.table)"
+            )
+        self._require_logged(name)
+        declared = self._rows(
+            "SELECT column_name FROM information_schema.key_column_usage "
+            "WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
+            schema,
+            table,
+        )
+        if compressed := [row[0] for row in columns if _COMPRESSED in row[2]]:
+            raise UnsupportedFeature(
+                f"{name}: column {compressed[0]!r} is COMPRESSED, and its log cannot be read; ALTER TABLE ... MODIFY it without COMPRESSED"
+            )
+        kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
+        chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in kept})
+        types = {
+            row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:7])
+            for row in kept
+        }
+        self._types[name] = self._types.get(name, {}) | types
+        may_be_required = TypeOption.TO_NULLABLE not in self._options
+        fields = tuple(
+            Field(
+                NO_ID,
+                row[0],
+                mysql_types.to_type(row[0], types[row[0]], self._options),
+                nullable=row[0] not in chosen and not (row[7] == "NO" and may_be_required and not _has_zero(row[1])),
+                comment=row[8] or None,
+            )
+            for row in kept
+        )
+        comment = self._rows(
+            "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            schema,
+            table,
+        )
+        return SourceTable(
+            name,
+            fields,
+            chosen,
+            comment[0][0] or None,
+            chosen == tuple(row[0] for row in declared),
+            version=json.dumps([field.name for field in fields]),
+        )
+
+    def _require_logged(self, name: str) -> None:
+        """Raise if the server does not log all changes of the table."""
+        schema, _, table = name.partition(".")
+        status = self._log_status()
+        only, never = (set(filter(None, str(listed).split(","))) for listed in (status[2:4] if status else ("", "")))
+        if schema in never or (only and schema not in only):
+            raise SourceError(
+                f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); change that in its configuration, "
+                f"restart it, and take the table anew (restart=True)"
+            )
+        kind = self._rows(
+            "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            schema,
+            table,
+        )
+        if kind and kind[0][0] == "SYSTEM VERSIONED":
+            raise UnsupportedFeature(f"{name}: its rows have versions (WITH SYSTEM VERSIONING), which are not followed")
+        rules = (
+            ()
+            if self._takes_cascades or self._logs_cascades
+            else self._rows(
+                "SELECT constraint_name, delete_rule, update_rule FROM information_schema.referential_constraints "
+                "WHERE constraint_schema = %s AND table_name = %s",
+                schema,
+                table,
+            )
+        )
+        for constraint, on_delete, on_update in rules:
+            for event, rule in (("DELETE", on_delete), ("UPDATE", on_update)):
+                if rule in _CASCADES:
+                    raise SourceError(
+                        f"{name}: its foreign key {constraint!r} changes rows by ON {event} {rule}, which the server does not log (MySQL does from 9.6 on); "
+                        f"make it RESTRICT, or follow the table without these changes: mysql://...?unlogged_cascades=accept"
+                    )
+
+    @cached_property
+    def _logs_cascades(self) -> bool:
+        """MySQL logs cascades since 9.6, unless `innodb_native_foreign_keys` is ON."""
+        rows = self._rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_native_foreign_keys'")
+        return bool(rows) and rows[0][1].upper() in {"OFF", "0"}
+
+    # --- the log ---
+
+    def begin(self, tables: Sequence[SourceTable]) -> Position:
+        settings = {
+            row[0].lower(): row[1].upper()
+            for row in self._rows("SHOW GLOBAL VARIABLES WHERE variable_name IN %s", tuple(_WANTED))
+        }
+        for name, wanted in _WANTED.items():
+            value = settings.get(name)
+            if value in {wanted, None} or (wanted == "OFF" and value == "0"):
+                if value is None and name == "binlog_row_metadata":
+                    raise UnsupportedFeature(
+                        "the server's log has no column names; MySQL 8.0.14 or MariaDB 10.5 is needed"
+                    )
+                continue
+            where = (
+                "in the server's configuration, and restart it"
+                if name in _AT_START
+                else f"SET GLOBAL {name} = '{wanted}'"
+            )
+            what = f"{name} = {wanted} {where}" if name in _AT_START else where
+            raise SourceError(f"{name} is {value}, so the server's log lacks changes; {what}")
+        for _ in range(_TRIES):
+            before = self._gtids_of_log()
+            end = self.position()
+            if ";" in end.text or not before:
+                return end
+            file, _, offset = end.text.rpartition(":")
+            if self._gtids_of_log() == before:  # No commit in between.
+                return self._at(file, int(offset), before)
+        return self._at(file, int(offset))
+
+    def _gtids_of_log(self) -> str:
+        return str(self._rows("SELECT @@gtid_binlog_pos")[0][0] or "") if self._is_mariadb else ""
+
+    def position(self) -> Position:
+        status = self._log_status()
+        if not status:
+            raise SourceError(
+                "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
+            )
+        gtids = status[_GTID_SET].replace("\n", "") if len(status) > _GTID_SET else ""
+        return self._at(status[0], status[1], gtids)
+
+    def _log_status(self) -> Sequence[Any]:
+        """File, offset, binlog_do_db, binlog_ignore_db, and on MySQL the GTID set; empty without a log."""
+        try:
+            rows = self._rows("SHOW MASTER STATUS")
+        except SourceError as error:
+            if not isinstance(error.__cause__, pymysql.Error) or error.__cause__.args[0] != _PARSE_ERROR:
+                raise
+            rows = self._rows("SHOW BINARY LOG STATUS")
+        return rows[0] if rows else ()
+
+    def _at(self, file: str, index: int, gtids: str | None = None) -> Position:
+        """The position at an offset of this server's log, with the GTIDs before it (None: ask the server)."""
+        if gtids is None:
+            gtids = self._gtids_before(file, index)
+        order = _order(file, index)
+        return Position(order, f"{file}:{index};{self._server};{gtids}" if gtids else f"{file}:{index}")
+
+    def _gtids_before(self, file: str, index: int) -> str:
+        """MariaDB: the GTIDs before an offset; empty on MySQL."""
+        if not self._is_mariadb:
+            return ""
+        return str(self._rows("SELECT BINLOG_GTID_POS(%s, %s)", file, index)[0][0] or "")
+
+    @cached_property
+    def _is_mariadb(self) -> bool:
+        return "mariadb" in str(self._rows("SELECT version()")[0][0]).lower()
+
+    @cached_property
+    def _server(self) -> str:
+        """The server's id within its replication group."""
+        return str(self._rows("SELECT @@server_id" if self._is_mariadb else "SELECT @@server_uuid")[0][0])
+
+    def parse(self, text: str) -> Position:
+        where, _, known = text.partition(";")
+        file, _, offset = where.rpartition(":")
+        if not re.fullmatch(r".+\.\d+", file) or not offset.isdecimal():
+            raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
+        server, _, gtids = known.partition(";")
+        if gtids and server != self._server:
+            if text not in self._translated:
+                self._translated[text] = self._translate(text, gtids)
+            return self._translated[text]
+        return Position(_order(file, int(offset)), text)
+
+    def _translate(self, text: str, gtids: str) -> Position:
+        """Translate a position of another server of the group to this server's log: before the first transaction that is not in
+        `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
+        known, end = Gtids.parse(gtids), self.position()
+        if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
+            raise self._behind(text, "it lacks some of these transactions")
+        reader = BinLogStreamReader(
+            connection_settings=dict(self._settings),
+            server_id=self._server_id,
+            blocking=True,
+            auto_position=gtids,
+            is_mariadb=self._is_mariadb,
+            slave_heartbeat=_HEARTBEAT_SECONDS,
+            enable_logging=False,
+        )
+        try:
+            with refusals():
+                while (event := reader.fetchone()) is not None:
+                    if isinstance(event, GtidEvent | MariadbGtidEvent) and event.gtid not in known:
+                        offset = reader.log_pos - event.packet.event_size
+                        return Position(
+                            _order(reader.log_file, offset), f"{reader.log_file}:{offset};{self._server};{known}"
+                        )
+                    is_quiet = isinstance(event, HeartbeatLogEvent)
+                    if is_quiet and _order(reader.log_file, reader.log_pos) >= end.order:
+                        return Position(end.order, f"{end.text.partition(';')[0]};{self._server};{known}")
+        except SourceError as error:
+            raise self._behind(text, str(error.__cause__)) from error
+        finally:
+            reader.close()
+        raise SourceError(f"the server ended its log before {gtids}; run it again")
+
+    def _behind(self, text: str, why: str) -> NotFound:
+        return NotFound(
+            f"the log of {self.name} does not go on from {text}, a position of another server: {why}. If it is a replica that is behind, run it again "
+            f"when it has caught up; else take the table anew (restart=True)"
+        )
+
+    def acknowledge(self, position: Position) -> None:
+        """Does nothing: binlog_expire_logs_seconds decides how long the server keeps its log."""
+
+    # --- the snapshot ---
+
+    def kept(self, names: Collection[str]) -> Mapping[str, str]:
+        """All tables: the binary log always has them, and logs DROP and RENAME."""
+        return dict.fromkeys(names, "")
+
+    def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
+        """New columns; other changes are statements in the log."""
+        return {field.name for field in table.fields}.difference(json.loads(before))
+
+    @contextmanager
+    def view(self, table: SourceTable, *others: SourceTable) -> Iterator[MySqlView]:
+        with connected(self._connect, self._readers) as readers:
+            with refusals():
+                position = self._consistent((readers.first, *readers.others))
+            yield MySqlView(position.text, position, readers, self, table)
+
+    def _consistent(self, connections: Sequence[Any]) -> Position:
+        """Begin a transaction on each connection, all in one consistent view; returns its log position."""
+        with ExitStack() as stack:
+            cursors = [stack.enter_context(connection.cursor()) for connection in connections]
+            for cursor in cursors:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            with nullcontext() if self._is_mariadb and len(cursors) == 1 else self._locked(cursors[0]):
+                for cursor in cursors:
+                    cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                if not self._is_mariadb:
+                    return self.position()
+            cursors[0].execute(
+                "SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')"
+            )
+            status = {name.lower(): value for name, value in cursors[0].fetchall()}
+            return self._at(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+
+    @contextmanager
+    def _locked(self, cursor: Any) -> Iterator[None]:
+        """Hold FLUSH TABLES WITH READ LOCK: the server commits nothing meanwhile."""
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (self._lock_seconds,))
+        try:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+        except pymysql.Error as error:
+            if error.args[0] == _LOCK_TIMEOUT:
+                cursor.execute("UNLOCK TABLES")  # The lock may be partly held.
+                otherwise = ", or read with readers=1, which needs no lock" if self._is_mariadb else ""
+                raise SourceError(
+                    f"statements or locks held FLUSH TABLES WITH READ LOCK back for {self._lock_seconds} s (lock_seconds), and it all writers; run it "
+                    f"again when they have ended (SHOW PROCESSLIST){otherwise}"
+                ) from error
+            if error.args[0] not in _DENIED:
+                raise
+            otherwise = ", or read with readers=1" if self._is_mariadb else ""
+            raise SourceError(
+                f"readers={self._readers}: a snapshot begins under FLUSH TABLES WITH READ LOCK, which the server denies ({error.args[1]}); "
+                f"GRANT RELOAD ON *.* TO the user{otherwise}"
+            ) from error
+        try:
+            yield
+        finally:
+            cursor.execute("UNLOCK TABLES")
+
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        tests = " OR ".join(f"{_quoted(column)} IS NOT NULL" for column in columns)
+        return bool(self._rows(f"SELECT 1 FROM {_quoted_table(table.name)} WHERE {tests} LIMIT 1"))
+
+    def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        covered: np.ndarray = ends <= self.parse(view).order
+        return covered
+
+    def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
+        bound, covered = self._literals(table, key), np.zeros(rows.num_rows, bool)
+        if all(
+            isinstance(value, int) and _is_whole(rows[name].type) for value, name in zip(bound, table.key, strict=True)
+        ):
+            return _at_most([rows[name] for name in table.key], bound)
+        # The server compares by its own collation, at 0.1 ms per key.
+        keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
+        placeholders = self._placeholders(table)
+        with refusals(), self._open().cursor() as cursor:
+            for start in range(0, len(keys), _KEYS_A_QUERY):
+                some = keys[start : start + _KEYS_A_QUERY]
+                tests, values = [], list[Any]()
+                for row in some:
+                    condition, given = _compared(placeholders, bound, "<", or_equal=True, left=row)
+                    tests.append(condition)
+                    values += given
+                cursor.execute(f"SELECT {', '.join(tests)}", values)
+                covered[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
+        return covered
+
+    def _placeholders(self, table: SourceTable) -> list[str]:
+        """Placeholders for key values, with the cast or collation of the key columns."""
+        schema, _, name = table.name.partition(".")
+        rows = self._rows(
+            "SELECT column_name, data_type, collation_name FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s",
+            schema,
+            name,
+        )
+        types = {row[0]: (row[1].lower(), row[2] or "") for row in rows}
+        made = list[str]()
+        for type, collation in (types[column] for column in table.key):
+            is_utf8 = collation.startswith("utf8mb4")
+            cast = _KEY_CASTS.get(type)
+            made.append(f"CAST(%s AS {cast})" if cast else f"%s COLLATE {collation}" if is_utf8 else "%s")
+        return made
+
+    def _literals(self, table: SourceTable, key: tuple[str, ...]) -> list[Any]:
+        made = list[Any]()
+        for name, text in zip(table.key, key, strict=True):
+            match self._types[table.name][name].name:
+                case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year":
+                    made.append(int(text))
+                case "decimal" | "double" | "float":
+                    made.append(Decimal(text))
+                case "binary" | "varbinary" | "blob" | "tinyblob":
+                    made.append(bytes.fromhex(text))
+                case _:
+                    made.append(text)
+        return made
+
+    # --- changes ---
+
+    def changes(
+        self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
+    ) -> Iterator[Transactions]:
+        self._require_log(after)
+        log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables), limit)
+        try:
+            while log.order < until.order:
+                ended = log.read(batch)
+                if ended and (log.order >= until.order or batch.has(limit)):
+                    yield from batch.transactions(log.position)
+                    batch.close()
+                    batch = _Batch(self, batch.tables, limit)
+        finally:
+            batch.close()
+            log.close()
+
+    def _require_log(self, after: Position) -> None:
+        file = after.text.partition(";")[0].rpartition(":")[0]
+        there = [row[0] for row in self._rows("SHOW BINARY LOGS")]
+        if file not in there:
+            raise NotFound(
+                f"the log after {after.text} is purged: the server has {there[0]} to {there[-1]}. Keep it longer "
+                f"(binlog_expire_logs_seconds), and take the table anew (restart=True)"
+            )
+        if self.position() < after:
+            raise NotFound(
+                f"the server's log ends before {after.text}: it was reset; take the table anew (restart=True)"
+            )
+
+    # --- the connection ---
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> Any:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._connect()
+            self.__dict__.pop("_server", None)  # The address may resolve to another server now.
+            self._translated.clear()
+        return self._connection
+
+    def _connect(self) -> Any:
+        with refusals():
+            connection = pymysql.connect(**self._settings, autocommit=True)
+            with connection.cursor() as cursor:
+                cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+            return connection
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with refusals(), self._open().cursor() as cursor:
+            cursor.execute(query, values or None)
+            return list(cursor.fetchall())
+
+
+@dataclass(slots=True)
+class MySqlView:
+    """A table in one consistent-snapshot transaction; `text` is the log position of the view."""
+
+    text: str
+    until: Position
+    _readers: Readers
+    _source: MySql
+    _table: SourceTable
+
+    def of(self, table: SourceTable) -> MySqlView:
+        return replace(self, _table=table)
+
+    def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
+
+    def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
+        keys = ", ".join(map(_escaped, self._table.key))
+        condition, values = self._between(after, None)
+        query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
+        rows = _fetched(self._readers.first, query, values)
+        return tuple(map(_key_text, rows[0])) if len(rows) == 2 else None
+
+    def _read(
+        self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
+    ) -> Callable[[], pa.Table]:
+        names = [field.name for field in self._table.fields]
+        condition, values = self._between(after, upto)
+        types = self._source._types[self._table.name]
+        # In text form the server rounds a float to six digits.
+        columns = ", ".join(_escaped(name) + (" + 0e0" if types[name].name == "float" else "") for name in names)
+        query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
+        with refusals():
+            rows = text_rows.fetch(connection, query, values)
+        return lambda: self._parsed(rows)
+
+    def _parsed(self, rows: TextRows) -> pa.Table:
+        types = self._source._types[self._table.name]
+        arrays = [
+            mysql_types.of_texts(field.name, column, types[field.name], field.type)
+            for field, column in zip(self._table.fields, text_rows.columns(rows), strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._table.arrow_schema)
+
+    def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> tuple[str, list[Any]]:
+        names, parts, values = [_escaped(name) for name in self._table.key], ["true"], list[Any]()
+        for sign, key in ((">", after), ("<", upto)):
+            if key is not None:
+                condition, given = _compared(
+                    names, self._source._literals(self._table, key), sign, or_equal=sign == "<"
+                )
+                parts.append(condition)
+                values += given
+        return " AND ".join(parts), values
+
+
+def _is_whole(type: pa.DataType) -> bool:
+    return pa.types.is_integer(type) or (pa.types.is_decimal(type) and type.scale == 0)
+
+
+def _at_most(columns: Sequence[pa.ChunkedArray], bound: Sequence[int]) -> np.ndarray:
+    """Per row: whether its integer key is at most `bound`."""
+    mask, same = np.zeros(len(columns[0]), bool), np.ones(len(columns[0]), bool)
+    for column, limit in zip(columns, bound, strict=True):
+        value = pa.scalar(Decimal(limit) if pa.types.is_decimal(column.type) else limit, column.type)
+        mask |= same & pc.less(column, value).to_numpy(zero_copy_only=False)
+        same &= pc.equal(column, value).to_numpy(zero_copy_only=False)
+    return mask | same
+
+
+def _key_text(value: Any) -> str:
+    match value:
+        case bytes():
+            return value.hex()
+        case timedelta():
+            return f"{'-' if value < timedelta(0) else ''}{abs(value) // timedelta(hours=1):02}:{str(abs(value) % timedelta(hours=1))[2:]}"
+        case _:
+            return str(value)
+
+
+def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
+    with refusals(), connection.cursor() as cursor:
+        cursor.execute(query, tuple(values))  # Passed even if empty: % is doubled in names.
+        return list(cursor.fetchall())
+
+
+class _Batch:
+    """Transactions read from the log and not yet yielded. Events beyond the memory limit are spilled to disk in parts."""
+
+    def __init__(self, source: MySql, tables: dict[str, SourceTable], limit: int) -> None:
+        self.source, self.tables = source, tables
+        self.rows: dict[str, EventRows] = {}
+        self._parts: list[dict[str, EventRows]] = []  # The spilled parts, before `rows`.
+        self._messages = Messages()
+        self._part_bytes = min(MEMORY_BYTES, limit * _ROW_BYTES)
+        self._waiting_bytes, self._events = 0, 0
+        self.committed_ms: int | None = None
+        self.failed: dict[str, tuple[Failed, ...]] = {}
+        self.rewritten: dict[str, tuple[Rewritten, ...]] = {}
+
+    def rewrite(self, name: str, order: int) -> None:
+        """A statement before a log position changed rows of one table. A view that covers the last one covers all."""
+        orders = np.array([order], np.int64)
+        self.rewritten[name] = (Rewritten(name, orders, orders),)
+
+    def fail(self, name: str, error: LakeError, order: int) -> None:
+        """Stop one table before a log position; the others continue. Only the first and the last failed position are kept: if a view
+        of the table covers the last, it covers all."""
+        orders = np.array([order], np.int64)
+        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, orders, orders))
+
+    def add(self, event: Any, name: str) -> None:
+        """Add a row event. Raises `LakeError`, and adds nothing, if the table cannot be followed through it."""
+        if isinstance(event, PartialUpdateRowsEvent):
+            raise SourceError(
+                f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
+                f"take the table anew (restart=True)"
+            )
+        is_update = isinstance(event, UpdateRowsEvent)
+        for bitmap in (event.columns_present_bitmap, *((event.columns_present_bitmap2,) if is_update else ())):
+            if BitCount(bitmap) < event.number_of_columns:
+                raise SourceError(
+                    f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
+                    f"take the table anew (restart=True)"
+                )
+        rows = self.rows.setdefault(name, EventRows())
+        body = event.packet.read(event.event_size - event.packet.read_bytes)
+        if rows.described is not event.columns:  # A new table map event.
+            columns = row_events.columns(event)
+            self._follow(event, name)
+            rows.described, rows.columns = event.columns, columns
+        rows.waiting.append((rows.columns, body))
+        rows.waiting_bytes += len(body)
+        rows.kinds.append(_KINDS[type(event)])
+        rows.places.append(self._events)
+        self._events += 1
+        self._waiting_bytes += len(body)
+        if self._waiting_bytes > self._part_bytes:
+            self._spill()
+
+    def _spill(self) -> None:
+        for row in self.rows.values():
+            row.spill(self._messages)
+        self._parts.append(self.rows)
+        self.rows, self._waiting_bytes = {}, 0
+
+    def _follow(self, event: Any, name: str) -> None:
+        """Add the event's new columns to the table; raise for columns that cannot be decoded."""
+        new = {column.name for column in event.columns} - {field.name for field in self.tables[name].fields}
+        new -= self._left_out(name)
+        if new:
+            self.describe(name)
+            self._add_gone(name, [column for column in event.columns if column.name in new])
+        types = self.source._types[name]
+        for column in event.columns:
+            if column.name in types and row_events.is_unreadable(column):
+                raise UnsupportedFeature(
+                    f"{name}: column {column.name!r} has text in {column.character_set_name} in the log, which is not known here; leave the column out "
+                    f"(exclude_columns), or alter it to utf8mb4 and take the table anew (restart=True)"
+                )
+            if column.type in row_events.OLD_TIMES and column.name in types and types[column.name].digits:
+                raise UnsupportedFeature(
+                    f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
+                    f"SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... FORCE, and take the table anew (restart=True)"
+                )
+
+    def has(self, count: int) -> bool:
+        """Whether the batch has at least `count` rows. Events are only decoded to count rows once their size allows for so many."""
+        if self._parts:
+            return True
+        if sum(row.row_count + row.waiting_bytes // row.smallest for row in self.rows.values()) < count:
+            return False
+        for name, rows in list(self.rows.items()):
+            try:
+                rows.decode()
+            except LakeError as error:
+                self.fail(name, error, rows.ends[-1])
+                self.rows[name] = EventRows()
+        self._waiting_bytes = 0
+        return sum(row.row_count for row in self.rows.values()) >= count
+
+    def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
+        """Add columns that the logged rows have and the table has dropped since."""
+        table, types = self.tables[name], self.source._types[name]
+        known = {field.name for field in table.fields}
+        for column in columns:
+            if column.name not in known:
+                types[column.name] = mysql_types.of_log(column)
+                type = mysql_types.to_type(column.name, types[column.name], self.source._options)
+                table = replace(table, fields=(*table.fields, Field(NO_ID, column.name, type)))
+        self.tables[name] = table
+
+    def _left_out(self, name: str) -> set[str]:
+        return {
+            excluded.rpartition(".")[2] for excluded in self.source._excluded if excluded.rpartition(".")[0] == name
+        }
+
+    def describe(self, name: str) -> None:
+        """Read the table's columns again; dropped columns stay, as nullable."""
+        old = self.tables[name]
+        try:
+            now = self.source.describe(name, old.key)
+        except (NotFound, InvalidInput):
+            return  # Dropped since, or its key changed: changes up to then have the old columns.
+        known = {field.name for field in now.fields}
+        gone = tuple(replace(field, nullable=True) for field in old.fields if field.name not in known)
+        self.tables[name] = replace(now, fields=(*now.fields, *gone))
+
+    def empty(self, name: str, end: int) -> None:
+        rows = self.rows.setdefault(name, EventRows())
+        rows.emptied = (len(rows.kinds), end)
+
+    def end(self, end: int, timestamp: int) -> None:
+        for part in (*self._parts, self.rows):
+            for rows in part.values():
+                rows.end(end, timestamp * 1000)
+        self.committed_ms = timestamp * 1000
+
+    def transactions(self, position: Position) -> Iterator[Transactions]:
+        self._messages.finish()
+        parts = [*self._parts, self.rows]
+        self._parts, self.rows = [], {}
+        while parts:
+            part, made = parts.pop(0), {}
+            for name in list(part):
+                rows = part.pop(name)
+                try:
+                    rows.load(self._messages)
+                    made[name] = self._changes(rows, self.tables[name])
+                except LakeError as error:
+                    self.fail(name, error, position.order)
+            yield Transactions(position, self.committed_ms, made, self.failed, self.rewritten, not parts)
+
+    def close(self) -> None:
+        self._messages.close()
+
+    def _changes(self, events: EventRows, table: SourceTable) -> TableChanges:
+        events.decode()
+        types, schema = self.source._types[table.name], table.arrow_schema
+        counts = np.concatenate([np.empty(0, np.int64), *(piece.counts for piece in events.pieces)])
+        kinds = np.repeat(np.array(events.kinds, np.int8), counts)
+        parts, first = [pa.Table.from_batches([], schema)], 0
+        for piece in events.pieces:
+            count = int(piece.counts.sum())
+            mark_updates(kinds[first : first + count], piece.arrays, table.key)
+            first += count
+            arrays = [
+                pa.nulls(count, schema.field(field.name).type)
+                if field.name not in piece.arrays
+                else mysql_types.of_log_values(field.name, piece.arrays[field.name], types[field.name], field.type)
+                for field in table.fields
+            ]
+            parts.append(pa.Table.from_arrays(arrays, schema=schema))
+        rows = pa.concat_tables(parts).append_column(ROW_KIND.name, row_kinds().take(pa.array(kinds)))
+        ends, times, places = (
+            np.repeat(np.array(values, np.int64), counts) for values in (events.ends, events.times, events.places)
+        )
+        emptied: tuple[Emptied, ...] = ()
+        if events.emptied is not None:
+            event, end = events.emptied
+            emptied = (Emptied(int(counts[:event].sum()), end, end),)
+        return TableChanges(table, rows, ends, ends, times, places, {}, emptied)
+
+
+class _Log:
+    """Reads the server's log from a position, over one connection. If it drops, reading fails and the next sync restarts from the committed
+    position: the library would reconnect silently and deliver events twice."""
+
+    def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
+        where, _, known = after.text.partition(";")
+        file, _, offset = where.rpartition(":")
+        self._source, self._tables, self._is_open = source, tables, False
+        self._file, self._place, self.order = file, int(offset), after.order
+        gtids = known.partition(";")[2] or source._gtids_before(file, int(offset))
+        # A MySQL position without GTIDs does not tell which transactions are before it.
+        self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
+        self._has_moved = after in source._translated.values()
+        self._next: str | None = None  # GTID of the current transaction.
+        self._is_known = self._is_xa = False
+        self._has_names = True  # Whether the current table map event has column names.
+        self._connections: list[str] = []
+        settings = dict(source._settings)
+
+        def connect(**given: Any) -> Any:
+            role = str(given.get("db"))
+            if role in self._connections:
+                raise SourceError(f"the connection that reads the log dropped after {self.position.text}; run it again")
+            self._connections.append(role)
+            return pymysql.connect(**given)
+
+        # With blocking=False MariaDB drops the connection at the log's end, so a heartbeat marks the end.
+        self._reader = BinLogStreamReader(
+            connection_settings=settings,
+            server_id=server_id,
+            blocking=True,
+            resume_stream=True,
+            log_file=file,
+            log_pos=int(offset),
+            only_schemas=sorted({table.partition(".")[0] for table in tables}),
+            only_tables=sorted({table.partition(".")[2] for table in tables}),
+            slave_heartbeat=_HEARTBEAT_SECONDS,
+            pymysql_wrapper=connect,
+            enable_logging=False,
+        )
+
+    def read(self, batch: _Batch) -> bool:
+        """Read one event into `batch`; True if it ends a transaction or a DDL statement."""
+        with refusals():
+            event = self._reader.fetchone()
+        if event is None:
+            raise SourceError(f"the server ended its log after {self.position.text}; run it again")
+        at = _order(self._reader.log_file, self._reader.log_pos)
+        match event:
+            case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
+                self._add_rows(event, batch, at)
+                return False
+            case TableMapEvent():
+                self._has_names = bool(event.optional_metadata.column_name_list)
+                return False
+            case GtidEvent() | MariadbGtidEvent():
+                self._begin_transaction(event)
+                return False
+            case XidEvent() | XAPrepareEvent():
+                batch.end(at, event.timestamp)
+            case QueryEvent():
+                if not self._statement(event, batch, at):
+                    return False
+            case _ if self._is_open:
+                return False
+        self._end_transaction(at)
+        return True
+
+    def _add_rows(self, event: Any, batch: _Batch, at: int) -> None:
+        name = f"{event.schema}.{event.table}"
+        if self._is_fresh(name, at):
+            try:
+                self._require_whole(name)
+                with refusals():
+                    batch.add(event, name)
+            except LakeError as error:
+                batch.fail(name, error, at)
+
+    def _begin_transaction(self, event: GtidEvent | MariadbGtidEvent) -> None:
+        self._is_open, self._next = True, event.gtid
+        # MariaDB's log has no XA START.
+        self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
+        # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
+        is_exact = self._has_moved or not self._source._is_mariadb
+        self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
+        if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
+            raise NotFound(
+                f"the server's log after {self.position.text} has {event.gtid}, which comes before: it is another log, the server was reset or "
+                f"restored; take the tables anew (restart=True)"
+            )
+
+    def _end_transaction(self, at: int) -> None:
+        """Advance to log position `at`, at which a transaction, a statement or an event outside of one ends."""
+        self._is_open = self._is_xa = False
+        if at > self.order:
+            self._file, self._place, self.order = self._reader.log_file, self._reader.log_pos, at
+            if self._next is not None and self._gtids is not None:
+                self._gtids.add(self._next)
+        self._next = None
+
+    @property
+    def position(self) -> Position:
+        return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
+
+    def _is_fresh(self, name: str, at: int) -> bool:
+        """Whether the event is of a followed table and after the position."""
+        return name in self._tables and at > self.order and not self._is_known
+
+    def _require_whole(self, name: str) -> None:
+        """Raise if the next rows lack column names or belong to an XA transaction."""
+        if not self._has_names:
+            raise SourceError(
+                f"{name}: the log after {self.position.text} was written without column names, or with a COMPRESSED column; SET GLOBAL "
+                f"binlog_row_metadata = 'FULL', and take the table anew (restart=True)"
+            )
+        if self._is_xa:
+            raise UnsupportedFeature(
+                f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take the table anew (restart=True)"
+            )
+
+    def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
+        """Apply a logged statement to `batch`; True if it ends a transaction."""
+        query = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
+        text = statements.plain(query)
+        verb = statements.verb(text)
+        schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
+        if verb == "BEGIN":
+            self._is_open = True
+        if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
+            return False
+        named = [table for table in batch.tables if statements.names(text, table)]
+        error: LakeError
+        fresh = [name for name in named if self._is_fresh(name, at)]
+        if verb == "XA":
+            is_end = not re.match(r"XA\s+(?:START|BEGIN|END)\b", text, re.IGNORECASE)
+            self._is_open = self._is_xa = not is_end
+            if is_end:
+                batch.end(at, event.timestamp)
+            return is_end
+        for name in fresh if statements.changes_rows(text) else ():
+            error = SourceError(
+                f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
+                f"(and in the session that writes), and take the table anew (restart=True)"
+            )
+            batch.fail(name, error, at)
+        rewrites = verb == "ALTER" and statements.rewrites(text)
+        exchanged = statements.exchanged(text, schema)
+        for name in batch.tables:
+            if self._is_fresh(name, at) and ((rewrites and name in named) or name in exchanged):
+                batch.rewrite(name, at)
+        for name in statements.removed(text, schema, batch.tables):
+            if self._is_fresh(name, at):
+                error = NotFound(
+                    f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows are not deleted by it; take "
+                    f"the table anew (restart=True)"
+                )
+                batch.fail(name, error, at)
+        truncated = statements.truncated(text, schema)
+        if truncated is not None:
+            if truncated in batch.tables and not self._is_known:
+                batch.empty(truncated, at)
+        elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
+            for name in named:
+                try:
+                    batch.describe(name)
+                except LakeError as refused:
+                    batch.fail(name, refused, at)
+        batch.end(at, event.timestamp)
+        return True
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _compared(
+    names: Sequence[str], key: Sequence[Any], sign: str, *, or_equal: bool, left: Sequence[Any] | None = None
+) -> tuple[str, list[Any]]:
+    """SQL that compares the columns `names` with `key`, in a form that can use an index, and its values. `left`: values that replace
+    `names`, which are then placeholders for both sides."""
+    parts, values = [], list[Any]()
+    for index in range(len(names)):
+        tests = []
+        for number in range(index + 1):
+            is_last = number == index
+            how = (f"{sign}=" if or_equal and index == len(names) - 1 else sign) if is_last else "="
+            tests.append(f"{names[number]} {how} {'%s' if left is None else names[number]}")
+            values += [*(() if left is None else (left[number],)), key[number]]
+        parts.append(f"({' AND '.join(tests)})")
+    return f"({' OR '.join(parts)})", values
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _escaped(name: str) -> str:
+    """The quoted name, for a query with placeholders."""
+    return _quoted(name).replace("%", "%%")
+
+
+def _escaped_table(name: str) -> str:
+    return _quoted_table(name).replace("%", "%%")
+
+
+def _quoted_table(name: str) -> str:
+    schema, _, table = name.partition(".")
+    return f"{_quoted(schema)}.{_quoted(table)}"
+
+
+def _has_zero(type: str) -> bool:
+    """Whether the type allows zero dates (0000-00-00), which become null."""
+    return type in {"date", "datetime", "timestamp"}
+
+
+def _order(file: str, index: int) -> int:
+    return int(file.rpartition(".")[2]) << _FILE_BITS | index
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise server errors and broken connections as `SourceError`."""
+    try:
+        yield
+    except pymysql.Error as error:
+        code = error.args[0] if error.args else None
+        if code in _DENIED:
+            raise SourceError(
+                f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+            ) from error
+        raise SourceError(
+            f"the server refused, or cannot be reached: {error}; run it again when that is mended"
+        ) from error

@@ -1,0 +1,322 @@
+"""INSERT INTO and INSERT OVERWRITE -> append, overwrite, overwrite_partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
+from lakeformat.engines.choose import fields_from_spark
+from lakeformat.engines.kernels import assign, casts
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression.spark_sql import spark_type, to_sql
+from lakeformat.model.dataclass import dataclass
+from lakeformat.model.predicate import Call, Expression, Literal, cast, coerce, resolve
+from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.sql import inline, names, on_spark, parameters, query
+from lakeformat.sql.result import Result, metrics
+from lakeformat.sql.session import MERGE_SCHEMA, Context
+from lakeformat.sql.statements import settings
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+_DYNAMIC_HINT = re.compile(r"OPTIONS\s*\(\s*'dynamic-partition-overwrite'\s*=\s*'(true|false)'\s*\)", re.IGNORECASE)
+_PLAIN = (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean, pa.types.is_decimal)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A parsed INSERT."""
+
+    table: Table
+    overwrite: bool
+    partition: Mapping[str, Any]  # Static values by column.
+    is_dynamic: bool
+    columns: tuple[str, ...] | None
+    by_name: bool
+    rows: Piece
+    offset: int
+    where: Expression | None = None  # The rows to replace.
+    evolve: bool = False  # Add missing columns in a commit before; only BY NAME gives their names.
+
+
+def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
+    """`before`: the WITH clause in front of the statement."""
+    asked = read(context, cursor, before)
+    data = query.rows(context, asked.rows)
+    if asked.evolve:
+        grow(asked.table, fields(data.schema))
+    data = _columns(context, asked, data)
+    if asked.where is not None:
+        made = asked.table.overwrite(data, where=asked.where, **context.verb)
+    elif not asked.overwrite:
+        made = asked.table.append(data, **context.verb)
+    elif asked.is_dynamic:
+        made = asked.table.overwrite_partitions(data, **context.verb)
+    else:
+        made = asked.table.overwrite(data, partition=dict(asked.partition) or None, **context.verb)
+    return metrics(made)
+
+
+def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Insert:
+    start = cursor.offset
+    cursor.expect("INSERT")
+    evolve = cursor.take("WITH SCHEMA EVOLUTION") or (context.setting(MERGE_SCHEMA) or "false").lower() == "true"
+    overwrite = cursor.take("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    elif cursor.take("INTO"):
+        pass
+    cursor.take("TABLE")
+    at = cursor.offset
+    table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
+    if cursor.take("BRANCH"):
+        table = table.branch(cursor.part())
+    is_dynamic = _hinted(cursor, context.is_dynamic)
+    static: dict[str, Any] = {}
+    by_name, columns = False, None
+    if cursor.take("PARTITION"):
+        static = partition(context, cursor, table)
+    if cursor.take("IF NOT EXISTS"):
+        cursor.refuse("INSERT ... IF NOT EXISTS")
+    where = None
+    if not overwrite and cursor.take("REPLACE WHERE"):
+        piece = cursor.until("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+        where = parameters.condition(inline.of_expression(context, piece) or piece, context.params)
+    if cursor.take("BY NAME"):
+        by_name = True
+    elif cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "FROM", "(", "TABLE"):
+        columns = tuple(cursor.listed(cursor.part))
+    if cursor.done:
+        cursor.fail("expected a query or VALUES")
+    targets = [resolve((name,), table.schema.fields)[0][0] for name in columns or ()]
+    targets = targets or [name for name in table.schema.names if name not in static]
+    given = _defaults(cursor, table, targets) or _query(cursor)
+    given = given if before is None else _with(before, given)
+    return Insert(table, overwrite, static, is_dynamic, columns, by_name, given, start, where, evolve and by_name)
+
+
+def fields(schema: Any) -> tuple[Field, ...]:
+    """The columns of a query's rows, from a `pyarrow.Schema` or Spark's StructType."""
+    return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+
+
+def grow(table: Table, given: Sequence[Field]) -> None:
+    """Add the columns that the table lacks."""
+    there, change = {name.casefold() for name in table.schema.names}, table.alter()
+    for field in given:
+        if field.name.casefold() not in there:
+            change = change.add_column(field.name, field.type)
+    if change.changes:
+        change.commit()
+
+
+def default(field: Field) -> Expression:
+    """A column's declared default."""
+    if field.default is None or isinstance(field.default, bytes):
+        return Literal(field.default)
+    if not isinstance(field.type, Scalar):
+        return cast(Literal(assign.default(field, 1)[0]), spark_type(field.type))
+    return cast(Literal(field.default), spark_type(field.type))
+
+
+def filling(table: Table) -> dict[str, Field]:
+    """The columns whose default a statement writes for NULL, as Paimon's engines do; in Iceberg tables NULL stays NULL."""
+    if table.format != "paimon":
+        return {}
+    return {field.name: field for field in table.schema.fields if field.nullable and field.default is not None}
+
+
+def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -> dict[str, str | Expression]:
+    """The values that a statement gives columns, with the defaults of `fills` in place of NULL."""
+
+    def of(name: str, value: str | Expression) -> str | Expression:
+        if name not in fills or isinstance(value, str):
+            return value
+        own = default(fills[name])
+        return own if value in (Literal(None), own) else Call("coalesce", (value, own))
+
+    return {name: of(name, value) for name, value in values.items()}
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
+    """Flink's `/*+ OPTIONS('dynamic-partition-overwrite'='false') */` after the table's name."""
+    comments = list(cursor.tokens[cursor.at - 1].comments)
+    if cursor.kind is TokenType.HINT:
+        comments += cursor.tokens[cursor.at].comments
+        cursor.at += 1
+    for comment in comments:
+        if match := _DYNAMIC_HINT.fullmatch(comment.strip().lstrip("+").strip()):
+            is_dynamic = match[1].lower() == "true"
+        elif comment.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
+            cursor.refuse(f"the hint {comment.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
+    return is_dynamic
+
+
+def _defaults(cursor: Cursor, table: Table, targets: Sequence[str]) -> Piece | None:
+    """VALUES with the columns' defaults in place of the word DEFAULT; None for other queries."""
+    words = [cursor.word(ahead) for ahead in range(len(cursor.tokens) - cursor.at)]
+    if words[:1] != ["VALUES"] or "DEFAULT" not in words:
+        return None
+    cursor.expect("VALUES")
+    fills = filling(table)
+    parts: list[str | Piece] = ["VALUES "]
+    while True:
+        at, values = cursor.offset, cursor.listed(lambda: cursor.until(",", ")"))
+        if len(values) != len(targets):
+            raise cursor.script.invalid(
+                at, f"INSERT of {len(values)} values into {len(targets)} columns: {', '.join(targets)}"
+            )
+        for index, (value, name) in enumerate(zip(values, targets, strict=True)):
+            parts.append(", " if index else "(")
+            if value.text.strip().upper() != "DEFAULT":
+                parts.append(value)
+            else:
+                parts.append("NULL" if name in fills else _default(value, table.schema.field(name)))
+        parts.append(")")
+        if not cursor.take(","):
+            cursor.close()
+            return Piece.join(cursor.script, parts)
+        parts.append(", ")
+
+
+def _default(word: Piece, field: Field) -> str:
+    if field.default is not None and (isinstance(field.default, bytes) or not isinstance(field.type, Scalar)):
+        raise word.script.unsupported(
+            word.origin(0), f"DEFAULT of {field.name!r}, {field.type}, in VALUES; leave the column out of the list"
+        )
+    value = None if field.default is None else coerce(field.default, field.type, f"the default of column {field.name}")
+    # `to_sql` spells text with quotes as bytes, for Spark alone.
+    return exp.Literal.string(value).sql(dialect="spark") if isinstance(value, str) else to_sql(Literal(value))
+
+
+def _query(cursor: Cursor) -> Piece:
+    """The query to insert; `TABLE t` is SELECT * FROM t."""
+    if cursor.take("TABLE"):
+        return Piece.join(cursor.script, ["SELECT * FROM ", cursor.rest()])
+    return cursor.rest()
+
+
+def _with(before: Piece, rows: Piece) -> Piece:
+    if rows.text.lstrip().upper().startswith("WITH"):
+        skip = len(rows.text) - len(rows.text.lstrip()) + len("WITH")
+        inner = Piece(rows.script, rows.text[skip:], ((0, rows.origin(skip)),))
+        return Piece.join(rows.script, [before, ",", inner])
+    return Piece.join(rows.script, [before, " ", rows])
+
+
+def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
+    """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are not partition columns."""
+    schema, spec = table.schema, {}
+    known = schema.partitioning.columns
+
+    def item() -> None:
+        at = cursor.offset
+        name = cursor.part()
+        columns = [column for column in known if column.casefold() == name.casefold()]
+        if not columns:
+            there = ", ".join(known) or "none"
+            raise context.script.invalid(at, f"{name!r} is no partition column of {table.name}; those are: {there}")
+        if cursor.take("="):
+            spec[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
+
+    cursor.listed(item)
+    return spec
+
+
+def literal(context: Context, piece: Piece, field: Field) -> Any:
+    """A constant as a value of a column."""
+    value = parameters.constant(piece, context.params)
+    if value is parameters.UNKNOWN:
+        value = query.constant(context, piece)
+    if (
+        isinstance(field.type, Scalar)
+        and field.type.kind is Kind.STRING
+        and value is not None
+        and not isinstance(value, str)
+    ):
+        value = str(value)
+    return coerce(value, field.type, f"SQL at {context.script.position(piece.origin(0))}: {field.name}")
+
+
+def _columns(context: Context, asked: Insert, data: Any) -> Any:
+    """The query's columns under the table's names, with the static partition values."""
+    fields = asked.table.schema.fields
+    where = f"SQL at {context.script.position(asked.offset)}: INSERT"
+    given = list(data.column_names if isinstance(data, pa.Table) else data.columns)
+    static = asked.partition
+    if asked.by_name:
+        wanted = [resolve((name,), fields)[0][0] for name in given]
+    else:
+        wanted = [field.name for field in fields if field.name not in static]
+        if asked.columns is not None:
+            wanted = [resolve((name,), fields)[0][0] for name in asked.columns]
+        if len(wanted) != len(given):
+            raise InvalidInput(
+                f"{where} of {len(given)} columns ({', '.join(given)}) into {len(wanted)} columns ({', '.join(wanted)})"
+            )
+    twice = [name for name in wanted if wanted.count(name) > 1 or name in static]
+    if twice:
+        raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
+    by_name, fills = {field.name: field for field in fields}, filling(asked.table)
+    if not isinstance(data, pa.Table):
+        data = on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
+        return on_spark.filled(data, {name: default(fills[name]) for name in wanted if name in fills})
+    data = _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
+    for index, name in enumerate(wanted):
+        if name in fills and data.column(index).null_count:
+            batch = pa.RecordBatch.from_arrays([casts.flat(data.column(index))], [name])
+            assign.check(batch.schema, (fills[name],))
+            column = assign.assign(batch, (fills[name],)).column(0)
+            data = data.set_column(index, name, pc.coalesce(column, assign.default(fills[name], 1)[0]))
+    return data
+
+
+def _assigned(
+    data: pa.Table,
+    wanted: Sequence[str],
+    targets: Sequence[Field],
+    static: Mapping[str, Any],
+    by_name: Mapping[str, Field],
+) -> pa.Table:
+    columns = [stored(column, target) for column, target in zip(data.columns, targets, strict=True)]
+    for name, value in static.items():
+        columns.append(pa.chunked_array([pa.array([value] * len(data), to_arrow(by_name[name].type))]))
+    return pa.Table.from_arrays(columns, names=[*wanted, *static])
+
+
+def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
+    """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans to text, and
+    timestamps with a zone to those without and back (in process, the session's zone is UTC)."""
+    column = _untyped(column)
+    wanted, kind = to_arrow(target.type), column.type
+    is_plain = any(test(kind) for test in _PLAIN)
+    if is_plain and isinstance(target.type, Scalar) and target.type.kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR):
+        return column.cast(pa.string())
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and bool(kind.tz) != bool(wanted.tz):
+        return column.cast(pa.timestamp(kind.unit, wanted.tz))
+    return column
+
+
+def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with all-NULL INT parts retyped as null: DuckDB types an untyped NULL as INT."""
+    if not (pa.types.is_int32(column.type) or pa.types.is_nested(column.type)):
+        return column
+    try:
+        own = from_arrow(column.type)
+    except UnsupportedFeature:  # Not a type of tables; the write raises the error.
+        return column
+    return pa.chunked_array([casts.rebuilt(casts.flat(column), own, _without_type)])
+
+
+def _without_type(array: pa.Array, _: Type) -> pa.Array:
+    return pa.nulls(len(array)) if pa.types.is_int32(array.type) and array.null_count == len(array) else array

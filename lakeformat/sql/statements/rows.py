@@ -1,0 +1,320 @@
+"""DELETE, UPDATE and TRUNCATE -> delete, update, truncate, drop_partitions.
+
+The query engine evaluates conditions and values that our evaluator does not support (subqueries, other functions). They depend
+only on the columns that they name, so a query first finds the distinct values of these columns, and one commit then changes
+the rows with these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lakeformat.errors import InvalidInput
+from lakeformat.expression import sql_text
+from lakeformat.expression.spark_sql import quoted
+from lakeformat.model.dataclass import dataclass
+from lakeformat.model.merge import SOURCE, TARGET
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    in_tuples,
+    is_in,
+    resolve,
+    wants_values,
+)
+from lakeformat.model.schema import Row, Scalar
+from lakeformat.sql import inline, names, parameters, query, text
+from lakeformat.sql.result import Result, metrics
+from lakeformat.sql.session import Context
+from lakeformat.sql.statements import insert, settings
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+LISTED = 10_000  # Up to this many distinct values become a condition, which skips files; more, a merge.
+_VALUE, _KEY, _ONE = "_lakeformat_value_", "_lakeformat_key_", "_lakeformat_one"
+Path = tuple[str, ...]  # A column, or a field within one.
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that a statement changes, as its text names it."""
+
+    table: Table
+    named: Piece
+    alias: str
+    qualifiers: tuple[tuple[str, ...], ...]  # Qualifiers of its columns, in lower case; longest first.
+
+
+def delete(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("DELETE")
+    if not cursor.take("FROM"):
+        cursor.fail("expected FROM")
+    on = target(context, cursor, ("WHERE", "USING"))
+    if cursor.peek("USING"):
+        cursor.refuse("DELETE ... USING; write WHERE EXISTS (SELECT ...), or MERGE INTO ... WHEN MATCHED THEN DELETE")
+    if cursor.done:
+        return metrics(on.table.delete(ALWAYS, spark=context.spark, **context.verb))
+    cursor.expect("WHERE")
+    where = cursor.until()
+    cursor.close()
+    condition = known(context, where, on)
+    if condition is None:
+        keys, matches = _evaluated(context, on, (), where)
+        condition = _listed(keys, matches)
+        if condition is None:
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().delete()
+            return metrics(merge.merge(spark=context.spark, **context.verb))
+    return metrics(on.table.delete(condition, spark=context.spark, **context.verb))
+
+
+def update(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("UPDATE")
+    on = target(context, cursor, ("SET",))
+    cursor.expect("SET")
+    given = assignments(context, cursor, on, ("WHERE",))
+    where = cursor.until() if cursor.take("WHERE") else None
+    cursor.close()
+    condition = ALWAYS if where is None else known(context, where, on)
+    values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
+    unknown = [name for name, value in values.items() if value is None]
+    fills = insert.filling(on.table)
+    if condition is None or unknown:
+        keys, matches = _evaluated(context, on, [given[name] for name in unknown], where)
+        condition = None if unknown else _listed(keys, matches)
+        if condition is None:
+            sided: dict[str, str | Expression] = {
+                name: _on_target(value) for name, value in values.items() if value is not None
+            }
+            sided |= {name: Column((SOURCE, f"{_VALUE}{index}")) for index, name in enumerate(unknown)}
+            merge = on.table.merge_into(matches, _same(keys)).when_matched().update(insert.filled(fills, sided))
+            return metrics(merge.merge(spark=context.spark, **context.verb))
+    known_ = insert.filled(fills, {name: value for name, value in values.items() if value is not None})
+    where_ = None if condition == ALWAYS else condition
+    return metrics(on.table.update(known_, where_, spark=context.spark, **context.verb))
+
+
+def truncate(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("TRUNCATE")
+    cursor.expect("TABLE")
+    at = cursor.offset
+    table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
+    if cursor.take("PARTITION"):
+        spec = insert.partition(context, cursor, table)
+        cursor.close()
+        return metrics(table.drop_partitions([spec], **context.verb))
+    cursor.close()
+    return metrics(table.truncate(**context.verb))
+
+
+def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
+    """The table to change, with its alias."""
+    at = cursor.offset
+    path = cursor.path()
+    named = Piece.of(context.script, at, cursor.tokens[cursor.at - 1].end + 1)
+    table = settings.with_options(context, names.table(context, path, f"SQL at {context.script.position(at)}"))
+    if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
+        alias = cursor.part()
+        return Target(table, named, alias, ((alias.casefold(),),))
+    folded = tuple(part.casefold() for part in path)
+    ends = sorted({folded, folded[-1:]}, key=len, reverse=True)
+    return Target(table, named, path[-1], tuple(ends))
+
+
+def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[str]) -> dict[str, Piece]:
+    """`a = 1, t.b = c + 1` -> the table's columns with their new values."""
+    pieces: dict[str, Piece] = {}
+    parts: dict[tuple[str, ...], Piece] = {}  # of columns
+    while True:
+        at = cursor.offset
+        path = cursor.path()
+        folded = tuple(part.casefold() for part in path)
+        for qualifier in on.qualifiers:
+            if len(path) > len(qualifier) and folded[: len(qualifier)] == qualifier:
+                path = path[len(qualifier) :]
+                break
+        spelt = resolve(path, on.table.schema.fields)[0]
+        name = spelt[0]
+        if name in pieces or any(spelt[: len(p)] == p or p[: len(spelt)] == spelt for p in parts):
+            raise context.script.invalid(at, f"column {'.'.join(spelt)!r} is assigned twice")
+        cursor.expect("=")
+        value = cursor.until(",", *stops)
+        if len(spelt) > 1:
+            parts[spelt] = value
+        else:
+            pieces[name] = value
+        if not cursor.take(","):
+            break
+    for name in dict.fromkeys(path[0] for path in parts):
+        inner = {path[1:]: value for path, value in parts.items() if path[0] == name}
+        pieces[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, at)
+    return pieces
+
+
+def _rebuilt(
+    context: Context, on: Target, path: tuple[str, ...], type: Any, parts: dict[tuple[str, ...], Piece], offset: int
+) -> Piece:
+    """The text of a struct with some fields set and the others unchanged."""
+    if not isinstance(type, Row):
+        raise context.script.unsupported(
+            offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
+        )
+    pieces: list[str | Piece] = ["named_struct("]
+    for index, field in enumerate(type.fields):
+        inner = {p[1:]: value for p, value in parts.items() if p[0] == field.name}
+        name = field.name.replace("\\", "\\\\").replace("'", "\\'")
+        pieces.append(f"{', ' if index else ''}'{name}', ")
+        if () in inner:
+            pieces.append(inner[()])
+        elif inner:
+            pieces.append(_rebuilt(context, on, (*path, field.name), field.type, inner, offset))
+        else:
+            pieces.append(".".join(quoted(part) for part in (on.alias, *path, field.name)))
+    return Piece.join(context.script, [*pieces, ")"])
+
+
+def assigned(context: Context, piece: Piece, on: Target, column: str) -> Expression | None:
+    """A column's new value; None if our evaluator does not support it."""
+    if piece.text.strip().upper() == "DEFAULT":
+        return insert.default(on.table.schema.field(column))
+    return known(context, piece, on)
+
+
+def known(context: Context, piece: Piece, on: Target) -> Expression | None:
+    """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column where it takes
+    only a constant, a subquery."""
+    inlined = inline.of_expression(context, piece)
+    if inlined is None:
+        return None
+    node = parameters.marked(text.expression(inlined))
+    for name in parameters.used(node):
+        parameters.value(context.params, name)
+    if any(True for _ in node.find_all(exp.Query)):
+        return None
+    try:
+        value = sql_text.read(
+            parameters.filled(qualified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
+        )
+    except InvalidInput:
+        return None
+    return None if wants_values(value) else value
+
+
+def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
+    """The tree with the qualifiers of its columns, in lower case, replaced."""
+
+    def change(node: Any) -> Any:
+        if not isinstance(node, exp.Column):
+            return node
+        parts = list(node.parts)
+        for old, new in sides.items():
+            if len(parts) > len(old) and tuple(p.name.casefold() for p in parts[: len(old)]) == old:
+                kept = [exp.to_identifier(name, quoted=True) for name in new] + [p.copy() for p in parts[len(old) :]]
+                return (
+                    exp.Dot.build([exp.Column(this=kept[0]), *kept[1:]])
+                    if len(kept) > 4
+                    else exp.column(*reversed(kept))
+                )
+        return node
+
+    return node.transform(change)
+
+
+def deciding(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that identify the rows whose change depends on `columns`: the key and these columns. Only the key if one of them is
+    nested, since nested values cannot be compared."""
+    key = table.schema.primary_key
+    return tuple(dict.fromkeys((*key, *columns))) if _are_scalar(table, columns) else key or columns
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
+    return all(isinstance(table.schema.field(name).type, Scalar) for name in columns)
+
+
+def _evaluated(
+    context: Context, on: Target, values: Sequence[Piece], where: Piece | None
+) -> tuple[dict[str, Path], Any]:
+    """The matching columns (source column -> the table's column or nested field), and the source: the distinct values of these
+    columns in the rows to change, with the new values."""
+    behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
+    behind += [] if where is None else [" WHERE ", where]
+    listed: list[str | Piece] = []
+    for index, value in enumerate(values):
+        listed += ["(", value, f") AS {_VALUE}{index}, "]
+    script = context.script
+    tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
+    first = next(
+        reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
+    )
+    columns = first.source.names
+    if not _are_scalar(on.table, columns):  # Nested values cannot be compared; the key identifies the row.
+        columns = on.table.schema.primary_key or columns
+    keys: dict[str, Path] = {}
+    for name in columns:
+        for path in _scalars((name,), on.table.schema.field(name).type):
+            if path is None:
+                raise script.unsupported(
+                    on.named.origin(0),
+                    f"an expression over {name}, whose arrays or maps cannot be compared, in a table without a primary key",
+                )
+            keys[name if len(path) == 1 else f"{_KEY}{len(keys)}"] = path
+    chosen = "".join(f"{'.'.join(map(quoted, (on.alias, *path)))} AS {quoted(key)}, " for key, path in keys.items())
+    result = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
+    return keys, result.drop_columns([_ONE]) if isinstance(result, pa.Table) else result.drop(_ONE)
+
+
+def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
+    """The paths to the scalars of a column: itself, or the fields of its structs; None for an array or a map."""
+    if isinstance(type, Row):
+        for field in type.fields:
+            yield from _scalars((*path, field.name), field.type)
+    else:
+        yield path if isinstance(type, Scalar) else None
+
+
+def _listed(keys: Mapping[str, Path], matches: Any) -> Expression | None:
+    """A condition that selects the rows with these values. None if there are too many values, a null among them (the condition would
+    not match it), or a type that a condition cannot list."""
+    rows = matches if isinstance(matches, pa.Table) else matches.limit(LISTED + 1).toArrow()
+    if len(rows) > LISTED:
+        return None
+    if any(len(path) > 1 for path in keys.values()):
+        return None
+    columns = tuple(keys)
+    for name in columns:
+        kind = rows[name].type
+        plain = (
+            pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind)
+        )
+        if not plain or rows[name].null_count:
+            return None
+    if len(columns) == 1:
+        return is_in(columns[0], rows[columns[0]].to_pylist())
+    return in_tuples(columns, [tuple(row.values()) for row in rows.select(list(columns)).to_pylist()])
+
+
+def _same(keys: Mapping[str, Path]) -> Expression:
+    """The condition that matches a table row and a source row by their values."""
+    return and_(*(Call("eq_null_safe", (Column((TARGET, *path)), Column((SOURCE, key)))) for key, path in keys.items()))
+
+
+def _on_target(value: Expression) -> Expression:
+    """An expression over the table's columns, with the columns qualified by the target side."""
+    match value:
+        case Column(path):
+            return Column((TARGET, *path))
+        case Call(name, given):
+            return Call(name, tuple(_on_target(value) for value in given))
+        case Literal():
+            return value
+    raise InvalidInput(f"{value!r} is no expression")
