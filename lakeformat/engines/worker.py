@@ -402,15 +402,14 @@ def _read_file(
         needed = _needed((*task.fields, *compared), in_file, constants)
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
-        as_stored = _as_stored(needed, task)
         chosen = {} if groups is None else {"groups": groups}
         stored = file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen)
         for position, batch in beside.in_step(stored):
             seen += batch.num_rows
-            batch, given = beside.joined(*_placed(batch, needed, position, task, index))
+            batch, given = beside.joined(*_placed(*_by_id(batch, needed), position, task, index))
             batch = _left(batch, given, position, gone, taken, constants)
-            if as_stored and batch.schema == schema:
-                result = batch
+            if batch.schema.types == schema.types and _as_stored(given, task):
+                result = _record_batch(batch.columns, schema, batch.num_rows)
             else:
                 columns = _projected(batch, given, task.fields, constants, task.far_as_null)
                 result = _record_batch(columns, schema, batch.num_rows)
@@ -458,8 +457,7 @@ class _Beside:
         for number, own in enumerate(self._fields):
             taken = self._next(number, batch.num_rows)
             columns += taken.columns
-            # The file's own columns have the names of when it was written.
-            fields += [replace(field, name=f"{field.id}: {field.name}") for field in own]
+            fields += [_of_id(field) for field in own]
         schema = pa.schema([pa.field(f.name, c.type) for f, c in zip(fields, columns, strict=True)])
         return _record_batch(columns, schema, batch.num_rows), tuple(fields)
 
@@ -509,14 +507,25 @@ def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[
     return tuple(_pruned(in_file[id], field.type) for id, field in wanted.items())
 
 
+def _by_id(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
+    """A file's columns, which are `fields`, named by their field ids: (the batch, its fields). The file's own names are
+    those of when it was written, and may be the names of other columns now, or of virtual ones."""
+    fields = tuple(map(_of_id, fields))
+    return batch.rename_columns([field.name for field in fields]), fields
+
+
+def _of_id(field: Field) -> Field:
+    return replace(field, name=str(field.id))
+
+
 def _placed(
-    batch: pa.RecordBatch, needed: tuple[Field, ...], position: int, task: ReadTask, index: int
+    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, task: ReadTask, index: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """(the batch with the virtual columns of its rows' positions in the file, its fields)."""
-    given = needed
     if POSITION in task.fields:
         places = pa.array(np.arange(position, position + batch.num_rows))
-        batch, given = batch.append_column(POSITION.name, places), (*given, POSITION)
+        field = _of_id(POSITION)
+        batch, given = batch.append_column(field.name, places), (*given, field)
     return _descended(batch, given, position, *task.lineage[index]) if task.lineage else (batch, given)
 
 
@@ -612,8 +621,8 @@ def _descended(
             index = batch.schema.get_field_index(fields[field.id].name)
             batch = batch.set_column(index, fields[field.id].name, pc.coalesce(batch.column(index), values))
         else:
-            batch = batch.append_column(field.name, values)
-            given = (*given, field)
+            batch = batch.append_column(_of_id(field).name, values)
+            given = (*given, _of_id(field))
     return batch, given
 
 
@@ -648,16 +657,15 @@ def _projected(
 
 def _as_stored(given: tuple[Field, ...], task: ReadTask) -> bool:
     """Whether the columns `given` of a file are those of the task, in types whose one Arrow form is theirs."""
-    wanted = [field for field in task.fields if field.id != POSITION.id]
     return (
-        len(given) == len(wanted)
+        len(given) == len(task.fields)
         and not task.far_as_null
         and all(
             own.id == field.id
             and own.type == field.type
             and isinstance(field.type, Scalar)
             and field.type.kind not in _FORMED
-            for own, field in zip(given, wanted, strict=True)
+            for own, field in zip(given, task.fields, strict=True)
         )
     )
 

@@ -143,8 +143,9 @@ class File:
         return _has_int96(schema) and not any("timeUnit=nanoseconds" in str(leaf.logical_type) for leaf in leaves)
 
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
-        """The footer's statistics of `fields`, all of the file's, by field id."""
-        return statistics.from_footer(self._file.metadata, fields, widths=_leaf_counts(self._file.metadata, fields))
+        """The footer's statistics of the columns `fields` of the file, by field id."""
+        leaves = _leaf_ranges(self._arrow_schema)
+        return statistics.from_footer(self._file.metadata, fields, [leaves[field.name] for field in fields])
 
     @property
     def group_rows(self) -> list[int]:
@@ -236,14 +237,12 @@ class File:
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
         """Those of these top-level columns without NaN, as far as the footer says."""
         schema = self._file.metadata.schema
-        arrow_schema = self._arrow_schema
-        widths = [_width(field.type) for field in arrow_schema]
         # By index: the field `b` of a column `a` has the path of a column `a.b`.
-        places = dict(zip(arrow_schema.names, accumulate((0, *widths)), strict=False))
-        wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
+        leaves = _leaf_ranges(self._arrow_schema)
+        wanted = [name for name in columns if schema.column(leaves[name].start).physical_type in ("FLOAT", "DOUBLE")]
         if not wanted:
             return frozenset(columns)
-        chosen = [places[name] for name in wanted]
+        chosen = [leaves[name].start for name in wanted]
         try:
             counts = [parquet_footer.nan_counts(row_group, chosen) for row_group in self._footer.row_groups]
         except (IndexError, KeyError, AssertionError) as error:
@@ -260,11 +259,12 @@ class File:
         far_as_null: frozenset[int] = frozenset(),
         groups: list[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows) with only the fields `fields`; without row groups that `pushed` excludes or
-        that are not in `groups`. `far_as_null`: see `ReadTask`."""
+        """(position of the first row, rows) with exactly the columns `fields`, in their order; without row groups that
+        `pushed` excludes or that are not in `groups`. `far_as_null`: see `ReadTask`."""
         metadata = self._file.metadata
         leaves = _leaves_below(self._arrow_schema, fields)
         columns = [metadata.schema.column(leaf).path for leaf in leaves]
+        names = [field.name for field in fields]
         if groups is None:
             groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
         starts = list(accumulate(self.group_rows, initial=0))
@@ -273,7 +273,8 @@ class File:
             if self._prefetch is not None and rows == batch_rows:
                 self._prefetch([_span(metadata.row_group(i).column(leaf)) for i in run for leaf in leaves])
             for batch in self._run(run, columns, fields, rows, rows < batch_rows, far_as_null):
-                yield position, batch
+                # Arrow returns columns in the order of the file.
+                yield position, batch if batch.schema.names == names else batch.select(names)
                 position += batch.num_rows
             if position != starts[run[-1] + 1]:
                 raise CorruptFile(
@@ -463,7 +464,8 @@ class Output:
             end = parquet_footer.counted(end, counts)
         self._sink.end = None
         self._sink.write(end)
-        stats = statistics.from_footer(metadata, self._fields, self._extra, _leaf_counts(metadata, self._fields))
+        leaves = list(_leaf_ranges(self._schema).values())
+        stats = statistics.from_footer(metadata, self._fields, leaves, self._extra)
         return stats, _split_offsets(metadata)
 
     def _shred(self, first: pa.Table) -> None:
@@ -759,11 +761,10 @@ def _leaves(arrow_type: pa.DataType, type: Type, index: int, leaves: list[int]) 
         leaves.extend(range(index, index + _width(arrow_type)))
 
 
-def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[int] | None:
-    """The number of leaf columns of each of `fields`, all of a file's, if that does not follow from their types."""
-    if not _holds(fields, Kind.VARIANT):
-        return None
-    return [_width(field.type) for field in metadata.schema.to_arrow_schema()]
+def _leaf_ranges(arrow_schema: pa.Schema) -> dict[str, range]:
+    """The indexes of the leaf columns of each column of a file."""
+    ends = accumulate(_width(field.type) for field in arrow_schema)
+    return {f.name: range(end - _width(f.type), end) for f, end in zip(arrow_schema, ends, strict=True)}
 
 
 def _width(arrow_type: pa.DataType) -> int:

@@ -90,28 +90,25 @@ def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bo
 def from_footer(
     metadata: pq.FileMetaData,
     fields: tuple[Field, ...],
+    leaves: Sequence[range],
     extra: Sequence[Mapping[int, ColumnStats]] = (),
-    widths: Sequence[int] | None = None,
 ) -> dict[int, ColumnStats]:
-    """Statistics of the columns `fields` (all of a file's, in order), by field id.
+    """Statistics of the columns `fields`, by field id.
 
-    `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None if a row group with values
-    has none. `widths`: the number of leaf columns of each, if variants are shredded.
+    `leaves`: the indexes of the leaf columns of each. `extra` has per row group what the footer lacks (see
+    `beside_footer`). Bounds are None if a row group with values has none.
     """
-    widths = widths or [_width(field.type) for field in fields]
     statistics: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
     for group in range(metadata.num_row_groups):
-        leaf = 0
         beside = extra[group] if group < len(extra) else {}
         row_group = metadata.row_group(group)
-        for field, width in zip(fields, widths, strict=True):
-            chunks = [row_group.column(i) for i in range(leaf, leaf + width)]
+        for field, indexes in zip(fields, leaves, strict=True):
+            chunks = [row_group.column(i) for i in indexes]
             size = sum(chunk.total_compressed_size for chunk in chunks)
             if field.id in beside:
                 statistics[field.id].append(_sized(beside[field.id], size))
             else:
                 statistics[field.id].append(_of_chunk(chunks, field.type, row_group.num_rows, size))
-            leaf += width
     return {id: merge(parts) for id, parts in statistics.items()}
 
 

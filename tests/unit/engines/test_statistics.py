@@ -86,7 +86,9 @@ def test_a_footer_of_another_writer_does_not_say_how_many_values_are_nan():
     for values in ([1.0, math.nan], [None, None]):
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table({"v": pa.array(values, pa.float64())}), sink)
-        stats[values[0]] = statistics.from_footer(pq.read_metadata(pa.BufferReader(sink.getvalue())), fields)[7]
+        stats[values[0]] = statistics.from_footer(
+            pq.read_metadata(pa.BufferReader(sink.getvalue())), fields, [range(1)]
+        )[7]
     assert (stats[1.0].minimum, stats[1.0].maximum, stats[1.0].nan_count) == (1.0, 1.0, None)
     assert (stats[None].null_count, stats[None].nan_count) == (2, 0)
 
