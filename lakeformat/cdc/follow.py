@@ -383,28 +383,25 @@ class Follower:
         key, names = self.source_table.key, list(unknown)
         there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
         both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
-        codes, offset = key_codes([both[name].combine_chunks() for name in key]), sum(table.num_rows for table in there)
-        order = np.argsort(codes, kind="stable")
-        starts = np.append(True, np.diff(codes[order]) != 0)
+        offset = both.num_rows - rows.num_rows
+        codes = key_codes([both[name].combine_chunks() for name in key]).astype(np.int64)
+        # The table shows the rows outside `keep` already, and perhaps later ones of their keys, so those rows take nothing from it.
+        codes[offset:][~keep] += codes.max(initial=0) + 1
+        order, numbers = np.argsort(codes, kind="stable"), np.arange(len(codes))
+        previous = numbers.copy()
+        previous[order[1:]] = np.where(np.diff(codes[order]) == 0, order[:-1], order[1:])
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
         for name in names:
             missing = np.append(np.zeros(offset, bool), unknown[name])
-            # An insert from a key change takes its values from the row before it, the delete of the old key.
+            # A row that an update moved to another key is an insert right after the delete of its old key, and has the values of that row,
+            # not of the row that had the new key before.
             moved = np.flatnonzero(missing[offset:] & inserted) + offset
             missing[moved - 1] = True
-            source = np.arange(len(missing))
-            while missing.any():
-                known = np.maximum.accumulate(np.where(starts | ~missing[order], np.arange(len(order)), 0))
-                filled = np.empty_like(source)
-                filled[order] = order[known]
-                source = source[filled]
-                still = missing[filled]
-                at = moved[still[moved] & ~still[moved - 1]]
-                source[at], still[at] = source[at - 1], False
-                if still.sum() == missing.sum():
-                    break
-                missing = still
-            if (missing[offset:] & keep).any():
+            source = np.where(missing, previous, numbers)
+            source[moved] = moved - 1
+            while (source[source] != source).any():
+                source = source[source]
+            if (missing[source][offset:] & keep).any():
                 raise UnsupportedFeature(
                     f"{self.source_table.name}: the log leaves out unchanged values of column {name!r}, and {self.table.name} has not the rows they "
                     f"are of; ALTER TABLE ... REPLICA IDENTITY FULL, and take it anew (restart=True)"
