@@ -59,7 +59,7 @@ class _File:
         self._task, self._file = task, file
         fields = file.fields(None)
         self._has_ids = any(field.id != NO_ID for field in fields)
-        self._fields = fields if self._has_ids else worker.identified(fields, task.mapping)
+        self._fields = fields if self._has_ids else worker.identified(fields, task.mapping, task.positions)
         if task.has_schema:  # Columns that the table has dropped are not part of its schema.
             known = {field.id for field in task.layout.fields}
             self._fields = tuple(field for field in self._fields if field.id in known)
@@ -112,7 +112,7 @@ class _File:
         names = {entry.id: entry.names for entry in self._task.mapping}
         for stored in self._fields:
             column = wanted.get(stored.id)
-            is_known = column is not None and self._task.has_schema and self._has_ids
+            is_known = column is not None and self._task.has_schema and (self._has_ids or bool(self._task.positions))
             if column is None or not (is_known or stored.name in (column.name, *names.get(stored.id, ()))):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
                 raise self._wrong(

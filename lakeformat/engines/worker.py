@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -17,7 +17,7 @@ from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import written
 from lakeformat.engines.files import blob
-from lakeformat.engines.files.formats import opened
+from lakeformat.engines.files.formats import blamed, opened
 from lakeformat.engines.kernels import assign, casts, rows, sorting
 from lakeformat.engines.keyed import hash_index, key_places, key_values, merge
 from lakeformat.engines.row_level import deletes
@@ -26,7 +26,6 @@ from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
     LakeError,
-    NoSuchFile,
     OutsideScope,
     UnsupportedFeature,
 )
@@ -44,6 +43,7 @@ from lakeformat.model.schema import (
     Row,
     Scalar,
     Type,
+    children,
     find_field,
     rebuild,
     walk,
@@ -160,7 +160,7 @@ def read_or_copy(
         yield from read(store, task)
         return
     for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
-        with _blamed(task.paths[index]):
+        with blamed(task.paths[index]):
             counts = file.group_rows
             # Of a single row group that is looked into, some row is changed.
             copyable = [] if touches is not None and len(counts) == 1 else file.copyable(into, least_bytes)
@@ -206,7 +206,7 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     groups)."""
     groups = []
     for index, path in enumerate(task.paths):
-        with _blamed(path):
+        with blamed(path):
             file = _open(store, task, index)
             groups.append(file.row_groups(_pushed(task, *_known(file, task, index, path))))
     return groups
@@ -294,7 +294,7 @@ def _plain_columns(
     store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], index: int
 ) -> tuple[tuple[str, ...], frozenset[str]] | None:
     path = task.paths[index]
-    with _blamed(path):
+    with blamed(path):
         file = opened(store, path, task.file_format)
         in_file, constants = _known(file, task, index, path)
         _require_whole(file, task, index, path, in_file)
@@ -332,13 +332,13 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
 
 def _open(store: Reader, task: ReadTask, index: int) -> Any:
-    with _blamed(task.paths[index]):
+    with blamed(task.paths[index]):
         key = task.keys[index] if task.keys else None
         return opened(store, task.paths[index], task.file_format, task.text_options, key)
 
 
 def _blobs(store: Reader, path: str) -> blob.File:
-    with _blamed(path):
+    with blamed(path):
         return blob.File(store.open(path), path)
 
 
@@ -391,7 +391,7 @@ def _read_file(
     store: Reader, task: ReadTask, index: int, file: Any, batch_rows: int, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     path = task.paths[index]
-    with _blamed(path):
+    with blamed(path):
         in_file, constants = _known(file, task, index, path)
         _require_whole(file, task, index, path, in_file)
         gone = deletes.of(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
@@ -558,19 +558,35 @@ def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, 
 
 
 def fields_of(file: Any, task: ReadTask) -> tuple[Field, ...]:
-    """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the name mapping."""
+    """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the mapping."""
     fields: tuple[Field, ...] = file.fields(task.file_fields)
     if task.file_fields is not None or not fields or any(field.id != NO_ID for field in fields):
         return fields
-    if not task.mapping:
-        raise CorruptFile("no column has a field id, and the table has no name mapping (schema.name-mapping.default)")
-    return identified(fields, task.mapping)
+    return identified(fields, task.mapping, task.positions)
 
 
-def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
-    """The fields that the name mapping has, with their ids."""
+def identified(
+    fields: tuple[Field, ...], mapping: tuple[Named, ...], positions: tuple[int, ...] = ()
+) -> tuple[Field, ...]:
+    """The fields that the mapping has, with their ids. With `positions`, fields inside a column are those of the mapping in
+    order, or by name if their numbers differ. Raises `UnsupportedFeature` if then no name is known."""
+    if positions:
+        pairs = sorted(zip(positions, mapping, strict=True), key=lambda pair: pair[0])
+        return tuple(_paired(fields[index], entry) for index, entry in pairs if index < len(fields))
     known = {name: entry for entry in mapping for name in entry.names}
     return tuple(_with_id(field, known[field.name]) for field in fields if field.name in known)
+
+
+def _paired(file_field: Field, mapped: Named) -> Field:
+    stored, parts = children(file_field.type), iter(mapped.parts)
+    if len(stored) == len(mapped.parts):
+        return replace(file_field, id=mapped.id, type=rebuild(file_field.type, lambda part: _paired(part, next(parts))))
+    if isinstance(file_field.type, Row) and mapped.parts and not identified(stored, mapped.parts):
+        raise UnsupportedFeature(
+            f"column {file_field.name!r} has fields without ids, {', '.join(part.name for part in stored)}, which neither their "
+            "positions nor their names identify; set a name mapping (schema.name-mapping.default)"
+        )
+    return _with_id(file_field, mapped)
 
 
 def _with_id(file_field: Field, mapped: Named) -> Field:
@@ -587,23 +603,6 @@ def _part(mapping: tuple[Named, ...], part: Field) -> Field:
     name = part.name if part.name in ("key", "value") else "element"
     mapped = next((entry for entry in mapping if name in entry.names), None)
     return part if mapped is None else _with_id(part, mapped)
-
-
-@contextmanager
-def _blamed(path: str) -> Iterator[None]:
-    """Add `path` to errors raised inside, and turn other libraries' errors into ours."""
-    try:
-        yield
-    except NoSuchFile as error:
-        raise CorruptFile(f"{path}: the table lists this file, and it is not there") from error
-    except (InvalidInput, CorruptFile, UnsupportedFeature) as error:
-        if path in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
-    except (LakeError, MemoryError):
-        raise
-    except Exception as error:
-        raise CorruptFile(f"{path}: cannot be read: {error}") from error
 
 
 def _descended(

@@ -154,12 +154,13 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     twin = Rehearsal(store)  # The files say which schemas are needed.
     _clear(twin, to)
     _create(twin, to, schema, ())
-    like, (mapping, _) = newest(twin, to).layout(), view.adoption()
+    like = newest(twin, to).layout()
     initial = {field.id: field.initial for field in schema.fields}
     like = replace(like, fields=tuple(replace(field, initial=initial.get(field.id)) for field in like.fields))
     tasks = view.tasks(view.files(), view.schema.fields, alone=True)
     whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
-    adopted = engine.adopt(store, [AdoptTask(task.paths[0], like, mapping, has_schema=True) for task in whole])
+    adopting = (AdoptTask(t.paths[0], like, t.mapping, t.positions, has_schema=True) for t in whole)
+    adopted = engine.adopt(store, list(adopting))
     now = tuple((field.id, field.name, field.type) for field in like.fields)
     groups: dict[tuple[Any, ...], list[Adopted]] = {}
     for outcome in adopted:

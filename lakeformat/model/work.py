@@ -280,6 +280,8 @@ class ReadTask:
         None  # The columns with the files' names and types; None: the files have field ids.
     )
     mapping: tuple[Named, ...] = ()  # For files without field ids.
+    # For each column of `mapping` its position among a file's columns, where positions instead of names identify them.
+    positions: tuple[int, ...] = ()
     predicate: Expression = ALWAYS  # Only rows for which it is true are returned, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files lack.
     # Per file (field id, value) of columns, or fields of rows, that it may lack: their values are the partition's.
@@ -630,6 +632,7 @@ class AdoptTask:
     path: str  # Relative to the table's location, or absolute.
     layout: WriteTask
     mapping: tuple[Named, ...]  # The name mapping for a file without field ids.
+    positions: tuple[int, ...] = ()  # As in `ReadTask`.
     partition: tuple[tuple[str, Any], ...] = ()  # (column, value) of columns that the file lacks, given by the user.
     # Readers know a file by a schema of its own: `Adopted.fields` are its columns, whatever the table calls them now, and what has
     # no such schema is `Adopted.refused`.

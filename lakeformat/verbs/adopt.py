@@ -40,7 +40,7 @@ def plan(
         (twice, _), *_ = Counter(paths).most_common(1)
         raise InvalidInput(f"add_files: {twice} is given twice")
     tasks = [
-        AdoptTask(path, layout, mapping, tuple(partition.items()))
+        AdoptTask(path, layout, mapping, partition=tuple(partition.items()))
         for path, partition in zip(paths, partitions, strict=True)
     ]
     adopted = change.engine.adopt(change.files, tasks)

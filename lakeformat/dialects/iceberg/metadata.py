@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -477,6 +478,26 @@ def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[t
         yield column.id, path
         if isinstance(column.type, Row):
             yield from _paths(column.type.fields, path)
+
+
+def fallback_mapping(base: State, file_format: str) -> tuple[tuple[Named, ...], tuple[int, ...]]:
+    """(the mapping for files without field ids, the positions of its columns if these identify them); see `ReadTask`.
+
+    Without a name mapping the columns of a Parquet file have the ids 1, 2, ..., and those of others the ids of the
+    columns with their names (parquet/ParquetSchemaUtil.addFallbackIds, core/mapping/MappingUtil.create). Ids of fields
+    inside columns, which some writers assign in between, are left out of the count.
+    """
+    if NAME_MAPPING in base.schema.properties:
+        return name_mapping(base), ()
+    mapping = _named(default_mapping(base.schema.fields))
+    if file_format != "parquet":
+        return mapping, ()
+    nested = [
+        column for schema in base.document["schemas"] for column in schema["fields"] if isinstance(column["type"], dict)
+    ]
+    columns = types.parse_fields({"fields": nested})
+    inside = sorted({part.id for column in columns for part in walk(children(column.type))})
+    return mapping, tuple(entry.id - 1 - bisect_left(inside, entry.id) for entry in mapping)
 
 
 def name_mapping(base: State) -> tuple[Named, ...]:

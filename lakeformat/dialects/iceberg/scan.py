@@ -165,7 +165,7 @@ def tasks(
     cuts = np.arange(len(entries) + 1) if alone else _cuts(base, format_of, sizes)
     paths = entries["file_path"]
     deletes = delete_files(reader, base, data_files)
-    mapping = metadata.name_mapping(base)
+    mappings = {name: metadata.fallback_mapping(base, name) for name in names}
     constant_of, constants = manifest.identities(entries, base)
     keys = _keys(entries)
     lineage: tuple[tuple[int | None, int | None], ...] = ()
@@ -176,13 +176,15 @@ def tasks(
 
     def made(number: int) -> ReadTask:
         start, end = cuts[number : number + 2].tolist()
-        own_deletes = deletes[start:end]
+        own_deletes, file_format = deletes[start:end], names[format_of[start]]
+        mapping, positions = mappings[file_format]
         return ReadTask(
             paths=tuple(paths[start:end].to_pylist()),
             row_counts=tuple(row_counts[start:end].tolist()),
             sizes_bytes=tuple(sizes[start:end].tolist()),
-            file_format=names[format_of[start]],
+            file_format=file_format,
             mapping=mapping,
+            positions=positions,
             absent=tuple(constants[index] for index in constant_of[start:end].tolist()) if len(constants) > 1 else (),
             fields=fields,
             predicate=predicate,

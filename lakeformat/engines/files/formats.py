@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeformat.codec.iceberg import gcm_stream
 from lakeformat.engines.files import avro, orc, parquet, text
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import CorruptFile, InvalidInput, LakeError, NoSuchFile, UnsupportedFeature
 from lakeformat.model.work import FileKey
 from lakeformat.storage.store import Reader
 
@@ -46,6 +46,23 @@ def opened(
     if not isinstance(source, pa.NativeFile):
         source = _Ranged(source) if hasattr(source, "prefetch") else pa.PythonFile(source, "r")
     return FORMATS[format].File(source, path) if key is None else parquet.File(source, path, key)
+
+
+@contextmanager
+def blamed(path: str, kind: str = "file") -> Iterator[None]:
+    """Add `path` to errors raised inside, and turn those of other libraries, and a missing file, into `CorruptFile`."""
+    try:
+        yield
+    except NoSuchFile as error:
+        raise CorruptFile(f"{path}: the table lists this {kind}, and it is not there") from error
+    except (InvalidInput, CorruptFile, UnsupportedFeature) as error:
+        if path in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+    except (LakeError, MemoryError):
+        raise
+    except Exception as error:
+        raise CorruptFile(f"{path}: a {kind} that cannot be read: {error}") from error
 
 
 def plain(store: Reader, path: str, key: FileKey | None) -> BinaryIO:

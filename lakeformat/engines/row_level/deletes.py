@@ -14,14 +14,14 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.kernels.rows import KeySet
-from lakeformat.errors import CorruptFile, NoSuchFile
+from lakeformat.errors import CorruptFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.schema import Field, walk
+from lakeformat.model.schema import NO_ID, Field, walk
 from lakeformat.model.work import Content, DeleteFile
 from lakeformat.storage.cache import Cache, Sized, WithCache, cache_of
 from lakeformat.storage.store import Reader, Store
 
-# The columns of a position delete file, by their reserved ids (Iceberg).
+# The columns of a position delete file, by their reserved ids (Iceberg); without ids, by their names.
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 
 S = TypeVar("S", bound=Reader)
@@ -151,7 +151,17 @@ def _read_vector(store: Reader, file: DeleteFile) -> _Vector:
 
 
 def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
-    table = _table(store, file, {PATH_ID: pa.string(), POSITION_ID: pa.int64()})
+    opened = formats.opened(store, file.path, file.file_format, key=file.key)
+    stored = opened.fields(None)
+    has_ids = any(field.id != NO_ID for field in stored)
+    columns = {(field.id if has_ids else field.name): field for field in stored}
+    keys = (PATH_ID, POSITION_ID) if has_ids else ("file_path", "pos")
+    if not columns.keys() >= set(keys):
+        raise CorruptFile(f"{file.path}: no position delete file; its columns are {[field.name for field in stored]}")
+    needed = tuple(columns[key] for key in keys)
+    schema = pa.schema([(needed[0].name, pa.string()), (needed[1].name, pa.int64())])
+    batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
+    table = pa.Table.from_batches(batches, schema)
     paths = table.column(0).combine_chunks().dictionary_encode()
     values = table.column(1).combine_chunks()
     if paths.null_count or values.null_count:
@@ -173,6 +183,10 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     in_file = {field.id: field for field in with_ids.fields(None)}
     there = {field.id for field in walk(tuple(in_file.values()))}
     lost = [part.name for part in walk(file.fields) if part.id not in there]
+    if lost and there == {NO_ID}:
+        raise UnsupportedFeature(
+            f"{file.path}: equality deletes without field ids: not supported; let the engine that wrote them rewrite the data files"
+        )
     if lost:
         raise CorruptFile(f"{file.path}: equality deletes by column {lost[0]!r}, which the file does not hold")
     needed = tuple(in_file[field.id] for field in file.fields)
@@ -189,31 +203,13 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     )
 
 
-def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> pa.Table:
-    """The columns of these field ids, in this order."""
-    opened = formats.opened(store, file.path, file.file_format, key=file.key)
-    in_file = {field.id: field for field in opened.fields(None)}
-    if not wanted.keys() <= in_file.keys():
-        raise CorruptFile(f"{file.path}: no position delete file; its columns are {[f.name for f in in_file.values()]}")
-    needed = tuple(in_file[id] for id in wanted)
-    schema = pa.schema([(in_file[id].name, kind) for id, kind in wanted.items()])
-    batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
-    return pa.Table.from_batches(batches, schema)
-
-
 def _name(store: Reader, file: DeleteFile) -> tuple[str, int | None]:
     return store.location(file.path), file.offset
 
 
 def _read(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
-    try:
+    with formats.blamed(file.path, "delete file"):
         return read(store, file)
-    except NoSuchFile as error:
-        raise CorruptFile(f"{file.path}: the table lists this delete file, and it is not there") from error
-    except CorruptFile:
-        raise
-    except (pa.ArrowException, KeyError, ValueError) as error:
-        raise CorruptFile(f"{file.path}: a delete file that cannot be read: {error}") from error
 
 
 _READ = {

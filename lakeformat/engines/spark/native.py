@@ -162,7 +162,7 @@ def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[t
         part = task.of_files(indexes)
         if footer is not None:
             file_fields, constants = footer
-            part = replace(part, file_fields=file_fields, constants=constants, absent=(), mapping=())
+            part = replace(part, file_fields=file_fields, constants=constants, absent=(), mapping=(), positions=())
         yield part, footer is not None
 
 

@@ -1,12 +1,16 @@
-"""Data files without field ids: the name mapping says which column is which."""
+"""Data files without field ids: which column is which, by a name mapping, and as Iceberg Java has it without one."""
 
+import io
 import json
+import uuid
 
+import fastavro
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import CorruptFile, CorruptTable, Lake
+from lakeformat import CorruptTable, Lake, UnsupportedFeature
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Append, Request
@@ -18,6 +22,10 @@ SCHEMA = pa.schema(
     [("id", pa.int64()), ("v", pa.string()), ("st", pa.struct([("a", pa.int32()), ("b", pa.string())])),
      ("li", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int32()))]
 )  # fmt: skip
+AVRO = {
+    "id": "long", "v": "string", "li": {"type": "array", "items": ["null", "long"]}, "m": {"type": "map", "values": "int"},
+    "st": {"type": "record", "name": "st", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "int"}]},
+}  # fmt: skip
 ROW = {"id": 1, "v": "x", "st": {"a": 2, "b": "y"}, "li": [1, None], "m": [("k", 3)]}
 
 
@@ -26,13 +34,20 @@ def table(tmp_path):
     return Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg")
 
 
-def add(table, rows):
+def add(table, rows, file_format="parquet"):
     """A file of another writer, which knows no ids."""
-    path, sink = f"data/foreign-{rows.num_rows}-{len(rows.column_names)}.parquet", pa.BufferOutputStream()
-    pq.write_table(rows, sink)
-    data = sink.getvalue().to_pybytes()
+    path, sink = f"data/foreign-{uuid.uuid4()}.{file_format}", io.BytesIO()
+    if file_format == "parquet":
+        pq.write_table(rows, sink)
+    elif file_format == "orc":
+        orc.write_table(rows, sink)
+    else:
+        fields = [{"name": name, "type": AVRO[name]} for name in rows.column_names]
+        rows_of_dicts = [row | {"m": dict(row["m"])} if "m" in row else row for row in rows.to_pylist()]
+        fastavro.writer(sink, {"type": "record", "name": "rows", "fields": fields}, rows_of_dicts)
+    data = sink.getvalue()
     table._store.write(path, data)
-    added = (WrittenFile(path, (), rows.num_rows, len(data)),)
+    added = (WrittenFile(path, (), rows.num_rows, len(data), file_format=file_format),)
     operation = Append(request=Request(id=path), added=added)
     commit(table._store, iceberg.head(table._store), iceberg, operation)
 
@@ -67,10 +82,82 @@ def test_names_stand_for_ids(table):
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 2, 8]
 
 
-def test_without_a_name_mapping_columns_are_refused(table):
+def test_without_a_name_mapping_parquet_columns_count_by_position(table):
+    """Iceberg Java: ids 1, 2, ... for the columns, and inside them every field by its place."""
+    other_names = pa.schema(
+        [("_c0", pa.int64()), ("id", pa.string()), ("s", pa.struct([("b", pa.int32()), ("a", pa.string())])),
+         ("l", pa.list_(pa.int64())), ("n", pa.map_(pa.string(), pa.int32())), ("none of the table's", pa.int64())]
+    )  # fmt: skip
+    row = {"_c0": 2, "id": "q", "s": {"b": 5, "a": "z"}, "l": [7], "n": [("j", 4)], "none of the table's": 0}
     add(table, pa.Table.from_pylist([ROW], SCHEMA))
-    with pytest.raises(CorruptFile, match=r"no column has a field id.*schema\.name-mapping\.default"):
-        table.scan().to_arrow()
+    add(table, pa.Table.from_pylist([row], other_names))
+    add(table, pa.table({"only": pa.array([3], pa.int64())}))
+    rest = dict.fromkeys(["v", "st", "li", "m"])
+    expected = [
+        ROW, {"id": 2, "v": "q", "st": {"a": 5, "b": "z"}, "li": [7], "m": [("j", 4)]}, {"id": 3, **rest}
+    ]  # fmt: skip
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == expected
+    nested = sorted(table.scan(["st.b", "id"], where="id < 3").to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert nested == [{"st": {"b": "y"}, "id": 1}, {"st": {"b": "z"}, "id": 2}]
+    assert table.scan(where="v = 'q'").count() == table.scan(where="st.a = 5").count() == 1
+    table.alter().rename_column("v", "w").drop_column("li").add_column("extra", "bigint").move_column(
+        "m", first=True
+    ).commit()
+    assert table.scan(["w", "extra"], where="id = 2").to_arrow().to_pylist() == [{"w": "q", "extra": 0}]  # The sixth.
+    table.delete("w = 'x'")
+    table.compact(full=True)
+    found = sorted(table.scan(["id", "w", "m"]).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"id": 2, "w": "q", "m": [("j", 4)]}, {"id": 3, "w": None, "m": None}]
+
+
+def test_fields_of_rows_that_have_another_number_of_them_count_by_name(table):
+    add(table, pa.table({"id": pa.array([1], pa.int64()), "v": ["x"], "st": [{"b": "y"}]}))
+    assert table.scan(["id", "st"]).to_arrow().to_pylist() == [{"id": 1, "st": {"a": None, "b": "y"}}]
+    add(table, pa.table({"id": pa.array([2], pa.int64()), "v": ["x"], "st": [{"_1": "y"}]}))
+    with pytest.raises(UnsupportedFeature, match=r"column 'st' has fields without ids, _1,.*name-mapping"):
+        table.scan(["st"]).to_arrow()
+
+
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_without_a_name_mapping_orc_and_avro_columns_count_by_name(table, file_format):
+    renamed = pa.Table.from_pylist([{**ROW, "id": 2}], SCHEMA).select(["m", "st", "id", "v", "li"])
+    for rows in (pa.Table.from_pylist([ROW], SCHEMA), renamed.drop_columns(["li"])):
+        add(table, rows, file_format)
+    expected = [ROW, {**ROW, "id": 2, "li": None}]
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == expected
+    assert table.scan(["st.b"], where="id = 2").to_arrow().to_pylist() == [{"st": {"b": "y"}}]
+    table.alter().rename_column("v", "w").commit()  # As Java: the file's column has another name now.
+    assert table.scan(["w", "id"], where="id = 2").to_arrow().to_pylist() == [{"w": None, "id": 2}]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_an_empty_name_mapping_has_no_column(table, file_format):
+    table.alter().set_properties({"schema.name-mapping.default": "[]"}).commit()
+    add(table, pa.table({"id": pa.array([1], pa.int64())}), file_format)
+    assert table.scan(["id"]).to_arrow().to_pylist() == [{"id": None}]
+
+
+def test_position_deletes_without_field_ids_count_by_name(tmp_path):
+    properties = {"write.delete.mode": "merge-on-read"}
+    table = Lake(tmp_path).create_table("d.t", SCHEMA.remove(4), format="iceberg", properties=properties)
+    table.append(pa.Table.from_pylist([{**ROW, "id": id} for id in range(5)], SCHEMA.remove(4)))
+    table.delete("id = 3")
+    (path,) = (tmp_path / "d.db/t/data").glob("*deletes*")
+    deletes = pq.read_table(path)
+    pq.write_table(pa.table(dict(zip(deletes.column_names, deletes.columns, strict=True))), path, store_schema=False)
+    assert table.scan(["id"]).to_arrow()["id"].to_pylist() == [0, 1, 2, 4]
+
+
+def test_conversion_keeps_columns_that_count_by_position(tmp_path, table):
+    """By their names these two would change places."""
+    add(table, pa.table({"v": pa.array([1], pa.int64()), "id": ["x"]}))
+    before = table.scan().to_arrow().to_pylist()
+    table = Lake(tmp_path).convert("d.t", "paimon")
+    assert table.scan().to_arrow().to_pylist() == before == [{"id": 1, "v": "x", "st": None, "li": None, "m": None}]
+
+
+def test_a_damaged_name_mapping_is_refused(table):
     table.alter().set_properties({"schema.name-mapping.default": "{"}).commit()
+    add(table, pa.Table.from_pylist([ROW], SCHEMA))
     with pytest.raises(CorruptTable, match="name-mapping"):
         table.scan().to_arrow()

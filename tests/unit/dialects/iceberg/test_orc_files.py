@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from lakeformat import CorruptFile, InvalidInput, Lake
+from lakeformat import InvalidInput, Lake
 
 SCHEMA = pa.schema(
     [
@@ -74,9 +74,3 @@ def test_what_orc_cannot_is_said(lake):
     t = lake.create_table("d.t", pa.schema([("ts", pa.timestamp("us"))]), format="iceberg", properties=ORC)
     with pytest.raises(InvalidInput, match="before 1970"):
         t.append(pa.table({"ts": pa.array([datetime.datetime(1960, 1, 1, 0, 0, 0, 1)], pa.timestamp("us"))}))
-    t.append(pa.table({"ts": pa.array([None], pa.timestamp("us"))}))
-    (path,) = t.inspect.files()["path"].to_pylist()
-    plain = path.removeprefix("file://")
-    po.write_table(pa.table({"ts": pa.array([None], pa.timestamp("us"))}), plain)
-    with pytest.raises(CorruptFile, match="no column has a field id"):
-        t.scan().to_arrow()
