@@ -1052,7 +1052,7 @@ class Lake:
         store = table._store
         # Then it goes by its files' names.
         with suppress(NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature):
-            store = table._reach(table._view())
+            store = table._runner.reach(table._view())
         drop(store, table._format, forget)
         fence.forget(store)
         if folder := paths.relative(self._store.root, table.uri):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakeformat import arguments, clock
 from lakeformat.arguments import Age, Moment
-from lakeformat.commit import commit, newest
+from lakeformat.commit import commit
 from lakeformat.dialects.dialect import (
     Adjustable,
     AnyView,
@@ -27,16 +27,15 @@ from lakeformat.dialects.dialect import (
     Upkept,
 )
 from lakeformat.engines.choose import engine_for, require_parquet, session_files, session_table
-from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression import sql_text
 from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep
 from lakeformat.maintenance.relocate import Relocated
+from lakeformat.maintenance.runner import Runner
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
-    Append,
     CherryPick,
     Create,
     DropBranch,
@@ -56,7 +55,6 @@ from lakeformat.reading.inspect import Inspect
 from lakeformat.reading.scan import Scan
 from lakeformat.storage.cache import with_cache
 from lakeformat.storage.catalogued import Catalogued, files_of
-from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedEntry
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
@@ -96,6 +94,7 @@ class Table:
         self._format = format
         self._branch = branch
         self._wap_id = wap_id
+        self._runner = Runner(name, self._store, format, branch, wap_id)
 
     def __repr__(self) -> str:
         on = f", branch={self._branch!r}" if self._branch else f", staged={self._wap_id!r}" if self._wap_id else ""
@@ -258,12 +257,9 @@ class Table:
     ) -> Snapshot | None:
         """Append rows. Columns are matched by name; a missing column gets its default or null. Without rows, no
         snapshot is made."""
-        view, engine = self._view(), engine_for(data)
-        request, landed = self._asked(view, id, properties, watermark)
-        if landed:
-            return self._again(view, request, landed, engine)
-        operation = append.append(self._change(view, request, engine), data)
-        return self._commit(view, operation, engine) if operation else None
+        return self._runner.write(
+            lambda change: append.append(change, data), engine_for(data), id, properties, watermark
+        )
 
     def add_files(
         self,
@@ -298,17 +294,14 @@ class Table:
         partitions = [partition or {}] * len(paths) if isinstance(partition, Mapping | None) else list(partition)
         if len(partitions) != len(paths):
             raise InvalidInput(f"partition: {len(partitions)} are given for {len(paths)} paths")
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        if landed:
-            return landed
 
         def set_properties(asked: Mapping[str, str]) -> None:
             self.evolve([evolution.SetProperties(asked)])
 
-        change = self._change(view, request, engine_for(spark=spark))
-        operation = adopt.plan(change, tuple(paths), partitions, not check_duplicate_files, set_properties)
-        return self._commit(view, operation) if operation else None
+        def plan(change: Change) -> Operation | None:
+            return adopt.plan(change, tuple(paths), partitions, not check_duplicate_files, set_properties)
+
+        return self._runner.run(plan, id, properties, engine_for(spark=spark))
 
     def add_spark_table(
         self,
@@ -406,12 +399,12 @@ class Table:
             watermark: Event time in milliseconds, recorded in the snapshot.
         """
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
-        view = self._view()
-        request, landed = self._asked(view, id, properties, watermark)
-        if landed:
-            return self._again(view, request, landed, engine_for(data))
-        scope = None if partitions is None else specs.declared(self.name, view.schema, partitions)
-        return self._overwrite(view, request, data, scope, pinned_to)
+
+        def plan(change: Change) -> Operation | None:
+            scope = None if partitions is None else specs.declared(self.name, change.view.schema, partitions)
+            return overwrite.overwrite(change, data, scope, pinned_to)
+
+        return self._runner.write(plan, engine_for(data), id, properties, watermark)
 
     def overwrite(
         self,
@@ -434,21 +427,24 @@ class Table:
         if partition is not None and where is not None:
             raise InvalidInput("overwrite takes a partition or a condition, not both")
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
-        view = self._view()
-        request, landed = self._asked(view, id, properties, watermark)
-        if landed:
-            return self._again(view, request, landed, engine_for(data))
-        if partition is not None:
-            condition = specs.declared(self.name, view.schema, [partition])
-        else:
-            condition = self._condition(where, view.schema.fields)
-        return self._overwrite(view, request, data, condition, pinned_to)
+
+        def plan(change: Change) -> Operation | None:
+            schema = change.view.schema
+            if partition is not None:
+                condition = specs.declared(self.name, schema, [partition])
+            else:
+                condition = self._condition(where, schema.fields)
+            return overwrite.overwrite(change, data, condition, pinned_to)
+
+        return self._runner.write(plan, engine_for(data), id, properties, watermark)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Delete all rows."""
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        return landed or self._commit(view, Overwrite(request=request, added=(), kind=OperationKind.TRUNCATE))
+
+        def plan(change: Change) -> Operation:
+            return Overwrite(request=change.request, added=(), kind=OperationKind.TRUNCATE)
+
+        return self._runner.run(plan, id, properties)
 
     def drop_partitions(
         self,
@@ -458,16 +454,15 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Delete the partitions named by full or partial specs (column -> value)."""
-        view = self._view()
-        given = list(arguments.specs(partitions))
-        if not given:
+        listed = list(arguments.specs(partitions))
+        if not listed:
             raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
-        scope = specs.declared(self.name, view.schema, given)
-        request, landed = self._asked(view, id, properties)
-        if landed:
-            return landed
-        change = self._change(view, request)
-        return self._commit(view, overwrite.replace_rows(change, scope, (), None))
+
+        def plan(change: Change) -> Operation:
+            scope = specs.declared(self.name, change.view.schema, listed)
+            return overwrite.replace_rows(change, scope, (), None)
+
+        return self._runner.run(plan, id, properties)
 
     def mark_partitions_done(self, partitions: Iterable[Mapping[str, Any]]) -> None:
         """Mark partitions of a Paimon table (full specs, column -> value) as done for downstream jobs: write a
@@ -490,16 +485,13 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Delete the rows for which `where` is true. Whole partitions are deleted by metadata alone."""
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        engine = engine_for(spark=spark)
-        if landed:
-            return self._again(view, request, landed, engine)
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
-        condition = self._condition(where, view.schema.fields)
-        operation = delete.delete(self._change(view, request, engine), condition)
-        return self._commit(view, operation, engine) if operation else None
+
+        def plan(change: Change) -> Operation | None:
+            return delete.delete(change, self._condition(where, change.view.schema.fields))
+
+        return self._runner.write(plan, engine_for(spark=spark), id, properties)
 
     def update(
         self,
@@ -520,18 +512,15 @@ class Table:
             id: Makes the verb exactly-once.
             properties: Written into the snapshot.
         """
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        engine = engine_for(spark=spark)
-        if landed:
-            return self._again(view, request, landed, engine)
-        fields = view.schema.fields
         if not isinstance(assignments, Mapping) or not assignments:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
-        bound = {name: bind(value, fields) for name, value in update.assigned(assignments, fields).items()}
-        condition = self._condition(where, view.schema.fields)
-        operation = update.update(self._change(view, request, engine), bound, condition)
-        return self._commit(view, operation, engine) if operation else None
+
+        def plan(change: Change) -> Operation | None:
+            fields = change.view.schema.fields
+            bound = {name: bind(value, fields) for name, value in update.assigned(assignments, fields).items()}
+            return update.update(change, bound, self._condition(where, fields))
+
+        return self._runner.write(plan, engine_for(spark=spark), id, properties)
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
         """Start a merge of source rows into the table: chain clauses, then call `merge()`.
@@ -608,7 +597,7 @@ class Table:
             return Table(self.name, self._whole, own, self._branch, self._wap_id).evolve(changes, id)
         view = self._view()
         request = Request(id=id or str(uuid.uuid4()), absent_until=0 if id else view.version)
-        self._commit(view, Evolve(request=request, changes=tuple(changes)))
+        self._runner.commit(view, Evolve(request=request, changes=tuple(changes)))
         return self.schema
 
     # --- maintenance ---
@@ -655,23 +644,21 @@ class Table:
             raise InvalidInput(
                 "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
             )
-        view = self._view()
-        chosen = compact.asked_order(self.name, view, sort_by)
-        scope = self._chosen("compact", view, where)
-        engine = engine_for(spark=spark)
-        request, landed = self._asked(view, id, properties)
-        if landed:
-            return landed
-        change = self._change(view, request, engine)
-        if partial_progress:
-            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most, min_files, numbers)
-        else:
-            made = compact.compact(
-                change, self._format, full, scope, sort_by=chosen, min_files=min_files, buckets=numbers
-            )
-        if made is not None:
-            expire.after(self._reach(view), self._format, view, made, clock.now_ms())
-        return made
+
+        def compacted(change: Change) -> Snapshot | None:
+            order = compact.asked_order(self.name, change.view, sort_by)
+            scope = self._chosen("compact", change.view, where)
+            if partial_progress:
+                made = compact.compact_in_parts(change, self._format, full, scope, order, most, min_files, numbers)
+            else:
+                made = compact.compact(
+                    change, self._format, full, scope, sort_by=order, min_files=min_files, buckets=numbers
+                )
+            if made is not None:
+                expire.after(change.store, self._format, change.view, made, clock.now_ms())
+            return made
+
+        return self._runner.once(compacted, id, properties, engine_for(spark=spark))
 
     def compaction_plan(
         self,
@@ -711,12 +698,12 @@ class Table:
 
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        operation = compact.asked_manifests(self.name, view, request, sort_by, full, max_bytes)
-        if landed or not view.maintenance.has_many_manifests(operation):
-            return landed
-        return self._commit(view, operation)
+
+        def plan(change: Change) -> Operation | None:
+            operation = compact.asked_manifests(self.name, change.view, change.request, sort_by, full, max_bytes)
+            return operation if change.view.maintenance.has_many_manifests(operation) else None
+
+        return self._runner.run(plan, id, properties)
 
     def rewrite_file_index(
         self,
@@ -731,11 +718,11 @@ class Table:
         Reads the indexed columns in this process. `where` is a condition on partition columns. Returns None if no file lacks an
         index. A concurrent overwrite or compaction wins: the files that it replaced are left out.
         """
-        view = self._view()
-        scope = self._chosen("rewrite_file_index", view, where)
-        request, landed = self._asked(view, id, properties)
-        operation = None if landed else file_index.rewrite(self._change(view, request), scope)
-        return landed if operation is None else self._commit(view, operation)
+
+        def plan(change: Change) -> Operation | None:
+            return file_index.rewrite(change, self._chosen("rewrite_file_index", change.view, where))
+
+        return self._runner.run(plan, id, properties)
 
     def create_global_index(
         self,
@@ -753,11 +740,12 @@ class Table:
         indexed column are refused until `drop_global_index`. `where` is a condition on partition columns. Returns None if all
         rows are indexed. Raises `Conflict` if others write new values of the rows meanwhile.
         """
-        view = self._view()
-        scope = self._chosen("create_global_index", view, where)
-        request, landed = self._asked(view, id, properties)
-        operation = None if landed else global_index.create(self._change(view, request), column, kind, scope)
-        return landed if operation is None else self._commit(view, operation)
+
+        def plan(change: Change) -> Operation | None:
+            scope = self._chosen("create_global_index", change.view, where)
+            return global_index.create(change, column, kind, scope)
+
+        return self._runner.run(plan, id, properties)
 
     def drop_global_index(
         self,
@@ -773,10 +761,10 @@ class Table:
         With `dry_run` only names them."""
         view = self._view()
         scope = self._chosen("drop_global_index", view, where)
-        request, landed = self._asked(view, id, properties)
+        request, landed = self._runner.request(view, id, properties)
         operation = None if landed else global_index.drop(view, request, column, kind, scope)
         if operation is not None and not dry_run:
-            self._commit(view, operation)
+            self._runner.commit(view, operation)
         return [] if operation is None else list(operation.removed)
 
     def rewrite_position_deletes(
@@ -801,11 +789,13 @@ class Table:
 
         Returns None if nothing is worth rewriting.
         """
-        view, min_files = self._view(), arguments.whole("min_files", min_files, 1)
-        scope = self._chosen("rewrite_position_deletes", view, where)
-        request, landed = self._asked(view, id, properties)
-        change = self._change(view, request, engine_for(spark=spark))
-        return landed or compact.compact_deletes(change, self._format, full, scope, min_files)
+        min_files = arguments.whole("min_files", min_files, 1)
+
+        def compacted(change: Change) -> Snapshot | None:
+            scope = self._chosen("rewrite_position_deletes", change.view, where)
+            return compact.compact_deletes(change, self._format, full, scope, min_files)
+
+        return self._runner.once(compacted, id, properties, engine_for(spark=spark))
 
     def convert_equality_deletes(
         self,
@@ -821,11 +811,12 @@ class Table:
         No data file changes. `where` selects partitions; equality deletes that also apply elsewhere are kept. Returns
         None if the table has no equality deletes.
         """
-        view = self._view()
-        scope = self._chosen("convert_equality_deletes", view, where)
-        request, landed = self._asked(view, id, properties)
-        change = self._change(view, request, engine_for(spark=spark))
-        return landed or compact.convert_deletes(change, self._format, scope)
+
+        def converted(change: Change) -> Snapshot | None:
+            scope = self._chosen("convert_equality_deletes", change.view, where)
+            return compact.convert_deletes(change, self._format, scope)
+
+        return self._runner.once(converted, id, properties, engine_for(spark=spark))
 
     def compute_table_stats(
         self, columns: Sequence[str] | None = None, snapshot_id: int | None = None, *, id: str | None = None
@@ -878,10 +869,10 @@ class Table:
     ) -> str | None:
         view = self._version(arguments.whole("snapshot_id", snapshot_id, 0), None, None)
         analyze.supported(view)
-        request, _ = self._asked(view, id, None)
+        request, _ = self._runner.request(view, id)
         if view.snapshot is None:
             return None
-        self._commit(self._view(), work(Change(self._store, view, engine_for(), request)))
+        self._runner.commit(self._view(), work(Change(self._store, view, engine_for(), request)))
         rows = self.inspect.statistics().to_pylist()
         return next(row["path"] for row in rows if (row["snapshot_id"], row["of"]) == (view.snapshot.id, of))
 
@@ -913,7 +904,7 @@ class Table:
         chosen = frozenset(arguments.whole("snapshot_ids", snapshot_id, 0) or 0 for snapshot_id in snapshot_ids)
         retention = expire.asked(view, retain_last, limit_ms, chosen, now_ms)
         known = view if self._branch is None else None  # Snapshots expire for the whole table, not for a branch.
-        return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
+        return expire.expire(self._runner.reach(view), self._format, retention, now_ms, keep_from, known)
 
     def expire_partitions(
         self,
@@ -924,12 +915,13 @@ class Table:
     ) -> Snapshot | None:
         """Drop the partitions that have expired by the table's options, with `options` taking precedence. None if there
         are none."""
-        view = self._view()
-        scope = view.expired_partitions(clock.now_ms(), options or {}) if isinstance(view, Upkept) else None
-        if scope is None:
-            return None
-        request, landed = self._asked(view, id, properties)
-        return landed or self._commit(view, Overwrite(request=request, added=(), scope=scope))
+
+        def plan(change: Change) -> Operation | None:
+            view = change.view
+            scope = view.expired_partitions(clock.now_ms(), options or {}) if isinstance(view, Upkept) else None
+            return None if scope is None else Overwrite(request=change.request, added=(), scope=scope)
+
+        return self._runner.run(plan, id, properties)
 
     def sync_iceberg(self) -> Snapshot | None:
         """Bring the Iceberg metadata of a Paimon table (`metadata.iceberg.storage`) up to its newest snapshot, tags and
@@ -955,7 +947,7 @@ class Table:
         """
         view = self._view()
         limit = arguments.before(older_than, clock.now_ms())
-        return sweep.sweep(self._reach(view), self._format, limit, dry_run, view, below)
+        return sweep.sweep(self._runner.reach(view), self._format, limit, dry_run, view, below)
 
     def stored_files(self) -> list[Listed]:
         """Every file in the table's folder, sorted by path, whether or not a snapshot refers to it."""
@@ -973,11 +965,7 @@ class Table:
 
         Returns None if no file is missing. Raises `UnsupportedFeature` if delete files are missing: roll back instead.
         """
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        change = self._change(view, request)
-        operation = None if landed else sweep.without_missing(change)
-        return landed if operation is None else self._commit(view, operation)
+        return self._runner.run(sweep.without_missing, id, properties)
 
     def purge(self) -> None:
         """Delete all rows, snapshots, tags, branches, consumers and orphan files of a Paimon table at once; its schemas
@@ -1022,16 +1010,16 @@ class Table:
         if sum(v is not None for v in (snapshot_id, tag, as_of)) != 1:
             raise InvalidInput("rollback_to takes one of snapshot_id, tag and as_of")
         view = self._view()
-        request, made = self._asked(view, id, properties)
+        request, made = self._runner.request(view, id, properties)
         if made is None:
             old = self._version(snapshot_id, as_of, tag)
             if old.snapshot is None or (view.snapshot is not None and old.snapshot.id == view.snapshot.id):
                 return None
             with tags.kept(self._store, old, tag):
-                made = self._commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
+                made = self._runner.commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
         if isinstance(view, Upkept):
-            expire.remove(self._reach(view), view.replaced_history(made.id))
-        self._follow(view)
+            expire.remove(self._runner.reach(view), view.replaced_history(made.id))
+        self._runner.follow(view)
         return made
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
@@ -1052,16 +1040,16 @@ class Table:
         match view.tag(name, clock.now_ms(), retain_ms):
             case (path, data):
                 tags.create(self._store, view, name, path, data)
-                self._follow(view)
+                self._runner.follow(view)
             case operation:
-                self._commit(view, operation)
+                self._runner.commit(view, operation)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag and the files that only it kept. Raises `NotFound`."""
         self._format.at_tag(self._store, name)
         view = self._view()
-        expire.release(self._reach(view), self._format, view, view.maintenance.expiry_of_tag(name))
-        self._follow(view)
+        expire.release(self._runner.reach(view), self._format, view, view.maintenance.expiry_of_tag(name))
+        self._runner.follow(view)
 
     # --- branches ---
 
@@ -1104,17 +1092,19 @@ class Table:
         assert chosen is not None
         view = self._view()
         said = self._staging(view)
-        request, _ = self._asked(view, None, None)
+        request, _ = self._runner.request(view, None)
         if said.leads_to(chosen):
             with suppress(Conflict):  # Another writer may commit in between.
-                self._commit(view, FastForward(request=request, to=chosen))
+                self._runner.commit(view, FastForward(request=request, to=chosen))
                 return self.snapshot(chosen)
             view = self._view()
         picked = self.snapshot(chosen)
         properties = {"source-snapshot-id": str(chosen)}
         if wap_id := picked.properties.get("wap.id"):
             properties["published-wap-id"] = wap_id
-        return self._commit(view, CherryPick(request=replace(request, properties=properties), snapshot_id=chosen))
+        return self._runner.commit(
+            view, CherryPick(request=replace(request, properties=properties), snapshot_id=chosen)
+        )
 
     def create_branch(
         self,
@@ -1156,7 +1146,7 @@ class Table:
             arguments.milliseconds("keep_younger_than", keep_younger_than),
         )
         keep_snapshots = arguments.whole("keep_snapshots", keep_snapshots, 1)
-        self._commit(view, branch.begin(self.name, view, name, retain_ms, keep_snapshots, keep_ms))
+        self._runner.commit(view, branch.begin(self.name, view, name, retain_ms, keep_snapshots, keep_ms))
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
@@ -1167,7 +1157,9 @@ class Table:
         if isinstance(view, BranchFolders):
             expire.remove(self._store, branch.drop(self._store, view, name))
             return
-        self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
+        self._runner.commit(
+            view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name)
+        )
 
     def rename_branch(self, name: str, to: str) -> Table:
         """Rename a branch of a Paimon table; returns the Table at that branch. Raises `NotFound` and `AlreadyExists`.
@@ -1191,10 +1183,7 @@ class Table:
         `NotFound`, and `Conflict` if the two have different schemas.
         """
         arguments.text("branch", source)
-        view = self._view()
-        request, landed = self._asked(view, id, properties)
-        operation = None if landed else branch.merge(view, request, source)
-        return landed if operation is None else self._commit(view, operation)
+        return self._runner.run(lambda change: branch.merge(change.view, change.request, source), id, properties)
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (for `lake.table(...)`, the main branch) to the head of the branch `to`. Raises `Conflict`
@@ -1207,23 +1196,15 @@ class Table:
         view = self._view()
         if isinstance(view, BranchFolders):
             branch.fast_forward(self._store, self._format, view, to)
-            self._follow(view)
+            self._runner.follow(view)
             return
         request = Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self._branch)
-        self._commit(view, FastForward(request=request, to=to))
+        self._runner.commit(view, FastForward(request=request, to=to))
 
     # --- private ---
 
     def _view(self) -> AnyView:
-        view = newest(self._store, self._format)
-        if not view.exists and self._branch is None:
-            raise NotFound(f"{self.name}: there is no table at {self._store.root}")
-        return view.on(self._branch)
-
-    def _reach(self, view: AnyView) -> Store:
-        """The store that also writes and deletes files in the locations outside the table's folder that its properties
-        name."""
-        return reaching(self._store, view.outside_folders) if view.outside_folders else self._store
+        return self._runner.view()
 
     def _staging(self, view: AnyView) -> Staging:
         if not isinstance(view, Staging):
@@ -1270,34 +1251,6 @@ class Table:
         chosen = arguments.whole("to_snapshot", to_snapshot, 1)
         return self._view() if chosen is None else self._format.until(self._store, chosen)
 
-    def _asked(
-        self, view: AnyView, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
-    ) -> tuple[Request, Snapshot | None]:
-        """The request of a verb, and the snapshot that it has already become: if there is one, no row is written
-        again."""
-        if id is not None:
-            arguments.text("id", id)
-        watermark = arguments.whole("watermark", watermark, -(2**63))
-        if properties is not None and not isinstance(properties, Mapping):
-            raise InvalidInput(f"properties={properties!r}: give a mapping of text to text")
-        for key, value in (properties or {}).items():
-            arguments.text("a property's name", key)
-            arguments.text(f"property {key!r}", value, may_be_empty=True)
-            if key.startswith("lakeformat."):
-                raise InvalidInput(f"property {key!r}: names that begin with 'lakeformat.' are the library's own")
-        staged = {} if self._wap_id is None else {"wap.id": self._wap_id}
-        request = Request(
-            id=id or str(uuid.uuid4()),
-            schema_id=view.schema.id,
-            properties={**(properties or {}), **staged},
-            stages=bool(staged),
-            watermark=watermark,
-            branch=self._branch,
-            partitioning_id=view.schema.partitioning.id,
-        )
-        landed = view.find(Append(request=request, added=())) if id else None
-        return replace(request, absent_until=view.version), landed
-
     def _merge(
         self,
         asked: MergeInto,
@@ -1306,49 +1259,14 @@ class Table:
         spark: Any,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        view = self._view()
-        request, landed = self._asked(view, id, properties, watermark)
-        engine = engine_for(asked.source, spark)
-        if landed:
-            return self._again(view, request, landed, engine)
-
         def grow(columns: list[evolution.AddColumn]) -> AnyView:
             self.evolve(columns)
             return self._view()
 
-        operation = merge.plan(self._change(view, request, engine), asked, grow)
-        return self._commit(view, operation, engine) if operation else None
+        def plan(change: Change) -> Operation | None:
+            return merge.plan(change, asked, grow)
 
-    def _commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
-        """Commit an operation. With `engine`, for a write of rows, also run the auto-compaction that belongs to it."""
-        store = self._reach(view)
-        made = commit(store, self._format.head(store), self._format, operation, view.attempts(), known=view)
-        upkeep = view.upkeep() if engine is not None and isinstance(view, Upkept) else None
-        if upkeep is not None:
-            compact.after(self._change(view, operation.request, engine), self._format, upkeep, made)
-        if isinstance(view, Upkept | Mirrored):
-            expire.after(store, self._format, view, made, clock.now_ms())
-        return made
-
-    def _follow(self, view: AnyView) -> None:
-        """Run what follows a change of tags or history alone."""
-        if isinstance(view, Mirrored):
-            mirror.after(self._store, self._format)
-
-    def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
-        """The snapshot of a repeated write, after the auto-compaction that belongs to it has run too."""
-        compact.again(self._change(view, request, engine), self._format, compact.upkeep(view), landed)
-        return landed
-
-    def _change(self, view: AnyView, request: Request, engine: Engine | None = None) -> Change:
-        return Change(self._reach(view), view, engine or engine_for(), request)
-
-    def _overwrite(
-        self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
-    ) -> Snapshot | None:
-        engine = engine_for(data)
-        operation = overwrite.overwrite(self._change(view, request, engine), data, scope, pinned_to)
-        return self._commit(view, operation, engine) if operation else None
+        return self._runner.write(plan, engine_for(asked.source, spark), id, properties, watermark)
 
     def _changes(
         self,

@@ -36,8 +36,8 @@ def inspect(table: Table, schema: Schema, files: SessionFiles, spark: Any) -> Ad
     twin, _ = table.dry_run()
     create(twin, schema)
     view = twin._view()
-    request, _ = table._asked(view, None, None)
-    change = table._change(view, request, engine_for(spark=spark))
+    request, _ = table._runner.request(view, None)
+    change = table._runner.change(view, request, engine_for(spark=spark))
     mapping: dict[str, str] = dict(view.adoption()[1]) if isinstance(view, Adoption) else {}
 
     def keep(asked: Mapping[str, str]) -> None:

@@ -29,9 +29,9 @@ def create_with_rows(
     twin, _ = table.dry_run()
     create(twin, schema)
     view = twin._view()
-    request, _ = table._asked(view, id, properties)
+    request, _ = table._runner.request(view, id, properties)
     engine = engine_for(data)
-    change = table._change(view, request, engine)
+    change = table._runner.change(view, request, engine)
     rows, store, format = append(change, data), change.store, table._format
     try:
         if rows and format.creates_with_rows:
@@ -46,7 +46,7 @@ def create_with_rows(
     if not rows:
         return None
     try:
-        return table._commit(table._view(), rows, engine)
+        return table._runner.commit(table._view(), rows, engine)
     except CommitUnknown:
         raise
     except LakeError:

@@ -325,7 +325,7 @@ class Replacing:
                 f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table remembers where "
                 "they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
             )
-        files = tuple(ArrowEngine(threads=1).write(self.table._reach(view), batches, layout))
+        files = tuple(ArrowEngine(threads=1).write(self.table._runner.reach(view), batches, layout))
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
@@ -339,7 +339,7 @@ class Replacing:
         if not parts or (self.is_dynamic and not files):
             return None
         view = self.table._view()
-        request, _ = self.table._asked(view, str(uuid.uuid4()), None)
+        request, _ = self.table._runner.request(view, str(uuid.uuid4()), None)
         request = replace(
             request,
             absent_until=min(part.read_at for part in parts),
@@ -347,9 +347,9 @@ class Replacing:
             partitioning_id=parts[0].partitioning_id,
         )
         engine = ArrowEngine()
-        change = self.table._change(view, request, engine)
+        change = self.table._runner.change(view, request, engine)
         operation = overwrite.replaced(change, None if self.is_dynamic else ALWAYS, files, None)
-        return self.table._commit(view, operation, engine)
+        return self.table._runner.commit(view, operation, engine)
 
     def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
         """Delete the files of a write of which a task failed. If none failed, a commit was tried and may have landed:
@@ -358,7 +358,7 @@ class Replacing:
             self._discard([file for part in parts if part is not None for file in part.files])
 
     def _discard(self, files: Sequence[WrittenFile]) -> None:
-        discard(self.table._reach(self.table._view()), paths_of(files))
+        discard(self.table._runner.reach(self.table._view()), paths_of(files))
 
 
 def _pieces(deltas: Sequence[Delta], by_file: bool = False) -> list[Piece]:

@@ -113,14 +113,14 @@ def load(
     chosen = [candidate for candidate in files if candidate.file.key not in done]
     results = {candidate.name: FileResult(candidate.name, "SKIPPED") for candidate in files}
     view = table._view()
-    request, landed = table._asked(view, id or (None if force or not chosen else _id_of(chosen)), properties)
+    request, landed = table._runner.request(view, id or (None if force or not chosen else _id_of(chosen)), properties)
     if landed or not chosen:  # Another process has loaded the same files meanwhile, or this call is repeated.
         return Load(tuple(results.values()), landed)
     strict = on_error == "abort_statement"
     sources = [Source(candidate.name, fields, layout, strict) for candidate in chosen]
     data, tallies = _rows(source, sources, on_error, spark)
     engine = engine_for(data)
-    operation = append.append(table._change(view, request, engine), data)
+    operation = append.append(table._runner.change(view, request, engine), data)
     loads = tuple(
         replace(candidate.file, rows=tally.rows_loaded)
         for candidate, tally in zip(chosen, tallies, strict=True)
@@ -131,7 +131,7 @@ def load(
         begun = Pending(history.pending_name(request.id), request.id, started_ms, view.snapshot_id, loads)
         history.begin(store, folder, begun)
         try:
-            snapshot = table._commit(view, operation, engine)
+            snapshot = table._runner.commit(view, operation, engine)
         except (Conflict, CommitLost):
             history.end(store, folder, begun.name)
             raise

@@ -967,7 +967,7 @@ def test_a_file_is_not_lifted_onto_keys_of_its_own_on_that_level(lake):
 
     def lift(path):
         request = Request(id=f"lift {path}", absent_until=t.current_snapshot().id, schema_id=t.schema.id)
-        return t._commit(t._view(), Rewrite(request=request, removed=(), added=(), upgraded=((path, 5),)))
+        return t._runner.commit(t._view(), Rewrite(request=request, removed=(), added=(), upgraded=((path, 5),)))
 
     with pytest.raises(Conflict, match="on the same level"):
         lift(shared)
