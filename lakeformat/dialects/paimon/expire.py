@@ -10,8 +10,6 @@ changes: its changelog files, or, where none were written, the files that an app
 
 from __future__ import annotations
 
-import calendar
-import datetime
 import itertools
 import json
 import logging
@@ -25,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, scan
+from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, partition_times, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
-from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
@@ -178,7 +176,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     moments: list[int | None]
     match table_options.partition_expiration_strategy:
         case "values-time":
-            moments = [_moment(base.schema, v) for v in tuples]
+            moments = _moments(reader, base.schema, tuples)
         case "update-time":
             newest = np.zeros(len(tuples), np.int64)
             np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], now), np.int64))
@@ -333,41 +331,23 @@ def _released_with(reader: Reader, base: State, document: Mapping[str, Any], nam
     return Expiry((), (data, *_metadata_waves(named - still)))
 
 
-def _moment(schema: Schema, values: tuple[Any, ...]) -> int | None:
-    """The time that a partition's value names, in milliseconds since 1970; None if it names none.
-
-    `partition.timestamp-pattern` (`$dt $hour`) combines the columns, by default the first alone;
-    `partition.timestamp-formatter` (`yyyyMMdd`) parses the text, by default two common forms (PartitionTimeExtractor).
-    """
-    names = schema.partitioning.names
-    kinds = manifest.partition_types(schema)
-    shown = {n: None if v is None else layout.sql_text(v, k) for n, v, k in zip(names, values, kinds, strict=True)}
-    text = schema.properties.get("partition.timestamp-pattern", f"${names[0]}")
-    for name in sorted(names, key=len, reverse=True):
-        if f"${name}" in text:
-            if shown[name] is None:
-                return None
-            text = text.replace(f"${name}", str(shown[name]))
-    formatter = schema.properties.get("partition.timestamp-formatter")
-    forms = [_strptime_form(formatter)] if formatter else ["%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"]
-    for form in forms:
-        try:
-            return calendar.timegm(datetime.datetime.strptime(text.split(".")[0], form).timetuple()) * 1000
-        except ValueError:
-            continue
-    return None
-
-
-def _strptime_form(pattern: str) -> str:
-    """A DateTimeFormatter pattern as a strptime format. Raises `InvalidInput` for a letter without an equivalent."""
-    words = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
-    parts = [m.group(0) for m in re.finditer(r"'[^']*'|([A-Za-z])\1*|.", pattern)]
-    for part in parts:
-        if part[0].isalpha() and part not in words:
-            raise InvalidInput(
-                f"partition.timestamp-formatter {pattern!r}: {part!r} is not known; use {', '.join(words)}"
-            )
-    return "".join(words.get(p, p.strip("'").replace("%", "%%")) for p in parts)
+def _moments(reader: Reader, schema: Schema, tuples: Sequence[tuple[Any, ...]]) -> list[int | None]:
+    """The time that each partition's values name, in milliseconds since 1970; None, which the log says, if they name
+    none."""
+    names, kinds = schema.partitioning.names, manifest.partition_types(schema)
+    shown = [
+        {n: None if v is None else layout.sql_text(v, k) for n, v, k in zip(names, values, kinds, strict=True)}
+        for values in tuples
+    ]
+    moments = [partition_times.moment(schema.properties, values) for values in shown]
+    timeless = [values for values, moment in zip(shown, moments, strict=True) if moment is None]
+    if timeless:
+        log.warning(
+            "%s: %d partitions name no time by partition.timestamp-pattern and -formatter, and do not expire, e.g. %s; drop_partitions "
+            "drops them, and partition.expiration-strategy=update-time goes by their files",
+            reader.root, len(timeless), timeless[0],
+        )  # fmt: skip
+    return moments
 
 
 def _old(

@@ -1013,32 +1013,6 @@ def test_partitions_go_by_their_value(tmp_path):
     assert t.expire_partitions() is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "formatter", "value", "expected"),
-    [
-        (None, None, ("2023-01-02", 5), "2023-01-02T00:00:00"),
-        (None, None, ("2023-01-02 03:04:05", 5), "2023-01-02T03:04:05"),
-        ("$dt", "yyyyMMdd", ("20230102", 5), "2023-01-02T00:00:00"),
-        ("$dt $dth", "yyyyMMdd HH", ("20230102", 5), "2023-01-02T05:00:00"),
-        ("$dt $dth:00", None, ("2023-01-02", 5), "2023-01-02T05:00:00"),
-        ("$dt", "yyyy'Q'MM", ("2023Q04", 5), "2023-04-01T00:00:00"),
-        (None, None, ("x", 5), None),
-        (None, None, (None, 5), None),
-        ("$dt $dth", "yyyyMMdd HH", ("20230102", None), None),
-    ],
-)
-def test_the_time_that_a_partition_names(pattern, formatter, value, expected):
-    properties = {"partition.timestamp-pattern": pattern, "partition.timestamp-formatter": formatter}
-    schema = Schema(
-        (Field(0, "dt", scalar(Kind.STRING)), Field(1, "dth", scalar(Kind.INT)), Field(2, "v", scalar(Kind.INT))),
-        identity("dt", "dth"),
-        properties={k: v for k, v in properties.items() if v},
-    )
-    found = expire._moment(schema, value)
-    wanted = expected and datetime.datetime.fromisoformat(expected).replace(tzinfo=datetime.UTC).timestamp() * 1000
-    assert found == wanted
-
-
 def test_a_date_column_needs_no_pattern(tmp_path):
     today = datetime.date.today()
     t = Lake(str(tmp_path)).create_table(
