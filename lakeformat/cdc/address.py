@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lakeformat import cdc
+from lakeformat import lazy
 from lakeformat.cdc.source import Source
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.errors import InvalidInput
 
 _POSTGRES, _MYSQL = ("postgresql", "postgres"), ("mysql", "mariadb")
+_postgres, _mysql = (lazy.library(f"lakeformat.cdc.{name}.source") for name in ("postgres", "mysql"))
 
 
 def open_source(
@@ -26,9 +27,9 @@ def open_source(
     scheme = url.partition("://")[0]
     try:
         if scheme in _POSTGRES:
-            return cdc.Postgres(url, slot, type_options, exclude_columns, readers)
+            return _postgres.Postgres(url, slot, type_options, exclude_columns, readers)
         if scheme in _MYSQL:
-            return cdc.MySql(url, type_options=type_options, exclude_columns=exclude_columns, readers=readers)
+            return _mysql.MySql(url, type_options=type_options, exclude_columns=exclude_columns, readers=readers)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error
     raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")

@@ -63,6 +63,9 @@ _LOGICAL = {
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
+Values = Any  # pa.Array, pa.ChunkedArray or pa.Scalar
+
+
 def to_arrow(type: Type) -> pa.DataType:
     """The Arrow type that holds `type` in memory. Timestamps: ms up to 3 digits, us up to 6, ns beyond."""
     match type:

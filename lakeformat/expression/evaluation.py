@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import arrow
+from lakeformat.codec.arrow import Values
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput, LakeError, NotFound
@@ -36,7 +37,6 @@ from lakeformat.model.predicate import (
 from lakeformat.model.type_text import parse_type
 
 # The value of an expression: a column, or one value for all rows.
-Values = Any  # pa.Array, pa.ChunkedArray or pa.Scalar
 
 
 def evaluate(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from lakeformat.expression.evaluation import Values
+from lakeformat.codec.arrow import Values
 
 _MOST_PLACES = 9
 _SMALLEST, _LARGEST = 1e-10, 1e17  # Between them a float's decimal text has at most 38 places.

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -24,11 +24,10 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.type_text import parse_type
 from lakeformat.sql import functions, parameters, transforms
+from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import LocalFile, Stream, TableRows
-
-if TYPE_CHECKING:
-    from lakeformat.sql.query import Query
+from lakeformat.sql.titles import titled
 
 _MOST_OPENED = 4  # Databases that may read files.
 _BATCH_ROWS = 122_880  # One row group of DuckDB's.
@@ -68,23 +67,6 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
         with suppress(InvalidInput):  # On an error, scans read the rows or report it.
             return ask(files)
     return ask({})
-
-
-def titled(expression: Any) -> str | None:
-    """The name that Spark gives an unnamed column: `count(1)`. None if the expression has a name, or is a star."""
-    is_call = transforms.called(expression) is not None
-    is_named = isinstance(expression, exp.Alias | exp.Column | exp.Star | exp.Dot | exp.Aliases)
-    if (
-        is_named
-        and not is_call
-        and not (isinstance(expression, exp.Dot) and isinstance(expression.expression, exp.Anonymous))
-    ):
-        return None
-    name = _unquoted(expression).sql(dialect="spark", normalize_functions="lower")
-    name = "col" if isinstance(expression, exp.Explode) else name.replace("count(*)", "count(1)")
-    name = "current_date()" if isinstance(expression, exp.CurrentDate) else name
-    is_operator = isinstance(expression, exp.Binary) and not isinstance(expression, exp.Func | exp.Dot) and not is_call
-    return f"({name})" if is_operator else str(name)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -304,16 +286,6 @@ def _title(tree: Any) -> None:
     for expression in list(tree.expressions):
         if (name := titled(expression)) is not None:
             expression.replace(exp.Alias(this=expression.copy(), alias=exp.to_identifier(name, quoted=True)))
-
-
-def _unquoted(expression: Any) -> Any:
-    """An expression with its texts without quotes, as Spark names a column: `concat(a, b)` of two texts."""
-
-    def change(node: Any) -> Any:
-        is_text = isinstance(node, exp.Literal) and node.is_string and not isinstance(node.parent, exp.Interval)
-        return exp.Var(this=node.name) if is_text else node
-
-    return expression.copy().transform(change)
 
 
 def _shorten_columns(tree: Any, query: Query) -> None:

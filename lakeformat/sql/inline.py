@@ -20,9 +20,9 @@ from lakeformat.expression.spark_sql import quoted, spark_type
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field
 from lakeformat.sql import builtin, parameters, pushdown, text, transforms
-from lakeformat.sql.in_process import titled
 from lakeformat.sql.session import Context, Session
 from lakeformat.sql.text import Piece
+from lakeformat.sql.titles import titled
 from lakeformat.warehouse.functions import Function
 
 References = Callable[[Context, Piece, Any], Sequence[Any]]  # Resolves the tables of a parsed query: query.references.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
@@ -17,11 +17,8 @@ from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.sql import parameters, text, transforms
+from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
-
-if TYPE_CHECKING:
-    from lakeformat.sql.query import Query
-
 
 # Functions of Spark that reach beyond the query's tables, and the reason for refusing them.
 _OUTSIDE = {

@@ -22,6 +22,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.model.schema import Type
 from lakeformat.sql import in_process, inline, lineage, names, on_spark, parameters, pushdown, sources, text, transforms
+from lakeformat.sql.prepared import Query, Reference
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
@@ -34,27 +35,6 @@ _PERIOD = re.compile(r"\d{4}-\d{2}-\d{2}( \d{2})?")  # Names that Paimon gives t
 _WATERMARK = re.compile(r"watermark-(\d+)")
 _TIMES = {"TIMESTAMP", "VERSION"}
 _SECONDS = 1 << 53  # Since 1970; NaN and infinity are not below it either.
-
-
-@dataclass(slots=True)
-class Reference:
-    """A table that a query reads: its node in the tree, the part of the text that names it, and its rows."""
-
-    node: Any
-    start: int  # in the piece's text
-    end: int
-    path: tuple[str, ...]
-    source: Source
-    pushed: str = ""  # The pushed conditions, for EXPLAIN.
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A parsed query; its tables are resolved and narrowed to the needed columns and conditions."""
-
-    piece: Piece
-    tree: Any
-    references: tuple[Reference, ...]
 
 
 def prepare(context: Context, piece: Piece) -> Query:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.sql import pushdown, query
+from lakeformat.sql.prepared import Query, Reference
 from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import Source, TableRows
@@ -58,7 +59,7 @@ def _query(context: Context, piece: Piece) -> Result:
     )
 
 
-def _references(prepared: query.Query) -> Iterator[query.Reference]:
+def _references(prepared: Query) -> Iterator[Reference]:
     """The references of a query; a view is replaced by the references of its query."""
     for reference in prepared.references:
         if isinstance(reference.source, query.ViewRows):
