@@ -26,7 +26,7 @@ from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
 from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
@@ -43,7 +43,7 @@ LAG = "lag"
 _SLOT_LENGTH = 63
 
 
-class CdcSource(KnownFields, dg.ConfigurableResource):
+class CdcSource(LaunchableFields, dg.ConfigurableResource):
     """A source database, PostgreSQL or MySQL, by its address.
 
     Each table has its own replication slot, `<slot>_<schema>_<table>`, so that tables are independent. Call
@@ -65,7 +65,7 @@ class CdcSource(KnownFields, dg.ConfigurableResource):
     def open(self, table: str) -> Source:
         """Open the source for one of its tables; the caller closes it."""
         return open_source(
-            self.url,
+            resolved(self.url),
             slot=self._slot_of(table),
             type_options=self.type_options,
             exclude_columns=self.exclude_columns,

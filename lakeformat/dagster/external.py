@@ -15,6 +15,7 @@ def external_tables(
     *,
     cron: str | None = "*/5 * * * *",
     group: str | None = None,
+    resource: str = "lake",
 ) -> list[dg.SourceAsset]:
     """One observable asset per table, with the key [db, name]; read it as an input by `AssetIn(key=["db", "name"])` and
     `LakeIOManager`.
@@ -22,14 +23,15 @@ def external_tables(
     An observation records the table's snapshot as the data version, so that downstream assets see changes.
 
     Args:
-        lake: The warehouse.
+        lake: The warehouse, where `tables` are looked up if no names are given.
         tables: Names "db.name"; by default all tables that exist now.
         cron: When to observe, by the repository's automation sensor; None: on request only.
+        resource: The name of the repository's resource that observes the tables, a `LakeResource`.
     """
-    return [_external(lake, name, cron, group) for name in (lake.lake.tables() if tables is None else tables)]
+    return [_external(name, cron, group, resource) for name in (lake.lake.tables() if tables is None else tables)]
 
 
-def _external(lake: LakeResource, name: str, cron: str | None, group: str | None) -> dg.SourceAsset:
+def _external(name: str, cron: str | None, group: str | None, resource: str) -> dg.SourceAsset:
     key = dg.AssetKey(name.split("."))
 
     @dg.observable_source_asset(
@@ -38,8 +40,10 @@ def _external(lake: LakeResource, name: str, cron: str | None, group: str | None
         metadata={"table": name, "dagster/table_name": name},
         description=f"The table {name}, which others write.",
         automation_condition=None if cron is None else dg.AutomationCondition.on_cron(cron),
+        required_resource_keys={resource},
     )
-    def observe() -> dg.ObserveResult:
+    def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
+        lake: LakeResource = getattr(context.resources, resource)
         with as_dagster_failures(key, []):
             table = lake.lake.table(name)
             snapshot = table.scan().snapshot

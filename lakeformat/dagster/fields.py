@@ -1,14 +1,18 @@
-"""Resources and configurations refuse unknown fields, which pydantic would silently drop."""
+"""The fields of resources and configurations: unknown ones are refused, and a launchpad is valid as it opens."""
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.definition_config_schema import DefinitionConfigSchema
 
 from lakeformat.errors import InvalidInput
 
 
 class KnownFields:
-    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field. The message shows no values,
-    which may be secrets."""
+    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field, which pydantic would drop. The
+    message shows no values, which may be secrets."""
 
     def __init__(self, **fields: Any) -> None:
         known: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.
@@ -17,3 +21,61 @@ class KnownFields:
             advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
             raise InvalidInput(f"{type(self).__name__} has no field {unknown[0]!r}; {advice}")
         super().__init__(**fields)
+
+
+class LaunchableFields(KnownFields):
+    """Mixed into a resource: a run's configuration may change any of its fields, and fields that it does not name keep
+    the values of the code. A launchpad shows these values, except those of secret fields, which are in no schema."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        resource: Any = self
+        # Dagster's own schema has the values of the code as one default. A launchpad replaces the secrets in it by
+        # stars, which are no valid value, and a configuration of some fields resets the others.
+        state = resource._state__internal__
+        schema = launch_schema(state.schema, state.resolved_config_dict)
+        resource._state__internal__ = state._replace(config_schema=DefinitionConfigSchema(schema))
+
+    @classmethod
+    def configure_at_launch(cls, **fields: Any) -> Any:
+        """The resource with some of its fields; a run's configuration gives the others."""
+        partial = super().configure_at_launch(**fields)  # type: ignore[misc]  # Of the resource class beside it.
+        state = partial._state__internal__
+        schema = launch_schema(state.config_schema, {})
+        partial._state__internal__ = state._replace(config_schema=schema)
+        return partial
+
+
+def launch_schema(schema: dg.Field, values: Mapping[str, Any]) -> dg.Field:
+    """The configuration schema of a resource whose fields have `values` in the code. These are defaults, except for
+    secret fields: such a field is optional if it has a value, which a run keeps unless it gives another."""
+    fields: dict[str, dg.Field] = {}
+    for name, field in schema.config_type.fields.items():
+        required = field.is_required and name not in values
+        if field.is_secret:
+            default = {}
+        elif name in values:
+            default = {"default_value": values[name]}
+        else:
+            default = {"default_value": field.default_value} if field.default_provided else {}
+        fields[name] = dg.Field(
+            field.config_type,
+            is_required=required,
+            description=field.description,
+            is_secret=field.is_secret,
+            **default,
+        )
+    return dg.Field(dg.Shape(fields), description=schema.description)
+
+
+def resolved(value: Any) -> Any:
+    """A field's value with the values of its environment variables. Raises `InvalidInput` for a variable that is not
+    set."""
+    if isinstance(value, dg.EnvVar):
+        text = value.get_value()
+        if text is None:
+            raise InvalidInput(f"the environment variable {value.env_var_name} is not set")
+        return text
+    if isinstance(value, Mapping):
+        return {key: resolved(inner) for key, inner in value.items()}
+    return [resolved(inner) for inner in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from lakeformat.dagster.asset_table import (
     write,
 )
 from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declared, pin_of
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
@@ -32,7 +32,7 @@ class ReadAt(KnownFields, dg.Config):
     as_of: str | None = Field(default=None, description="A time: the last snapshot up to then.")
 
 
-class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
+class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
     """Stores assets as tables. An output is one commit, which replaces the run's partitions unless the asset declares
     otherwise. An input is the partitions asked for, or the whole table if upserts or merges collect its rows.
 

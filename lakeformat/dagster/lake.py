@@ -23,14 +23,14 @@ from lakeformat.dagster.asset_table import (
     write,
 )
 from lakeformat.dagster.declaration import AssetTable, at_run_time, declared
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import LaunchableFields, resolved
 from lakeformat.errors import InvalidInput
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad hides its value.
 UNTIL = "lake/changes_until"  # Snapshot property: the last upstream snapshot whose changes it includes.
 
 
-class LakeResource(KnownFields, dg.ConfigurableResource):
+class LakeResource(LaunchableFields, dg.ConfigurableResource):
     """A warehouse: its location, its storage and catalog options, and the default database of assets' tables.
 
         LakeResource(
@@ -40,7 +40,8 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
             catalog_options={"credential": dg.EnvVar("CATALOG_CREDENTIAL")},
         )
 
-    Give keys and passwords by `dg.EnvVar`: literal values are visible in Dagster's UI.
+    Give keys and passwords by `dg.EnvVar`. Dagster shows neither `storage_options`, `catalog`, `catalog_options` nor
+    `encryption_keys`; a run uses those of the code, unless its configuration gives others.
 
     An asset that writes inside its body returns the result of `write`:
 
@@ -85,11 +86,15 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     def lake(self) -> Lake:
         """The Lake, opened on first use."""
         if self._lake is None:
-            where = {"catalog": self.catalog, "catalog_options": self.catalog_options}
-            options: dict[str, Any] = {**where, **self.storage_options}
+            options: dict[str, Any] = {
+                "catalog": resolved(self.catalog),
+                "catalog_options": resolved(self.catalog_options),
+                **resolved(self.storage_options),
+            }
             if self.encryption_keys:
-                options["encryption_keys"] = {id: _key(id, text) for id, text in self.encryption_keys.items()}
-            self._lake = Lake(self.warehouse, **options)
+                keys = resolved(self.encryption_keys)
+                options["encryption_keys"] = {id: _key(id, text) for id, text in keys.items()}
+            self._lake = Lake(resolved(self.warehouse), **options)
         return self._lake
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:

@@ -17,7 +17,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import LaunchableFields
 
 OLDEST_JAVA = 17
 
@@ -41,7 +41,7 @@ class SparkUnavailable(RuntimeError):
     """Spark cannot start here. The message says what to install."""
 
 
-class SparkResource(KnownFields, dg.ConfigurableResource):
+class SparkResource(LaunchableFields, dg.ConfigurableResource):
     """A Spark session, started on first use and shared by everything in the process.
 
     `master` runs the driver here (`local[*]`, `yarn`, `k8s://...`); `remote` connects to Spark Connect

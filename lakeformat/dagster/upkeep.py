@@ -14,7 +14,7 @@ from pydantic import Field
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.drawings import pictures
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import RETRY, TableAsset
@@ -32,7 +32,7 @@ IN_FLIGHT = [
 ]
 
 
-class Upkeep(KnownFields, dg.ConfigurableResource):
+class Upkeep(LaunchableFields, dg.ConfigurableResource):
     """When a table needs upkeep, and how much of its history is kept."""
 
     max_small_files: int = Field(
