@@ -24,14 +24,15 @@ from lakeformat.dagster.tables import TableAsset, tables_of
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 
 
-def checks_for(assets: Iterable[Any]) -> list[dg.AssetChecksDefinition]:
+def checks_for(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> list[dg.AssetChecksDefinition]:
     """Checks for each table among `assets`, one step per table: the row count equals the one in metadata; the columns
     are those of the previous run; each partition of the run has rows; and if the asset's metadata has `unique_key`, no
     two rows have the same key.
 
     The checks of an audited asset are blocking, and read the run's branch. They use the resource `lake`.
+    `io_manager_key`: see `tables_of`.
     """
-    return [_checks_of(asset) for asset in tables_of(assets).values()]
+    return [_checks_of(asset) for asset in tables_of(assets, io_manager_key=io_manager_key).values()]
 
 
 def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:

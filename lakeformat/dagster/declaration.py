@@ -121,6 +121,15 @@ class Pin:
 CURRENT = Pin()
 
 
+def table_name(asset: dg.AssetKey, metadata: Mapping[str, Any], database: str) -> str:
+    """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
+    if "table" in metadata:
+        name = str(metadata["table"])
+        return name if "." in name else f"{database}.{name}"
+    path = asset.path if len(asset.path) > 1 else [database, *asset.path]
+    return f"{'_'.join(path[:-1])}.{path[-1]}"
+
+
 def declared(
     asset: dg.AssetKey,
     name: str,

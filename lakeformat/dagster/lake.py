@@ -22,7 +22,7 @@ from lakeformat.dagster.asset_table import (
     with_changes,
     write,
 )
-from lakeformat.dagster.declaration import AssetTable, at_run_time, declared
+from lakeformat.dagster.declaration import AssetTable, at_run_time, declared, table_name
 from lakeformat.dagster.fields import LaunchableFields, resolved
 from lakeformat.errors import InvalidInput
 
@@ -160,11 +160,7 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
 
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
         """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
-        if "table" in metadata:
-            name = str(metadata["table"])
-            return name if "." in name else f"{self.database}.{name}"
-        path = asset.path if len(asset.path) > 1 else [self.database, *asset.path]
-        return f"{'_'.join(path[:-1])}.{path[-1]}"
+        return table_name(asset, metadata, self.database)
 
 
 def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: Any) -> Origin:

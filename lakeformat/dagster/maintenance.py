@@ -17,6 +17,7 @@ def maintenance(
     sweep_cron: str = "0 4 * * 0",
     timezone: str = "UTC",
     running: bool = True,
+    io_manager_key: str = "io_manager",
 ) -> dg.Definitions:
     """Definitions that maintain the tables of `assets`, to be merged into a repository's definitions:
 
@@ -26,10 +27,11 @@ def maintenance(
     `snapshot_expiry`, which request it when the limits of `upkeep` (by default `Upkeep()`) are exceeded; the job `sweep_orphans` and
     its schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule are
     running by default, unless `running` is False. All use the resource `lake`, a `LakeResource`; the resource `upkeep` is included,
-    and the launchpad can change it for a run.
+    and the launchpad can change it for a run. `io_manager_key`: see `tables_of`.
     """
     limits = upkeep or Upkeep()
-    tables = {name: asset for name, asset in tables_of(assets).items() if asset.maintained}
+    all_tables = tables_of(assets, io_manager_key=io_manager_key)
+    tables = {name: asset for name, asset in all_tables.items() if asset.maintained}
     for table in tables.values():
         limits.of(table)  # What it declares is checked.
     jobs = {name: maintain_job(asset) for name, asset in tables.items()}

@@ -62,14 +62,16 @@ class PartitionsContext:
         return getattr(self.op_execution_context, name)
 
 
-def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> dg.JobDefinition:
+def rerun_partitions(
+    assets: Iterable[Any], name: str = "rerun_partitions", *, io_manager_key: str = "io_manager"
+) -> dg.JobDefinition:
     """A job that reruns any set of partitions, with one step per partitioned table of `assets`, in its pool, upstream
     tables first.
 
     Assets of graphs and multi-assets are left out, and so are audited assets, as no checks run in between. It uses the
-    resource `lake`, those of the assets, and `spark` if an input is a Spark frame.
+    resource `lake`, those of the assets, and `spark` if an input is a Spark frame. `io_manager_key`: see `tables_of`.
     """
-    tables = tables_of(assets)
+    tables = tables_of(assets, io_manager_key=io_manager_key)
     checked = {table.name for table in tables.values() if table.audits or table.publishes}
     partitioned = [
         table

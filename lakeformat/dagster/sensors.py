@@ -109,14 +109,16 @@ def foreign_commits(
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     *,
     at_most: int = 100,
+    io_manager_key: str = "io_manager",
 ) -> dg.SensorDefinition:
     """The sensor `foreign_commits`, which reports commits of other engines and programs to the tables of `assets` as
     observations.
 
     At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
-    It uses the resource `lake`.
+    It uses the resource `lake`. `io_manager_key`: see `tables_of`.
     """
-    tables = {name: asset for name, asset in tables_of(assets).items() if not asset.audits}
+    all_tables = tables_of(assets, io_manager_key=io_manager_key)
+    tables = {name: asset for name, asset in all_tables.items() if not asset.audits}
 
     @dg.sensor(
         name="foreign_commits",

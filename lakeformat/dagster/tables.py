@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from itertools import combinations, permutations
 from typing import Any
 
 import dagster as dg
 
-from lakeformat.dagster.declaration import AssetTable, declared
+from lakeformat.dagster.declaration import OF_ASSETS, AssetTable, declared, table_name
+from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.errors import InvalidInput
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 
@@ -85,25 +89,74 @@ def pool_of(name: str) -> str:
     return f"lake__{name}"
 
 
-def tables_of(assets: Iterable[Any]) -> dict[str, TableAsset]:
-    """The materializable assets by name, upstream ones first. Specs and external assets among `assets` are left out.
-    Raises `InvalidInput` for an invalid declaration."""
+def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> dict[str, TableAsset]:
+    """The materializable assets that are tables, by name, upstream ones first.
+
+    An asset is a table if its metadata has one of lakeformat's keys, if it returns its rows to the IO manager
+    `io_manager_key`, the repository's `LakeIOManager`, or if it returns none and uses the resource `lake`. Others, specs
+    and external assets among `assets` are left out.
+
+    Raises `InvalidInput` for an invalid declaration, and for two assets of one table of which one would replace the rows
+    of the other.
+    """
     tables: dict[str, TableAsset] = {}
     for asset in assets:
         if isinstance(asset, dg.AssetsDefinition) and asset.is_executable and asset.is_materializable:
             for key in asset.keys:
-                table = TableAsset(key, asset)
-                declared(key, table.name, asset.partitions_def, table.metadata)
-                tables[table.name] = table
-    ordered: dict[str, TableAsset] = {}
+                if _is_table(asset, key, io_manager_key):
+                    table = TableAsset(key, asset)
+                    declared(key, table.name, asset.partitions_def, table.metadata)
+                    tables[table.name] = table
+    _refuse_shared(list(tables.values()))
+    upstream = {
+        # An asset may depend on its own earlier partitions.
+        name: sorted({key.to_user_string() for key in table.definition.asset_deps[table.key]} & tables.keys() - {name})
+        for name, table in tables.items()
+    }
+    return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
 
-    def visit(name: str) -> None:
-        if name in tables and name not in ordered:
-            table = tables[name]
-            for upstream in sorted(key.to_user_string() for key in table.definition.asset_deps[table.key]):
-                visit(upstream)
-            ordered[name] = table
 
-    for name in tables:
-        visit(name)
-    return ordered
+def shared_reason(first: TableAsset, second: TableAsset) -> str | None:
+    """Why two assets must not share a table; None if they may: one publishes the other, or both name the table and
+    neither replaces its rows."""
+    if any(one.audits and other.metadata.get("publishes") == one.name for one, other in permutations((first, second))):
+        return None
+    if not all("table" in table.metadata for table in (first, second)):
+        return "their keys join to one name; name another by metadata={'table': 'db.name'}"
+    if replacing := next((table for table in (first, second) if table.replaces), None):
+        return (
+            f"{replacing.name} replaces the rows of the other; give each a table of its own, or let both declare a 'write' that "
+            f"adds to it: 'append', 'upsert' or 'merge'"
+        )
+    return None
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _is_table(definition: dg.AssetsDefinition, key: dg.AssetKey, io_manager_key: str) -> bool:
+    if not OF_ASSETS.isdisjoint(definition.metadata_by_key.get(key) or {}):
+        return True
+    output: Any = definition.node_def.output_def_named(definition.get_output_name_for_asset_key(key))
+    if output.dagster_type.is_nothing:
+        return "lake" in definition.required_resource_keys
+    bound: Any = definition.resource_defs.get(output.io_manager_key)
+    if bound is not None:
+        return issubclass(getattr(bound, "configurable_resource_cls", object), LakeIOManager)
+    return bool(output.io_manager_key == io_manager_key)
+
+
+def _refuse_shared(tables: list[TableAsset]) -> None:
+    """Raise `InvalidInput` where jobs of two assets have one name, or two assets one table that one of them replaces."""
+    by_name: dict[str, list[TableAsset]] = {}
+    identified: dict[str, TableAsset] = {}
+    for table in tables:
+        by_name.setdefault(table_name(table.key, table.metadata, database=""), []).append(table)
+        if (other := identified.setdefault(table.identifier, table)) is not table:
+            raise InvalidInput(
+                f"{other.name} and {table.name}: the jobs and steps of both are called {table.identifier}; rename one"
+            )
+    for name, sharing in by_name.items():
+        for first, second in combinations(sharing, 2):
+            if reason := shared_reason(first, second):
+                raise InvalidInput(f"{first.name} and {second.name} are one table, {name.removeprefix('.')}: {reason}")

@@ -66,7 +66,9 @@ def defaults(job):
     snapshot = job.get_job_snapshot()
     assert SECRET not in json.dumps(dg.serialize_value(snapshot)), "a secret is in what the UI is sent"
     schema = snapshot.config_schema_snapshot
-    return default_values_yaml_from_type_snap(schema, schema.get_config_snap(snapshot.mode_def_snaps[0].root_config_key))
+    return default_values_yaml_from_type_snap(
+        schema, schema.get_config_snap(snapshot.mode_def_snaps[0].root_config_key)
+    )
 
 
 def definitions(lake, *assets, **resources):
