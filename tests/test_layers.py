@@ -84,7 +84,7 @@ KEPT = {
     "lakeformat/storage/files.py _KEEPS_ITS_WORD": "stores whose conditional put was tried",
 }
 SAY_NOTHING = {"each", "found", "place", "held", "told"}  # Names that do not say what a variable holds.
-PRIVATE_DAGSTER = "lakeformat/dagster/planned.py"
+PRIVATE_DAGSTER = "lakeformat/dagster/internals.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
 

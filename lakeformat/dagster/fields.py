@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.definition_config_schema import DefinitionConfigSchema
 
+from lakeformat.dagster.internals import partial_schema, resource_schema, set_partial_schema, set_resource_schema
 from lakeformat.errors import InvalidInput
 
 
@@ -29,20 +29,15 @@ class LaunchableFields(KnownFields):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        resource: Any = self
         # Dagster's own schema has the values of the code as one default. A launchpad replaces the secrets in it by
         # stars, which are no valid value, and a configuration of some fields resets the others.
-        state = resource._state__internal__
-        schema = launch_schema(state.schema, state.resolved_config_dict)
-        resource._state__internal__ = state._replace(config_schema=DefinitionConfigSchema(schema))
+        set_resource_schema(self, launch_schema(*resource_schema(self)))
 
     @classmethod
     def configure_at_launch(cls, **fields: Any) -> Any:
         """The resource with some of its fields; a run's configuration gives the others."""
         partial = super().configure_at_launch(**fields)  # type: ignore[misc]  # Of the resource class beside it.
-        state = partial._state__internal__
-        schema = launch_schema(state.config_schema, {})
-        partial._state__internal__ = state._replace(config_schema=schema)
+        set_partial_schema(partial, launch_schema(partial_schema(partial), {}))
         return partial
 
 

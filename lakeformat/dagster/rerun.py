@@ -22,9 +22,9 @@ from lakeformat.dagster.asset_table import as_dagster_failures, scan
 from lakeformat.dagster.declaration import pin_of
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read, wants_spark
+from lakeformat.dagster.internals import plan_partitions
 from lakeformat.dagster.io_manager import Reads, note_read
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.planned import plan_partitions
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
 

@@ -230,7 +230,7 @@ def test_what_was_never_made_downstream_is_not_made_by_a_rerun(chain, lake):
 
 
 def test_dagster_knows_which_partitions_a_rerun_did_not_make(chain, instance, monkeypatch):
-    """Where Dagster moves the event of `lakeformat.dagster.planned`, partitions of a rerun that fails stay as they were."""
+    """Where Dagster moves the event of `lakeformat.dagster.internals`, partitions of a rerun that fails stay as they were."""
     run, _, _ = chain
     monkeypatch.setattr(f"{__name__}.AT_WORK", [lambda: 1 / 0])
     assert not run(raises=False, days={"partitions": SCATTERED[:1]}, doubled={"partitions": SCATTERED[:2]}).success
