@@ -72,7 +72,7 @@ from lakeformat.storage.store import Store
 from lakeformat.table import Table
 from lakeformat.warehouse import adopting
 from lakeformat.warehouse.adopting import Adoptable
-from lakeformat.warehouse.creating import create_with_rows
+from lakeformat.warehouse.creating import create_by
 from lakeformat.warehouse.data_source import Reading, TablesByOptions
 from lakeformat.warehouse.functions import Functions
 from lakeformat.warehouse.roots import FORMATS, read_root, refers_to_catalog
@@ -249,6 +249,39 @@ class Lake:
         The arguments are those of `create_table`; `id` and `snapshot_properties` are the `id` and `properties` of
         `Table.append`. Raises `AlreadyExists`.
         """
+        return self.create_table_by(
+            name,
+            lambda table: table.append(data, id=id, properties=snapshot_properties),
+            schema,
+            format,
+            partition_by,
+            primary_key,
+            properties,
+            comment,
+            sort_by,
+            location=location,
+        )
+
+    def create_table_by(
+        self,
+        name: str,
+        write: Callable[[Table], Snapshot | None],
+        schema: Any,
+        format: str = "paimon",
+        partition_by: Iterable[str] = (),
+        primary_key: Iterable[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        sort_by: Iterable[str] = (),
+        *,
+        location: str | None = None,
+    ) -> Snapshot | None:
+        """Create a table by its first write; return the snapshot, or None when there are no rows.
+
+        `write` gets the table, which is empty and seen by nobody else, and calls one verb that adds rows, e.g.
+        `lambda t: t.upsert(rows)`. What the verb refuses leaves no table behind. How table and rows appear: see
+        `create_table_as`. The other arguments are those of `create_table`. Raises `AlreadyExists`.
+        """
         _require_format(format)
         self._require_warehouse()
         if there := self._find(name):
@@ -257,12 +290,12 @@ class Lake:
         catalog = self._keeper(format)
         if catalog is None or not (catalog.vends_credentials or catalog.names_are_folders):
             table, declared = self._new(name, *declaration, location)
-            return create_with_rows(table, declared, data, id, snapshot_properties)
+            return create_by(table, declared, write)
         table = self.create_table(
             name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by, location=location
         )
         try:
-            return table.append(data, id=id, properties=snapshot_properties)
+            return write(table)
         except CommitUnknown:
             raise
         except BaseException:

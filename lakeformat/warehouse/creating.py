@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import field, replace
 
 from lakeformat.commit import commit, discard
-from lakeformat.engines.choose import engine_for
+from lakeformat.dialects.dialect import AnyView
+from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitUnknown, LakeError
 from lakeformat.maintenance.drop import drop
-from lakeformat.model.operation import Create
+from lakeformat.maintenance.runner import Runner
+from lakeformat.model.dataclass import dataclass
+from lakeformat.model.operation import Append, Create, Operation, Overwrite, Rewrite, RowDelta, new_files
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.table import Table, create
-from lakeformat.verbs.append import append
 
 
-def create_with_rows(
-    table: Table, schema: Schema, data: Any, id: str | None = None, properties: Mapping[str, str] | None = None
-) -> Snapshot | None:
-    """Create a table with its first rows, which are written before the table appears. Raises `AlreadyExists`.
+@dataclass(frozen=True, slots=True)
+class CreatingRunner(Runner):
+    """Runs the verb that creates a table. `empty` is the table in memory, without rows."""
 
-    If the format can do both in one commit, they appear together. Otherwise the table is created first, and dropped
-    again if the commit of its rows fails. Without rows: an empty table and no snapshot.
+    empty: AnyView = field(kw_only=True)
+    schema: Schema = field(kw_only=True)
+
+    def view(self) -> AnyView:
+        """The empty table that the verb adds rows to."""
+        return self.empty
+
+    def commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
+        """Create the table with the rows of an operation that was planned on `view`.
+
+        If the format can do both in one commit, they appear together. Otherwise the table is created first, and dropped
+        again if the commit of its rows fails.
+        """
+        store, table = self.reach(view), Table(self.name, self.store, self.format)
+        try:
+            added = operation.added if isinstance(operation, Append | Overwrite | RowDelta | Rewrite) else ()
+            if added and self.format.creates_with_rows:
+                request = replace(operation.request, absent_until=0)
+                together = Create(request=request, schema=self.schema, added=added)
+                return commit(store, self.format.head(store), self.format, together, view.attempts())
+            create(table, self.schema)
+        except CommitUnknown:
+            raise
+        except LakeError:  # Nothing was committed, and no sweep would find the files: there is no table.
+            discard(store, new_files(operation))
+            raise
+        try:
+            return Runner.commit(self, table._view(), operation, engine)
+        except CommitUnknown:
+            raise
+        except LakeError:
+            with suppress(LakeError):
+                if table._view().snapshot is None:  # No other writer has committed to it.
+                    drop(self.store, self.format)
+            raise
+
+
+def create_by(table: Table, schema: Schema, write: Callable[[Table], Snapshot | None]) -> Snapshot | None:
+    """Create a table by the one verb that `write` calls on it, which adds its first rows. These are written before the
+    table appears. Raises `AlreadyExists`.
+
+    If the verb adds no rows, the table is empty; the result is None, or the snapshot of a verb that makes one without
+    rows.
     """
     twin, _ = table.dry_run()
     create(twin, schema)
-    view = twin._view()
-    request, _ = table._runner.request(view, id, properties)
-    engine = engine_for(data)
-    change = table._runner.change(view, request, engine)
-    rows, store, format = append(change, data), change.store, table._format
-    try:
-        if rows and format.creates_with_rows:
-            together = Create(request=replace(request, absent_until=0), schema=schema, added=rows.added)
-            return commit(store, format.head(store), format, together, view.attempts())
+    creating = Table(table.name, table._store, table._format)
+    creating._runner = CreatingRunner(table.name, table._store, table._format, empty=twin._view(), schema=schema)
+    made = write(creating)
+    if made is None:
         create(table, schema)
-    except CommitUnknown:
-        raise
-    except LakeError:  # Nothing was committed, and no sweep would find the files: there is no table.
-        discard(store, (file.path for file in rows.added) if rows else ())
-        raise
-    if not rows:
-        return None
-    try:
-        return table._runner.commit(table._view(), rows, engine)
-    except CommitUnknown:
-        raise
-    except LakeError:
-        with suppress(LakeError):
-            if table._view().snapshot is None:  # No other writer has committed to it.
-                drop(table._store, format)
-        raise
+    return made

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
+from lakeformat import AlreadyExists, CommitError, InvalidInput, LakeError, NotFound, OutsideScope, StoreError
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import PIN
@@ -24,7 +24,7 @@ from lakeformat.model.session_table import SessionFiles
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.warehouse import adopting
-from lakeformat.warehouse.creating import create_with_rows
+from lakeformat.warehouse.creating import create_by
 from lakeformat.warehouse.loading import load
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
 from tests.simulation.racing import SEEDS
@@ -470,30 +470,76 @@ def test_create_table_with_every_call_failing():
         assert n > 1
 
 
+FIRST_VERBS = {
+    "append": lambda table, data: table.append(data, id="op"),
+    "overwrite": lambda table, data: table.overwrite(data, id="op"),
+    "overwrite_partitions": lambda table, data: table.overwrite_partitions(data, partitions=[{"dt": "a"}], id="op"),
+    "upsert": lambda table, data: table.upsert(data, id="op"),
+    "merge": lambda table, data: (
+        table.merge_into(data, on="t.id = s.id")
+        .when_matched()
+        .update_all()
+        .when_not_matched()
+        .insert_all()
+        .merge(id="op")
+    ),
+}
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("format", [dialect, Iceberg()], ids=["paimon", "iceberg"])
-def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
-    schema = replace(SCHEMA, properties={})
+@pytest.mark.parametrize(("verb", "write"), FIRST_VERBS.items(), ids=FIRST_VERBS)
+def test_a_table_is_created_with_its_rows_or_not_at_all(verb, write, format, after):
+    schema = replace(KEYED if verb == "upsert" else SCHEMA, properties={})
     for n in range(1, 200):
         store = MemoryFiles()
         failing = NthCallFails(store, n, after)
         table = Table("t", store, format)
         try:
-            made = create_with_rows(Table("t", failing, format), schema, rows(1, 2), "op")
+            made = create_by(Table("t", failing, format), schema, lambda table: write(table, rows(1, 2)))
         except StoreError:
             assert not format.is_table(store), failing.failed
             left = [file.path for file in store.list("") if file.path.endswith(".parquet")]
             assert all(after and path in failing.failed for path in left), failing.failed  # Nobody heard of this file.
-            made = create_with_rows(table, schema, rows(1, 2), "op")
+            made = create_by(table, schema, lambda table: write(table, rows(1, 2)))
         assert content(table) == [(1, "v", "a"), (2, "v", "a")], failing.failed
         assert [snapshot.operation_id for snapshot in table.snapshots()] == ["op"], failing.failed
-        assert (made.id, made.kind, made.rows_added) == (table.current_snapshot().id, "append", 2), failing.failed
+        assert (made.id, made.rows_added) == (table.current_snapshot().id, 2), failing.failed
+        assert made.kind == ("append" if format.creates_with_rows or verb == "append" else made.kind)
         assert format.head(store).version() == 1  # Of Iceberg, the version that makes the table has the rows.
         with pytest.raises(AlreadyExists):
-            create_with_rows(table, schema, rows(3), "other")
+            create_by(table, schema, lambda table: table.append(rows(3), id="other"))
         if failing.failed is None:
             break
     assert 5 < n < 199
+
+
+@pytest.mark.parametrize("format", [dialect, Iceberg()], ids=["paimon", "iceberg"])
+def test_a_first_verb_that_is_refused_leaves_no_table_and_no_file(format):
+    refused = {
+        OutsideScope: lambda table: table.overwrite_partitions(rows(1), partitions=[{"dt": "b"}]),
+        InvalidInput: lambda table: table.upsert(rows(1)),
+    }
+    for error, write in refused.items():
+        store = MemoryFiles()
+        with pytest.raises(error):
+            create_by(Table("t", store, format), replace(SCHEMA, properties={}), write)
+        assert list(store.list("")) == []
+
+
+@pytest.mark.parametrize("format", [dialect, Iceberg()], ids=["paimon", "iceberg"])
+def test_a_first_verb_without_rows_makes_an_empty_table(format):
+    schema = replace(SCHEMA, properties={})
+    for write, snapshots in (
+        (lambda table: table.append(rows()), 0),
+        (lambda table: table.overwrite(rows(), id="op"), 1),
+        (lambda table: table.overwrite_partitions(rows(), partitions=[{"dt": "a"}], id="op"), 1),
+    ):
+        table = Table("t", MemoryFiles(), format)
+        made = create_by(table, schema, write)
+        assert [snapshot.operation_id for snapshot in table.snapshots()] == ["op"] * snapshots
+        assert (made is None) == (snapshots == 0)
+        assert content(table) == []
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
