@@ -335,7 +335,7 @@ def _all_live(reader: Reader, base: State, content: manifest.ManifestContent | N
     metas = _all_metas(reader, base)
     if content is not None:
         metas = metas.filter(pc.equal(metas["content"], int(content)))
-    table = manifest.read_all(reader, base, metas)
+    table = manifest.read_all(reader, base, manifest.with_live(metas))
     return table.filter(pc.not_equal(table["status"], int(manifest.Status.DELETED)))
 
 

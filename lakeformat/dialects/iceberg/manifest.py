@@ -212,10 +212,8 @@ def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -
     """The manifests in each manifest list, as rows of `META`; cached as by `read_raw`."""
     tables = _all_decoded(reader, paths, parse_lists, EMPTY_METAS, missing_ok)
     keys = keys_of(reader)
-    for path, table in zip(paths, tables, strict=True):
-        if table["key_metadata"].null_count < len(table):
-            if keys is None:
-                raise UnsupportedFeature(f"{path}: encrypted manifests: not supported here")
+    if keys is not None:  # Of a table without encryption the key metadata says nothing.
+        for table in tables:
             keys.learn(table)
     return tables
 
@@ -241,13 +239,26 @@ def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(rows, META)
 
 
-def counted(reader: Reader, metas: pa.Table) -> pa.Table:
-    """`metas` with the counts of their entries, which lists of version 1 may lack."""
+def with_live(metas: pa.Table) -> pa.Table:
+    """The manifests that list a live file, by their counts, or may (core/ManifestGroup.java)."""
+    count = pc.add(metas["added_files_count"], metas["existing_files_count"])
+    return rows_where(metas, pc.fill_null(pc.greater(count, 0), True))
+
+
+def counted(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
+    """`metas` with the counts of their entries, which lists of version 1 may lack. In version 3 those that `numbered` will
+    use are counted too: a list may be wrong, and two rows would get one id."""
     names = [name for name in META.names if name.endswith("_count")]
-    if not any(metas[name].null_count for name in names):
+    is_numbered = format_version(base) < 3 or metas["first_row_id"].null_count == 0
+    if is_numbered and not any(metas[name].null_count for name in names):
         return metas
     rows = metas.to_pylist()
-    unknown = [row for row in rows if None in (row[name] for name in names)]
+    unknown = [
+        row
+        for row in rows
+        if None in (row[name] for name in names)
+        or (not is_numbered and row["first_row_id"] is None and row["content"] == ManifestContent.DATA)
+    ]
     for row, entries in zip(unknown, read_raw(reader, [row["manifest_path"] for row in unknown]), strict=True):
         row |= _counts(entries)
     return pa.Table.from_pylist(rows, META)
@@ -263,19 +274,16 @@ def _counts(entries: pa.Table) -> dict[str, int]:
 
 
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
-    """The entries of each manifest of `metas`, in order, with inheritance applied. Raises `CorruptTable` if a manifest
-    has more or fewer entries than its list says."""
-    return pa.concat_tables([_empty(base), *_read_counted(reader, base, metas, read_raw)])
+    """The entries of each manifest of `metas`, in order, with inheritance applied. The counts in its list may differ:
+    they are statistics."""
+    return pa.concat_tables([_empty(base), *_read_inherited(reader, base, metas, read_raw)])
 
 
-def _read_counted(
+def _read_inherited(
     reader: Reader, base: State, metas: pa.Table, read: Callable[[Reader, Sequence[str]], list[pa.Table]]
 ) -> Iterator[pa.Table]:
     raw = read(reader, metas["manifest_path"].to_pylist())
     for index, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
-        counts = [meta[f"{what}_files_count"] for what in ("added", "existing", "deleted")]
-        if None not in counts and sum(counts) != len(table):
-            raise CorruptTable(f"{meta['manifest_path']} holds {len(table)} entries, its list says {sum(counts)}")
         with parsing.of(meta["manifest_path"]):
             yield _inherited(table, base, meta, index)
 
@@ -367,7 +375,7 @@ def live_entries(
 ) -> pa.Table:
     """The live data files, or delete files, in partitions that satisfy `scope` or whose spec cannot decide; without
     those whose partition proves that no row satisfies `predicate`."""
-    metas = metas_of(reader, base.snapshot_document)
+    metas = with_live(metas_of(reader, base.snapshot_document))
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
     return by_partition(_live(read_all(reader, base, metas), base, scope), base, predicate)
 
@@ -384,7 +392,7 @@ def live_files(
     """(`live_entries` of data files for which `predicate` may be true; those of delete files); their manifests are read
     together. With `to_plan` entries of data files may come in pieces without what tasks do not need (see `planned`):
     decoded as `way_to_decode` says, and with bounds if the caller `asks_bounds`."""
-    metas = metas_of(reader, base.snapshot_document)
+    metas = with_live(metas_of(reader, base.snapshot_document))
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
     deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
@@ -392,7 +400,7 @@ def live_files(
     size_bytes = pc.sum(data["manifest_length"]).as_py() or 0
     way = way_to_decode(reader, paths, size_bytes, asks_bounds, large_bytes) if to_plan else Way.WHOLE
     if way is not Way.WHOLE:
-        tables = list(_read_counted(reader, base, both, _read_placed))
+        tables = list(_read_inherited(reader, base, both, _read_placed))
         others = _live(pa.concat_tables([_empty(base), *tables[len(paths) :]]), base, scope)
         # Equality deletes are compared with the bounds of data files.
         if not pc.any(pc.equal(others["content"], int(FileContent.EQUALITY_DELETES))).as_py():
@@ -869,8 +877,10 @@ def _empty_of(partition_types: tuple[tuple[int, Type], ...]) -> pa.Table:
 
 
 def _partition_types(base: State) -> dict[int, Type]:
-    """The type of every partition field of any spec, by id."""
-    return {id: kind for spec in base.specs.values() for id, kind in zip(spec.field_ids, spec.types, strict=True)}
+    """The type of every partition field of any spec, by id. A field that a later spec makes void keeps its type."""
+    typed = [pair for spec in base.specs.values() for pair in zip(spec.partitioning.fields, spec.types, strict=True)]
+    typed.sort(key=lambda pair: pair[0].transform.kind is not TransformKind.VOID)
+    return {part.id: kind for part, kind in typed}
 
 
 def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], index: int) -> pa.Table:
@@ -881,7 +891,10 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], index: int
     inherited, names = {}, [name for name in table.column_names if name in _PLACED.names or name in ENTRY.names]
     for name in {"sequence_number", "file_sequence_number"} & set(names):
         inherited[name] = pc.if_else(pc.and_(table[name].is_null(), added), pa.scalar(first, pa.int64()), table[name])
-    if inherited["sequence_number"].null_count:
+    unknown = inherited[
+        "sequence_number"
+    ].is_null()  # Some writers left it out of deleted entries, which no scan reads.
+    if pc.any(pc.and_(unknown, pc.not_equal(table["status"], int(Status.DELETED)))).as_py():
         raise CorruptTable(f"{meta['manifest_path']}: entries that are not new have no sequence number")
     if "snapshot_id" in names:
         inherited["snapshot_id"] = pc.fill_null(table["snapshot_id"], meta["added_snapshot_id"])
@@ -989,9 +1002,19 @@ def _python(column: pa.Array) -> list[Any]:
         raise UnsupportedFeature(f"a partition of a day outside the years 1 to 9999: {error}") from error
 
 
+def _partition_of(entries: pa.Table, spec: Spec) -> list[pa.Array]:
+    """The partition fields of a spec, with its types: nulls where they are void."""
+    return [
+        pa.nulls(len(entries), to_arrow(kind))
+        if part.transform.kind is TransformKind.VOID
+        else entries[f"p{part.id}"].combine_chunks()
+        for part, kind in zip(spec.partitioning.fields, spec.types, strict=True)
+    ]
+
+
 def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
     columns = {n: entries[n].combine_chunks() for n in entries.column_names}
-    parts = [columns[f"p{id}"] for id in spec.field_ids]
+    parts = _partition_of(entries, spec)
     names = [avro_schema.legal(f.name) for f in spec.partitioning.fields]
     if parts:
         partition = pa.StructArray.from_arrays(parts, names)
@@ -1027,8 +1050,7 @@ def _meta(
         "added_snapshot_id": snapshot_id,
         **_counts(entries),
         "partitions": [
-            _summary(entries[f"p{id}"].combine_chunks(), kind)
-            for id, kind in zip(spec.field_ids, spec.types, strict=True)
+            _summary(column, kind) for column, kind in zip(_partition_of(entries, spec), spec.types, strict=True)
         ],
         "key_metadata": None,
         "first_row_id": None,

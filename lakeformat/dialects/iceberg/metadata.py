@@ -9,7 +9,7 @@ import json
 import re
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -1068,20 +1068,38 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
 
 
 def _normal(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of version 1 completed to version 2."""
+    """A document of version 1 completed to version 2: what it may lack is as writers of that time meant it."""
     document = dict(document)
-    if "schemas" not in document:
-        schema = {"schema-id": 0, **document["schema"]}
-        document |= {"schemas": [schema], "current-schema-id": schema["schema-id"]}
-    if "partition-specs" not in document:
-        fields = [{"field-id": _FIRST_PARTITION_ID + i, **f} for i, f in enumerate(document["partition-spec"])]
-        document |= {"partition-specs": [{"spec-id": 0, "fields": fields}], "default-spec-id": 0}
+    _complete(document)
     document.setdefault("sort-orders", [{"order-id": 0, "fields": []}])
     document.setdefault("last-sequence-number", 0)
     document["refs"] = document.get("refs") or {}
     if (current := _current_id(document)) is not None:
         document["refs"].setdefault(MAIN, {"snapshot-id": current, "type": "branch"})
     return document
+
+
+def _complete(document: dict[str, Any]) -> None:
+    """Fill in the schemas and specs, and which are the current ones: those of the older `schema` and `partition-spec`, or
+    else the last."""
+    schema = {"schema-id": document.get("current-schema-id", 0), **document.get("schema", {})}
+    schemas = document.get("schemas") or [schema]
+    if "current-schema-id" not in document:
+        alike = (known["schema-id"] for known in schemas if known["fields"] == schema.get("fields"))
+        document["current-schema-id"] = document.get("schema", {}).get(
+            "schema-id", next(alike, schemas[-1]["schema-id"])
+        )
+    spec = {"spec-id": document.get("default-spec-id", 0), "fields": _numbered(document.get("partition-spec", ()))}
+    specs = [{**known, "fields": _numbered(known["fields"])} for known in document.get("partition-specs") or [spec]]
+    if "default-spec-id" not in document:
+        alike = (known["spec-id"] for known in specs if known["fields"] == spec["fields"])
+        document["default-spec-id"] = next(alike, specs[-1]["spec-id"])
+    document |= {"schemas": schemas, "partition-specs": specs}
+
+
+def _numbered(fields: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The fields of a partition spec; ids that are missing, as in all of a spec of old writers, count from 1000."""
+    return [{"field-id": _FIRST_PARTITION_ID + index, **part} for index, part in enumerate(fields)]
 
 
 def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:

@@ -318,7 +318,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     target = metadata.snapshots(base).get(operation.snapshot_id)
     if target is None:
         raise NotFound(f"{reader.root}: snapshot {operation.snapshot_id} is not there any more")
-    metas = manifest.counted(reader, manifest.metas_of(reader, target))
+    metas = manifest.counted(reader, base, manifest.metas_of(reader, target))
     summary = {k: v for k, v in (target.get("summary") or {}).items() if k in _TOTALS}
     summary |= {RESTORED_FROM: str(operation.snapshot_id), "changed-partition-count": "0"}
     return _snapshot(
@@ -347,7 +347,7 @@ def _rewrite_manifests(reader: Reader, request: Request, base: State, stamp: Sta
     metas, count, name = [manifest.EMPTY_METAS], 0, _derived(stamp, "commit")
     for number, (spec_id, content) in enumerate(sorted(set(zip(specs.tolist(), contents.tolist(), strict=True)))):
         chosen = before.filter(pa.array((specs == spec_id) & (contents == content)))
-        entries = _settled(manifest.read_all(reader, base, chosen))
+        entries = _settled(manifest.read_all(reader, base, manifest.with_live(chosen)))
         spec = base.specs[spec_id]
         if spec.field_ids:
             entries = entries.sort_by([(f"p{id}", "ascending") for id in spec.field_ids])
@@ -403,8 +403,8 @@ def _changed(
 ) -> Plan:
     """A snapshot of this id without the entries `taken` and with `fresh`."""
     sequence_number = base.document["last-sequence-number"] + 1
-    before = manifest.counted(reader, manifest.metas_of(reader, base.snapshot_document))
-    kept = before.filter(pc.greater(pc.add(before["added_files_count"], before["existing_files_count"]), 0))
+    before = manifest.counted(reader, base, manifest.metas_of(reader, base.snapshot_document))
+    kept = manifest.with_live(before)
     name = _derived(stamp, "commit")
     new = _emitted(reader, base, fresh, name, snapshot_id, sequence_number)
     kept, rewritten, deleted = _without(reader, base, kept, taken, f"{name}-d", snapshot_id, sequence_number)
@@ -506,11 +506,8 @@ def _idle(
     deletes = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
     about = scan.referenced(deletes)
     idle = np.asarray(pc.is_in(about, value_set=deleted["file_path"].combine_chunks())) & np.asarray(about.is_valid())
-    is_data = pc.and_(
-        pc.equal(metas["content"], int(ManifestContent.DATA)),
-        pc.greater(pc.add(metas["added_files_count"], metas["existing_files_count"]), 0),
-    )
-    oldest = pc.min(metas.filter(is_data)["min_sequence_number"]).as_py()
+    is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
+    oldest = pc.min(manifest.with_live(metas.filter(is_data))["min_sequence_number"]).as_py()
     sequences = np.asarray(deletes["sequence_number"])
     idle |= (sequences > 0) & ((oldest is None) | (sequences < (oldest or 0)))
     if kind == OperationKind.COMPACT:

@@ -90,7 +90,7 @@ def files(
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
     """The manifests that `files` reads, as in the manifest list: of data files, then of delete files."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
-    metas = manifest.metas_of(reader, base.snapshot_document)
+    metas = manifest.with_live(manifest.metas_of(reader, base.snapshot_document))
     is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
     data = manifest.prune_metas(metas.filter(is_data), base, scope, predicate)
     return pa.concat_tables([data, manifest.prune_metas(metas.filter(pc.invert(is_data)), base, scope)])
@@ -167,7 +167,7 @@ def tasks(
     deletes = delete_files(reader, base, data_files)
     mappings = {name: metadata.fallback_mapping(base, name) for name in names}
     constant_of, constants = manifest.identities(entries, base)
-    keys = _keys(entries)
+    keys = _keys(base, entries)
     lineage: tuple[tuple[int | None, int | None], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
@@ -305,7 +305,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         "record_count",
     )
     made = []
-    keys = _keys(deletes) or (None,) * len(deletes)
+    keys = _keys(base, deletes) or (None,) * len(deletes)
     columns = (deletes[n].to_pylist() for n in names)
     for vector, opens, *row in zip(vectors, keys, *columns, strict=True):
         path, format, content, offset, size, ids, rows = row
@@ -336,9 +336,11 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
     return made
 
 
-def _keys(entries: pa.Table) -> tuple[FileKey | None, ...]:
-    """The keys of files; empty where none is encrypted."""
-    return () if entries["key_metadata"].null_count == len(entries) else encryption.file_keys(entries)
+def _keys(base: State, entries: pa.Table) -> tuple[FileKey | None, ...]:
+    """The keys of files; empty where none is encrypted. Without encryption of the table their key metadata says nothing
+    (encryption/PlaintextEncryptionManager.java)."""
+    is_plain = not metadata.is_encrypted(base) or entries["key_metadata"].null_count == len(entries)
+    return () if is_plain else encryption.file_keys(entries)
 
 
 def delta(
@@ -368,6 +370,9 @@ def delta(
         may_hold(base, manifest.own(reader, base, document, ManifestContent.DATA, status), predicate)
         for status in (Status.ADDED, Status.DELETED)
     )
+    if went["sequence_number"].null_count:  # Some writers left it out.
+        live = manifest.live_entries(reader, before)
+        went = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(went)))
     fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
     fields = with_columns(conditions.columns_of(predicate), fields, base.schema.fields)
     there, were = (manifest.live_entries(reader, view, content=ManifestContent.DELETES) for view in (after, before))

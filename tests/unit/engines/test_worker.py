@@ -608,7 +608,7 @@ def test_row_groups_that_cannot_match_are_not_read(store):
     assert len(file.split_offsets) > 3
     opened = parquet.File(pa.BufferReader(store.read(file.path)), file.path)
     task = reading([file], fields, fields, predicate=lt("id", 1000))
-    pushed = worker.expression.to_dataset_filter(task.predicate, fields)
+    pushed = worker.pruning.to_dataset_filter(task.predicate, fields)
     read_rows = sum(batch.num_rows for _, batch in opened.batches(fields, pushed, 1000))
     assert 1000 <= read_rows < 200_000
     assert read(store, task).num_rows == 1000
