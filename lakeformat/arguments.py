@@ -92,3 +92,14 @@ def ranges(name: str, text: str) -> list[int]:
             raise InvalidInput(f"{name} {text!r}: {part.strip()!r} has more than {_MOST} numbers")
         numbers += range(int(low), int(high if dash else low) + 1)
     return numbers
+
+
+def is_spark(value: Any) -> bool:
+    """Whether a value is an object of PySpark, classic or Connect."""
+    return type(value).__module__.startswith("pyspark.")
+
+
+def require_spark(session: Any) -> None:
+    """Raise `InvalidInput` unless the value is a Spark session."""
+    if not is_spark(session):
+        raise InvalidInput(f"to_spark({session!r}): give the SparkSession that reads the rows")

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakeformat import lazy
 from lakeformat import sql as statements
 from lakeformat import table as tables
+from lakeformat.arguments import is_spark, require_spark
 from lakeformat.catalogs.catalog import Catalog, TableAccess
 from lakeformat.catalogs.choose import open_catalog, table_defaults
 from lakeformat.codec.arrow import fields_from_arrow
@@ -25,21 +26,7 @@ from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.encryption import MasterKeys
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
-from lakeformat.engines.choose import (
-    attach,
-    drop_session_table,
-    fields_from_spark,
-    frame_checksum,
-    is_spark,
-    make_ready,
-    register,
-    rename_session_table,
-    require_parquet,
-    require_spark,
-    session_files,
-    session_rows,
-    session_table,
-)
+from lakeformat.engines.choose import spark_engine
 from lakeformat.engines.exchange.layout import layout
 from lakeformat.engines.hive_folder import HiveFolder, look
 from lakeformat.errors import (
@@ -60,7 +47,7 @@ from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.partition import Partitioning, SortOrder, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
-from lakeformat.model.session_table import SessionFiles, SessionTable
+from lakeformat.model.session_table import SessionFiles, SessionTable, require_parquet
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import fence, paths
 from lakeformat.storage.allowed import real
@@ -623,9 +610,9 @@ class Lake:
         Raises as `Table.add_files` does, and `NotFound`, `AlreadyExists`, and `UnsupportedFeature` for files of other
         formats. Nothing is written after an error.
         """
-        described = session_table(spark, source)
+        described = spark_engine.session_tables.describe(spark, source)
         own = {"gc.enabled": "false", "snapshot": "true"}
-        files = session_files(spark, described, {})
+        files = spark_engine.session_tables.files(spark, described, {})
         table, adoptable = self._over(spark, described, name, files, properties, own, location)
         inside = (paths.relative(described.location, table.uri), paths.relative(table.uri, described.location))
         if any(path is not None for path in inside):
@@ -663,7 +650,7 @@ class Lake:
         Raises as `snapshot_spark_table` does, and `UnsupportedFeature` for a managed table of Spark's: renaming it would
         move its files, and dropping it delete them.
         """
-        described = session_table(spark, source)
+        described = spark_engine.session_tables.describe(spark, source)
         if described.is_managed:
             raise UnsupportedFeature(
                 f"{described.name} is a managed table: Spark moves its files when it is renamed to a backup, and deletes them "
@@ -671,11 +658,11 @@ class Lake:
             )
         name = name or described.name
         location = described.location if self.places_tables else None
-        files = session_files(spark, described, {})
+        files = spark_engine.session_tables.files(spark, described, {})
         table, adoptable = self._over(spark, described, name, files, properties, {"migrated": "true"}, location)
-        backup = rename_session_table(spark, described, backup_name or f"{described.path[-1]}_BACKUP_")
+        backup = spark_engine.session_tables.rename(spark, described, backup_name or f"{described.path[-1]}_BACKUP_")
         try:
-            latest = session_files(spark, backup, {})
+            latest = spark_engine.session_tables.files(spark, backup, {})
             if latest != files:  # Written before it got its other name.
                 table, adoptable = self._over(spark, backup, name, latest, properties, {"migrated": "true"}, location)
             made = self._created_over(spark, table, adoptable, latest)
@@ -685,14 +672,14 @@ class Lake:
             ) from error
         except BaseException as error:
             try:
-                rename_session_table(spark, backup, described.path[-1])
+                spark_engine.session_tables.rename(spark, backup, described.path[-1])
             except LakeError as second:
                 raise LakeError(
                     f"{error}; and the source is still {backup.name} in Spark's catalog: {second}"
                 ) from error
             raise
         if drop_backup:
-            drop_session_table(spark, backup)
+            spark_engine.session_tables.drop(spark, backup)
         return made
 
     def import_spark_table(
@@ -722,16 +709,24 @@ class Lake:
         Raises `NotFound`, `AlreadyExists`, and `LakeError` for rows that differ, e.g. because others wrote to the source
         meanwhile.
         """
-        described = session_table(spark, source)
+        described = spark_engine.session_tables.describe(spark, source)
         name = name or described.name
         schema = Schema(described.fields, comment=described.comment)
         made = self.create_table_as(
-            name, session_rows(spark, described), schema, format, described.partition_by, properties=properties
+            name,
+            spark_engine.session_tables.rows(spark, described),
+            schema,
+            format,
+            described.partition_by,
+            properties=properties,
         )
         table = self.table(name)
         try:
             rows = table.scan(snapshot_id=made.id if made else None).to_spark(spark)
-            there, here = (frame_checksum(frame) for frame in (session_rows(spark, described), rows))
+            there, here = (
+                spark_engine.session_tables.checksum(frame)
+                for frame in (spark_engine.session_tables.rows(spark, described), rows)
+            )
             if there != here:
                 raise LakeError(
                     f"{name}: not copied: {described.name} has {there[0]:,} rows, the copy {here[0]:,}, or their checksums "
@@ -745,7 +740,7 @@ class Lake:
             raise
         log.info("%s: %d rows copied from %s, checksum %d", name, here[0], described.name, here[1])
         if drop_source:
-            drop_session_table(spark, described)
+            spark_engine.session_tables.drop(spark, described)
         return table
 
     def _over(
@@ -938,7 +933,7 @@ class Lake:
         `frame.writeStream.format("lakeformat").option("table", "db.t").option("user", "job")`, with a checkpoint
         location, commits each batch exactly once under `user`, which must be unique to the stream (see `Table.stream`).
         """
-        register(spark, name, TablesByOptions(self))
+        spark_engine.register(spark, name, TablesByOptions(self))
 
     def attach(self, spark: Any, tables: Sequence[str] | None = None, pack: str | None = None) -> list[str]:
         """Make a Spark session able to run lakeformat, and make tables readable by name in it: `spark.sql("SELECT *
@@ -967,10 +962,11 @@ class Lake:
         if tables is not None and (isinstance(tables, str) or not all(isinstance(table, str) for table in tables)):
             raise InvalidInput(f"tables={tables!r}: give a list of names, e.g. ['shop.orders']")
         names = [self.table(table).name for table in tables] if tables is not None else self.tables()
-        make_ready(spark, pack)
+        spark_engine.ready(spark, pack)
+        spark_engine.push_filters(spark)
         self.register(spark)  # USING lakeformat then raises an error that says what to do instead.
         for name in names:
-            attach(spark, name, self._store.root, partial(_current, self, name))
+            spark_engine.attach(spark, name, self._store.root, partial(_current, self, name))
         return names
 
     def sql(
@@ -1269,7 +1265,7 @@ def _fields(schema: Any) -> tuple[Field, ...]:
     if isinstance(schema, pa.Schema):
         return fields_from_arrow(schema)
     if is_spark(schema) and type(schema).__name__ == "StructType":
-        return fields_from_spark(schema)
+        return spark_engine.fields_from_spark(schema)
     if isinstance(schema, tuple | list) and all(isinstance(f, Field) for f in schema):
         return tuple(schema)
     if hasattr(schema, "__arrow_c_schema__"):

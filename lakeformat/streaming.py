@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat import clock
+from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.engines.choose import check_changelog, engine_for, is_spark, write_changelog
+from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS, DeltaFiles
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NotFound, UnsupportedFeature
@@ -147,7 +148,7 @@ class WriteSession:
         are read."""
         store, layout = self._reach(view), delta_layout(view, view.schema.primary_key)
         if is_spark(data):
-            return tuple(write_changelog([data], store, layout, True, MAX_KEYS, BUFFER_BYTES))
+            return tuple(spark_engine.changelog.write([data], store, layout, True, MAX_KEYS, BUFFER_BYTES))
         return tuple(DeltaFiles(store, layout, upsert=True, buffer_bytes=BUFFER_BYTES // 2).write_all([data]))
 
     def part(self, data: Any, *, appends: bool = False) -> Prepared:
@@ -387,7 +388,7 @@ class DeltaWriter:
                 self._view = self._session._view()
             layout = delta_layout(self._view, self._key)
             if is_spark(data):
-                check_changelog(data, layout)
+                spark_engine.changelog.check(data, layout)
                 self._frames.append(data)
                 return
             self._files = DeltaFiles(
@@ -437,7 +438,9 @@ class DeltaWriter:
         if not self._frames:
             return []
         store, layout = self._session._reach(self._view), delta_layout(self._view, self._key)
-        return write_changelog(self._frames, store, layout, self._upsert, self._max_keys, self._buffer_bytes)
+        return spark_engine.changelog.write(
+            self._frames, store, layout, self._upsert, self._max_keys, self._buffer_bytes
+        )
 
     def _require_settled(self, id: int | None = None) -> None:
         if self._prepared is not None and self._prepared.identifier != id:

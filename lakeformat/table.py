@@ -26,7 +26,7 @@ from lakeformat.dialects.dialect import (
     Staging,
     Upkept,
 )
-from lakeformat.engines.choose import engine_for, require_parquet, session_files, session_table
+from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression import sql_text
@@ -49,6 +49,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
+from lakeformat.model.session_table import require_parquet
 from lakeformat.model.snapshot import Expiry, Snapshot
 from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.reading.inspect import Inspect
@@ -324,9 +325,9 @@ class Table:
         Raises as `add_files` does, and `NotFound`, and `UnsupportedFeature` for a source of another file format. The
         source stays as it is.
         """
-        described = session_table(spark, source)
+        described = spark_engine.session_tables.describe(spark, source)
         require_parquet(described)
-        files = session_files(spark, described, partition or {})
+        files = spark_engine.session_tables.files(spark, described, partition or {})
         return self.add_files(files.paths, files.partitions, check_duplicate_files, spark, id=id, properties=properties)
 
     def upsert(

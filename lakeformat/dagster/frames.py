@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dagster.spark import SparkResource
-from lakeformat.engines.choose import fields_from_spark, is_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.schema import Field
 
@@ -37,7 +38,7 @@ def to_write(data: Any) -> Any:
 
 def fields_of(frame: Any) -> tuple[Field, ...]:
     """The columns of a result of `to_write`."""
-    return fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
+    return spark_engine.fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
 
 
 class NoRows:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field
 
@@ -36,3 +37,12 @@ class SessionFiles:
 
     paths: tuple[str, ...]
     partitions: tuple[Mapping[str, Any], ...]
+
+
+def require_parquet(table: SessionTable) -> None:
+    """Raise `UnsupportedFeature` for a table whose files cannot become a lake's where they are."""
+    if table.file_format != "parquet":
+        raise UnsupportedFeature(
+            f"{table.name} has files of {table.file_format}: only Parquet files become part of a table where they are; copy its "
+            "rows with import_spark_table, or CREATE TABLE ... AS SELECT"
+        )

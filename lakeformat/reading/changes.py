@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.dialects.dialect import AnyView, Consumers, RowKinds
-from lakeformat.engines.choose import engine_for, require_spark
+from lakeformat.engines.choose import engine_for
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression

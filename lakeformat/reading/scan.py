@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lakeformat import arguments
+from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import AnyView
-from lakeformat.engines.choose import engine_for, on_executors, require_spark
+from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.expression import sql_text
 from lakeformat.expression.duckdb_sql import quoted, selected
@@ -100,7 +101,7 @@ class Scan:
         if isinstance(manifests_in_driver, bool) or not isinstance(manifests_in_driver, int) or manifests_in_driver < 0:
             raise InvalidInput(f"manifests_in_driver={manifests_in_driver!r}: give a whole number, 0 or more")
         engine = engine_for(spark=spark)
-        elsewhere = on_executors(spark, self.store, manifests_in_driver + 1)
+        elsewhere = spark_engine.planning.OnExecutors(spark, self.store, manifests_in_driver + 1)
         scan = replace(self, view=self.view.planned(elsewhere))
         return engine.read(self.store, scan.plan(), self.fields, self.limit)
 

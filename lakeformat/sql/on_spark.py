@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from lakeformat.engines.choose import register_transforms
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
 from lakeformat.expression.spark_sql import quoted, spark_type, to_sql
 from lakeformat.model.partition import TransformKind
@@ -44,7 +44,9 @@ def frame(context: Context, query: Query) -> Any:
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     transform_calls = _transforms(query)
     if transform_calls:
-        register_transforms(context.spark, {name: (kind, type) for *_, name, kind, type in transform_calls})
+        spark_engine.transforms.register_transforms(
+            context.spark, {name: (kind, type) for *_, name, kind, type in transform_calls}
+        )
     try:
         result = context.spark.sql(spliced(query), args=values or None, **frames)
         result.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.engines.choose import require_spark
+from lakeformat.arguments import require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Snapshot
 

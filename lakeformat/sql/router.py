@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeformat.engines.choose import is_spark
+from lakeformat.arguments import is_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.sql import parameters, query, text
 from lakeformat.sql.result import Result

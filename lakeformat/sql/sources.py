@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
-from lakeformat.engines.choose import fields_from_spark, is_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import evaluation
 from lakeformat.model.dataclass import dataclass
@@ -178,7 +179,7 @@ class SparkRows:
 
     @property
     def types(self) -> Mapping[str, Type]:
-        return {field.name: field.type for field in fields_from_spark(self.given.schema)}
+        return {field.name: field.type for field in spark_engine.fields_from_spark(self.given.schema)}
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> SparkRows:
         return self

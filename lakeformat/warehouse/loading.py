@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat import clock
+from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.arrow import batches as arrow_batches
-from lakeformat.engines.choose import engine_for, examined, export_from_spark, is_spark, loading_frame
+from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.exchange import fitting, reading, writing
 from lakeformat.engines.exchange.layout import FileLayout
 from lakeformat.engines.exchange.reading import Source, Tally
@@ -149,7 +150,7 @@ def export(store: Store, data: Any, layout: FileLayout, overwrite: bool) -> Expo
     if before and not overwrite:
         raise AlreadyExists(f"{store.root} holds files, e.g. {before[0].path}; OVERWRITE = TRUE replaces them")
     if is_spark(data):
-        files = export_from_spark(data, store, layout)
+        files = spark_engine.exchange.export(data, store, layout)
     else:
         pieces = arrow_batches(data)
         schema, pieces = _schema(pieces)
@@ -213,14 +214,18 @@ def _rows(store: Store, sources: Sequence[Source], on_error: str, spark: Any) ->
     if spark is None and on_error != "skip_file":
         tallies = [Tally() for _ in sources]
         return _reader(store, sources, tallies), tallies
-    tallies = examined(spark, store, sources) if spark is not None else [reading.examine(store, s) for s in sources]
+    tallies = (
+        spark_engine.exchange.examined(spark, store, sources)
+        if spark is not None
+        else [reading.examine(store, s) for s in sources]
+    )
     if on_error == "skip_file":
         kept = [source for source, tally in zip(sources, tallies, strict=True) if not tally.errors]
         for tally in tallies:
             tally.rows_loaded *= not tally.errors
         sources = [replace(source, strict=True) for source in kept] or sources[:0]
     if spark is not None and sources:
-        return loading_frame(spark, store, sources), tallies
+        return spark_engine.exchange.loading_frame(spark, store, sources), tallies
     return _reader(store, sources, [Tally() for _ in sources]), tallies
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptTable, InvalidInput, Lake
-from lakeformat.engines.choose import on_executors
+from lakeformat.engines.choose import spark_engine
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("dt", pa.string())])
@@ -32,7 +32,7 @@ def table(request, tmp_path_factory):
 def planned(table, spark, least, where=None):
     """The plan of a Lake that has read nothing yet, and what its view reads through."""
     scan = Lake(table.uri.removeprefix("file://").rpartition("/d.db")[0]).table("d.t").scan(where=where)
-    view = scan.view.planned(on_executors(spark, scan.store, least))
+    view = scan.view.planned(spark_engine.planning.OnExecutors(spark, scan.store, least))
     return list(replace(scan, view=view).plan()), view.reader
 
 

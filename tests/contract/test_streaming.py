@@ -31,7 +31,7 @@ from lakeformat.commit import discard
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.engines.choose import register
+from lakeformat.engines.choose import spark_engine
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.streaming import Sink
@@ -694,7 +694,7 @@ def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_pa
         def sink(self, options, user, overwrite):
             return Dying(partial(table.stream, options["user"]))
 
-    register(spark, "dying", Tables())
+    spark_engine.register(spark, "dying", Tables())
 
     def drain():
         stream = spark.readStream.schema("id bigint, v string, dt string").json(str(source))

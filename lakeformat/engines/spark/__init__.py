@@ -4,6 +4,7 @@ Public Python API only (DataFrame, `mapInArrow`), so that classic sessions and S
 lakeformat: installed, or sent along by `add_to_session`.
 """
 
+from lakeformat.engines.spark import changelog, exchange, planning, session_tables, transforms
 from lakeformat.engines.spark.data_source import attach, push_filters, register
 from lakeformat.engines.spark.engine import SparkEngine
 from lakeformat.engines.spark.merge import SparkSource
@@ -16,11 +17,16 @@ __all__ = [
     "SparkSource",
     "add_to_session",
     "attach",
+    "changelog",
+    "exchange",
     "fields_from_spark",
     "pack_packages",
+    "planning",
     "push_filters",
     "ready",
     "register",
+    "session_tables",
     "spark_schema",
     "spark_type",
+    "transforms",
 ]

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from lakeformat.arguments import require_spark
 from lakeformat.engines.spark.types import fields_from_spark
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression.spark_sql import quoted
@@ -29,6 +30,7 @@ _SERDES = ("parquet", "orc", "avro")
 def describe(spark: SparkSession, source: str) -> SessionTable:
     """The table `namespace.name` of Spark's own catalog, or `catalog.namespace.name`. Raises `NotFound`, and
     `UnsupportedFeature` for a view, a table of a lake, and columns that tables do not have."""
+    require_spark(spark)
     path = tuple(source.split("."))
     path = (_CATALOG, *path) if len(path) == 2 else path
     if len(path) != 3 or not all(path):
@@ -89,6 +91,7 @@ def files(spark: SparkSession, table: SessionTable, partition: Mapping[str, Any]
 
 def names(spark: SparkSession, namespace: str) -> list[str]:
     """The names of the tables of a namespace of Spark's own catalog, without views. Raises `NotFound`."""
+    require_spark(spark)
     inside = f"{_CATALOG}.{quoted(namespace)}"
     try:
         tables = {row.tableName for row in spark.sql(f"SHOW TABLES IN {inside}").collect() if not row.isTemporary}

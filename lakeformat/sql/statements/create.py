@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines.choose import fields_from_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model import evolution
@@ -234,7 +234,7 @@ def _complete(context: Context, asked: Asked, data: Any) -> None:
         if asked.fields:
             raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
         schema = data.schema
-        fields = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+        fields = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
         asked.fields = [replace(column, nullable=True) for column in fields]
     if asked.like is not None:
         if asked.fields:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
-from lakeformat.engines.choose import fields_from_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.engines.kernels import assign, casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression.spark_sql import spark_type, to_sql
@@ -104,7 +104,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
 
 def fields(schema: Any) -> tuple[Field, ...]:
     """The columns of a query's rows, from a `pyarrow.Schema` or Spark's StructType."""
-    return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+    return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
 
 
 def grow(table: Table, given: Sequence[Field]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeformat.engines.choose import session_names
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import LakeError, NotFound
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.sql import names
@@ -111,7 +111,7 @@ def migrate_database(call: Call) -> Result:
     call.close(("parallelism",))
     spark, _ = _of_spark(call, f"{database}.*")
     done, failed = [], []
-    for table in session_names(spark, database):
+    for table in spark_engine.session_tables.names(spark, database):
         name = f"{database}.{table}"
         try:
             call.context.lake.import_spark_table(spark, name, name, "paimon", properties=options, drop_source=True)

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines.choose import fields_from_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression.spark_sql import spark_type
 from lakeformat.model.schema import NO_ID, Field
@@ -263,7 +263,7 @@ def _typed(context: Context, made: Function) -> Field:
     session = replace(context.session, functions={**context.session.functions, "_checked": made})
     inside = replace(context, script=script, session=session)
     schema = query.schema(inside, Piece.of(script, 0, len(script.text)))
-    (field,) = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+    (field,) = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
     return field
 
 

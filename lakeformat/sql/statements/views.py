@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines.choose import fields_from_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import AlreadyExists, NotFound
 from lakeformat.sql import declare, names, query
 from lakeformat.sql.result import Result, nothing
@@ -163,7 +163,7 @@ def _described(context: Context, name: str, at: int, rows: Piece, columns: list[
         )
     session = Session(context.session.database, catalogs=context.session.catalogs)
     schema = query.schema(replace(context, session=session, views=(name,)), rows)
-    inferred = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+    inferred = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
     _require_as_many(context, name, at, columns, inferred)
     given = columns or [(field.name, None) for field in inferred]
     fields = tuple(
