@@ -14,8 +14,9 @@ import pyarrow as pa
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
-from lakeformat.dagster.drawings import markdown
 from lakeformat.dagster.frames import NoRows, fields_of, to_write
+from lakeformat.dagster.markdown import cell, markdown_table
+from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
     AlreadyExists,
@@ -54,10 +55,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that landed: its snapshot (None if there was nothing to do), and metadata for the event log: of the
-    table, of the whole commit, and of each Dagster partition."""
+    """A write that landed: its snapshot (None if there was nothing to do), the data version that the table has then,
+    and metadata for the event log: of the table, of the whole commit, and of each Dagster partition."""
 
     snapshot: Snapshot | None
+    data_version: dg.DataVersion | None
     table: Mapping[str, Any]
     commit: Mapping[str, Any]
     partitions: Mapping[str, Mapping[str, Any]]
@@ -148,19 +150,28 @@ def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
 
 def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
     """The metadata of a write of the partitions `keys` that became `snapshot` (None if there was nothing to do)."""
-    if snapshot is None:
-        return Written(None, metadata_of(table, to), {}, {})
     to = settled(to, table.schema.fields)
-    specs = specs_of(to, table.schema, keys) if to.write == "replace" and to.partitions is not None else {}
+    specs = specs_of(to, table.schema, keys) if to.partitions is not None and to.partition_by is not None else {}
+    current = snapshot or table.current_snapshot()
+    metadata = metadata_of(table, to, current)
+    if current is not None:
+        metadata["lake/snapshot_id"] = current.id
+    if snapshot is None:
+        partitions = {} if current is None else _rows_by_partition(table, to, current, specs)
+        return Written(None, data_version_of(current), metadata, {}, partitions)
     snapshot = with_changes(table, snapshot)
-    commit = commit_metadata(table, to, snapshot, specs)
+    commit = commit_metadata(table, to, snapshot, specs if to.write == "replace" else {})
     first = snapshot.properties.get("dagster/run_id", origin.run_id)
     if first != origin.run_id:
         commit["lake/committed_by_run"] = first  # This run re-executes it and adds nothing.
-    of_snapshot = {**metadata_of(table, to), "lake/snapshot_id": snapshot.id}
     if to.audit:
-        of_snapshot["lake/branch"] = branch_of(origin)
-    return Written(snapshot, of_snapshot, commit, _by_partition(table, to, snapshot, specs))
+        metadata["lake/branch"] = branch_of(origin)
+    return Written(snapshot, data_version_of(snapshot), metadata, commit, _by_partition(table, to, snapshot, specs))
+
+
+def data_version_of(snapshot: Snapshot | None) -> dg.DataVersion | None:
+    """The data version of a table at a snapshot; None for a table without snapshots."""
+    return None if snapshot is None else dg.DataVersion(str(snapshot.id))
 
 
 def branch_of(origin: Origin) -> str:
@@ -197,13 +208,15 @@ def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:
 
 
 def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) -> dict[str, Any]:
-    """Report a write to Dagster; returns the metadata of its materializations.
+    """Report a write and the table's data version to Dagster; returns the metadata of its materializations.
 
     Each partition's event has the partition's own metadata. Metadata of the whole commit is added to it if the run has
     at most one partition; otherwise it is one observation.
     """
-    for key, measures in written.partitions.items():
-        context.add_asset_metadata(dict(measures), asset_key=to.asset, partition_key=key)
+    if written.data_version:
+        context.set_data_version(to.asset, written.data_version)
+    for key, metadata in written.partitions.items():
+        context.add_asset_metadata(dict(metadata), asset_key=to.asset, partition_key=key)
     if len(keys) <= 1:
         return {**written.table, **written.commit}
     if written.commit:
@@ -275,14 +288,15 @@ def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
     return f"{run_id}/{origin.step}/{asset}/{keys[0]}...{keys[-1]}/{digest}"
 
 
-def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
-    """The metadata of a table."""
+def metadata_of(table: Any, to: AssetTable, snapshot: Snapshot | None) -> dict[str, Any]:
+    """The metadata of a table at a snapshot."""
     schema: Schema = table.schema
     metadata: dict[str, Any] = {
         "dagster/table_name": to.name,
         "dagster/uri": table.uri,
         "dagster/storage_kind": to.format,
         "dagster/column_schema": column_schema(schema),
+        **measures(table, snapshot),
     }
     if to.lineage:
         metadata["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
@@ -301,13 +315,12 @@ def commit_metadata(
     }
     if specs:
         metadata["lake/partitions_in_commit"] = len(specs)
-    elif to.write == "replace":
-        metadata["dagster/row_count"] = snapshot.rows_added
     if snapshot.rows_added:
         where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None
-        columns = list(table.schema.names[:PREVIEW_COLUMNS])
+        first = [name for name in table.schema.partitioning.sources if "." not in name]
+        columns = list(dict.fromkeys((*first, *table.schema.names)))[:PREVIEW_COLUMNS]
         rows = table.scan(columns=columns, where=where, snapshot_id=snapshot.id, limit=PREVIEW_ROWS).to_arrow()
-        metadata["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
+        metadata["lake/preview"] = preview(rows)
     return metadata
 
 
@@ -373,10 +386,10 @@ def column_lineage(lineage: Mapping[str, Any], columns: Sequence[str]) -> dg.Tab
     return dg.TableColumnLineage(dependencies)
 
 
-def preview(rows: pa.Table) -> str:
+def preview(rows: pa.Table) -> dg.MarkdownMetadataValue:
     """A few rows as a Markdown table."""
     rows = rows.select(rows.column_names[:PREVIEW_COLUMNS]).slice(0, PREVIEW_ROWS)
-    return markdown(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
+    return markdown_table(rows.column_names, [[cell(value) for value in row.values()] for row in rows.to_pylist()])
 
 
 def _dependency(text: str) -> dg.TableColumnDep:
@@ -407,24 +420,12 @@ def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str
     return {name: value for name, value in properties.items() if value}
 
 
-def counts_by_key(
-    table: Any, of: AssetTable, specs: Mapping[str, Sequence[Spec]], snapshot_id: int | None = None
-) -> dict[str, int]:
-    """The rows of each time-window partition, from metadata where the table's partitions suffice."""
-    columns = columns_of(of.partition_by or {})
-    return {
-        key: table.scan(where=predicate_of({key: several}, columns), snapshot_id=snapshot_id).count()
-        for key, several in specs.items()
-    }
-
-
 def _by_partition(
     table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]
 ) -> dict[str, dict[str, Any]]:
-    """The changes that the snapshot made to each Dagster partition it replaced."""
-    if has_windows(specs):
-        counts = counts_by_key(table, to, specs, snapshot.id)
-        return {key: {"dagster/partition_row_count": count} for key, count in counts.items()}
+    """The rows of each Dagster partition, and of one that the snapshot replaced the changes."""
+    if to.write != "replace" or has_windows(specs):
+        return _rows_by_partition(table, to, snapshot, specs)
     asked = next((tuple(spec) for several in specs.values() for spec in several), ())
     places = [table.schema.partitioning.names.index(name) for name in asked]
     types = [to_arrow(table.schema.field(name).type) for name in asked]
@@ -439,6 +440,13 @@ def _by_partition(
         measures = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
         by_key[key] = {**measures, "dagster/partition_row_count": measures["lake/rows_added"]}
     return by_key
+
+
+def _rows_by_partition(
+    table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]
+) -> dict[str, dict[str, Any]]:
+    counts = rows_by_key(table, specs, columns_of(to.partition_by or {}), snapshot.id) if specs else {}
+    return {key: {"dagster/partition_row_count": count} for key, count in counts.items()}
 
 
 def _shown(keys: Sequence[str], at_most: int = 20) -> str:

@@ -58,7 +58,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
         return dg.MaterializeResult(
             asset_key=context.asset_key,
             metadata=report(context, lake.declared(context.asset_key, context.assets_def), written, keys),
-            data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
+            data_version=written.data_version,
         )
 
     return publish

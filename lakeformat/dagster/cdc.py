@@ -260,12 +260,12 @@ def _followed(
         finally:
             opened.close()
         table = lake.lake.table(to.name)
-        metadata = {**metadata_of(table, to), **_metadata(report)}
         newest = table.current_snapshot()
+        metadata = {**metadata_of(table, to, newest), **_metadata(report)}
         if report.is_complete and newest is not None and _has_changed(context.instance, key, table):
             yield dg.MaterializeResult(
                 asset_key=key,
-                metadata={**metadata, "lake/snapshot_id": newest.id, "dagster/row_count": table.scan().count()},
+                metadata={**metadata, "lake/snapshot_id": newest.id},
                 data_version=dg.DataVersion(str(newest.id)),
             )
         else:

@@ -12,13 +12,13 @@ import pyarrow as pa
 from lakeformat.dagster.asset_table import (
     audited_branch,
     column_schema,
-    counts_by_key,
     scan,
     specs_of,
 )
 from lakeformat.dagster.declaration import AssetTable, names_of, settled
 from lakeformat.dagster.lake import LakeResource, origin_of
-from lakeformat.dagster.partition_keys import has_windows
+from lakeformat.dagster.measures import rows_by_key
+from lakeformat.dagster.partition_keys import columns_of, has_windows
 from lakeformat.dagster.tables import TableAsset, tables_of
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
@@ -99,7 +99,7 @@ def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -
     if not specs:
         return {}
     if has_windows(specs) or uncounted:
-        return counts_by_key(table, of, specs)
+        return rows_by_key(table, specs, columns_of(of.partition_by or {}))
     columns = list(next(iter(specs.values()))[0])
     values = zip(*(partitions[column].to_pylist() for column in columns), strict=True)
     counts = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))

@@ -1,63 +1,54 @@
 """A table's partitions and history, as Markdown for Dagster."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.dagster.markdown import cell, markdown_table, size_text
+from lakeformat.dagster.measures import COLUMNS, column, last_partitions, last_snapshots
+from lakeformat.model.snapshot import Snapshot, utc
 
 MOST = 30  # The most partitions, or snapshots, in one picture: the last ones.
-WIDTH = 20
+WHOLE = "whole table"  # The one partition of a table without partition columns.
 
 
 def pictures(table: Any) -> dict[str, dg.MarkdownMetadataValue]:
-    """The rows and files of a table's partitions, and the changes of its snapshots, from metadata alone."""
+    """The rows, files and bytes of a table's partitions, and the changes of its snapshots."""
     return {
-        "lake/partitions": dg.MetadataValue.md(partitions_picture(table.inspect.partitions())),
-        "lake/history": dg.MetadataValue.md(history_picture(table.snapshots())),
+        "lake/partitions": partitions_picture(*last_partitions(table, MOST)),
+        "lake/history": history_picture(*last_snapshots(table, MOST)),
     }
 
 
-def markdown(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
-        for line in (header, ["---"] * len(header), *lines)
-    )
+def partitions_picture(partitions: pa.Table, count: int) -> dg.MarkdownMetadataValue:
+    """The last of `count` partitions, as `last_partitions` gives them: rows, files, how many are small, and bytes."""
+    names = partitions.column_names[: -len(COLUMNS)]
+    measured = zip(*(column(partitions, name).to_pylist() for name in COLUMNS), strict=True)
+    values = [[cell(value) for value in row.values()] for row in partitions.select(range(len(names))).to_pylist()]
+    rows = [
+        [*(values[n] if names else [WHOLE]), _number(rows), f"{files:,}", f"{small:,}", size_text(size or 0), _time(ms)]
+        for n, (files, small, rows, _, size, ms) in enumerate(measured)
+    ]
+    header = [*(names or ["partition"]), "rows", "files", "small files", "size", "last write (UTC)"]
+    return _with_count(header, rows, count)
 
 
-def partitions_picture(partitions: pa.Table) -> str:
-    """The last partitions, from `Table.inspect.partitions()`: rows with a bar, files, and how many are small."""
-    names = partitions.column_names[: partitions.column_names.index("file_count")]
-    shown = partitions.slice(max(0, partitions.num_rows - MOST)).to_pylist()
-    # Files of other engines may have no row counts.
-    shown = [{**row, "row_count": row["row_count"] or 0} for row in shown]
-    most = max((row["row_count"] for row in shown), default=0)
-    lines = [
-        [*(row[name] for name in names), _bar(row["row_count"], most), row["row_count"], row["file_count"], row["small_file_count"]]
-        for row in shown
-    ]  # fmt: skip
-    return _shown([*names, "", "rows", "files", "small"], lines, partitions.num_rows)
+def history_picture(snapshots: Sequence[Snapshot], count: int) -> dg.MarkdownMetadataValue:
+    """The last of `count` snapshots, newest first: when each was made, how, and the rows after it."""
+    rows = [[_time(s.timestamp_ms), str(s.id), cell(s.kind), _number(s.total_rows)] for s in snapshots]
+    return _with_count(["time (UTC)", "snapshot", "kind", "rows"], rows, count)
 
 
-def history_picture(snapshots: Sequence[Snapshot]) -> str:
-    """The last snapshots, newest first: the changes of each, and the row count after it with a bar."""
-    shown = list(snapshots)[-MOST:][::-1]
-    most = max((snapshot.total_rows or 0 for snapshot in shown), default=0)
-    lines = [
-        [f"{datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}", snapshot.id, snapshot.kind, _bar(snapshot.total_rows or 0, most), snapshot.total_rows]
-        for snapshot in shown
-    ]  # fmt: skip
-    return _shown(["time (UTC)", "snapshot", "kind", "", "rows"], lines, len(snapshots))
+def _with_count(header: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> dg.MarkdownMetadataValue:
+    table = markdown_table(header, rows)
+    return dg.MarkdownMetadataValue(f"{table.md_str}\n\n{len(rows)} of {count:,}") if count > len(rows) else table
 
 
-def _bar(value: int, most: int) -> str:
-    return "█" * round(WIDTH * value / most) if most > 0 else ""
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
 
 
-def _shown(header: Sequence[str], lines: Sequence[Sequence[Any]], count: int) -> str:
-    more = f"\n\n{len(lines)} of {count}" if count > len(lines) else ""
-    return markdown(header, [["" if cell is None else cell for cell in line] for line in lines]) + more
+def _time(epoch_ms: int | None) -> str:
+    return "" if epoch_ms is None else utc(epoch_ms)[:19].replace("T", " ")

@@ -7,6 +7,7 @@ import dagster as dg
 
 from lakeformat.dagster.asset_table import as_dagster_failures, column_schema
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.measures import measures
 
 
 def external_tables(
@@ -55,9 +56,7 @@ def _external(name: str, cron: str | None, group: str | None, resource: str) -> 
         }
         if snapshot is None:
             return dg.ObserveResult(metadata=metadata)
-        metadata |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind}
-        if snapshot.total_rows is not None:
-            metadata["dagster/row_count"] = snapshot.total_rows
+        metadata |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind, **measures(table, snapshot)}
         return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(str(snapshot.id)))
 
     return observe

@@ -60,8 +60,6 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         with as_dagster_failures(context.asset_key, keys):
             table = self._declared(context, _metadata(context), context.asset_spec.description)
             written = write(self.lake.lake, table, obj, keys, origin_of(step, context.step_key))
-        if written.snapshot:
-            step.set_data_version(table.asset, dg.DataVersion(str(written.snapshot.id)))
         context.add_output_metadata(report(step, table, written, keys))
 
     def load_input(self, context: dg.InputContext) -> Any:

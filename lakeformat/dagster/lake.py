@@ -15,6 +15,7 @@ from lakeformat.dagster.asset_table import (
     Origin,
     as_dagster_failures,
     commit_metadata,
+    data_version_of,
     metadata_of,
     report,
     request_id,
@@ -116,7 +117,7 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         return dg.MaterializeResult(
             asset_key=table.asset,
             metadata={**output.metadata, **report(context, table, written, keys)},
-            data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
+            data_version=written.data_version,
         )
 
     def append_changes(
@@ -146,9 +147,12 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
                 source.changes(to_snapshot=until, consumer=consumer).acknowledge()
                 if until == changes.until:
                     break
-        metadata = {**metadata_of(table, to), "lake/changes_after": after, "lake/changes_until": until}
+        current = snapshot or table.current_snapshot()
+        metadata = {**metadata_of(table, to, current), "lake/changes_after": after, "lake/changes_until": until}
         commit = commit_metadata(table, to, with_changes(table, snapshot)) if snapshot else {}
-        return dg.MaterializeResult(asset_key=to.asset, metadata={**metadata, **commit})
+        return dg.MaterializeResult(
+            asset_key=to.asset, metadata={**metadata, **commit}, data_version=data_version_of(current)
+        )
 
     def declared(
         self, asset: dg.AssetKey, definition: dg.AssetsDefinition, output: Mapping[str, Any] = MappingProxyType({})

@@ -181,16 +181,18 @@ def read_or_copy(
             yield from _read_file(store, task, index, file, BATCH_ROWS)
 
 
+def needs_rows(task: ReadTask) -> bool:
+    """Whether `count` reads rows, for a condition, merging or equality deletes, and not only delete positions."""
+    if task.predicate != ALWAYS or task.merge is not None or not task.row_counts:
+        return True
+    return any(by.content is Content.EQUALITY_DELETES for delete in task.deletes for by in delete)
+
+
 def count(store: Reader, task: ReadTask) -> int:
     """The number of rows that satisfy the task's predicate; reads only the columns in it."""
-    is_plain = task.predicate == ALWAYS and task.merge is None
-    if is_plain and not any(task.deletes) and task.row_counts:
-        return task.row_count
-    if (
-        is_plain
-        and task.row_counts
-        and all(by.content is not Content.EQUALITY_DELETES for delete in task.deletes for by in delete)
-    ):
+    if not needs_rows(task):
+        if not any(task.deletes):
+            return task.row_count
         store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
         return sum(
             count - int(np.searchsorted(deletes.positions(store, path, gone), count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,6 +15,7 @@ from lakeformat import arguments
 from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import AnyView
+from lakeformat.engines import worker
 from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.expression import sql_text
@@ -107,11 +109,23 @@ class Scan:
 
     def count(self) -> int:
         """The number of rows; from metadata alone where metadata has the exact number."""
+        rows = self.count_if_cheap(sys.maxsize)
+        assert rows is not None, "no table has so many rows"
+        return rows
+
+    def count_if_cheap(self, rows_read: int) -> int | None:
+        """The number of rows; None if counting them means to read more than `rows_read` rows, whose condition, merging
+        or equality deletes decide whether they count."""
         by_bounds, rest = self._apart()
         rows = self.view.count(by_bounds) if rest == ALWAYS else None
         if rows is None:
             some = self.view.schema.names[:1]  # A task also reads the columns that its condition and merging need.
-            rows = sum(engine_for().count(self.store, self._tasks(some)))
+            tasks = self._tasks(some)
+            if rows_read < sys.maxsize:  # A file without a row count has hardly more rows than bytes.
+                unknown = [task.row_count or task.size_bytes for task in tasks if worker.needs_rows(task)]
+                if sum(unknown) > rows_read:
+                    return None
+            rows = sum(engine_for().count(self.store, tasks))
         return rows if self.limit is None else min(rows, self.limit)
 
     def explain(self) -> pa.Table:

@@ -623,6 +623,18 @@ def test_settled_files_are_counted_and_read_as_they_stand(table):
     assert len(contents(table)) == 10
 
 
+def test_rows_are_counted_if_few_of_them_must_be_read(table):
+    table.overwrite(arrow([row(i, n=i) for i in range(10)]))
+    assert table.scan().count_if_cheap(0) == 10
+    assert table.scan(where="n < 5").count_if_cheap(9) is None
+    table.upsert(arrow([row(0, "new"), row(10)]))
+    read = sum(task.row_count for task in table.scan().plan() if task.merge)
+    assert [table.scan().count_if_cheap(rows) for rows in (read - 1, read)] == [None, 11]
+    assert table.scan(limit=3).count_if_cheap(read) == 3
+    table.compact(full=True)
+    assert table.scan().count_if_cheap(0) == 11
+
+
 @pytest.mark.parametrize("bucket", ["2", "-1"])
 def test_an_overwrite_by_row_deletes_and_writes(lake, frame, bucket):
     t = make(lake, bucket=bucket)

@@ -139,7 +139,11 @@ def test_the_event_log_says_what_was_written(run, lake, format):
     assert metadata["lake/bytes_added"] > 0
     assert metadata["lake/commit_milliseconds"] >= 0
     assert metadata["lake/preview"].splitlines()[2] == "| 2013-01-01 | 1 |"
-    assert "dagster/row_count" not in metadata  # Of a partition it would be shown as the table's.
+    assert (metadata["dagster/row_count"], metadata["dagster/partition_row_count"]) == (2, 2)
+    assert metadata["dagster/size_bytes"] == sum(
+        lake.lake.table("nyc.orders").inspect.files()["size_bytes"].to_pylist()
+    )
+    assert metadata["dagster/last_updated_timestamp"] == snapshot.timestamp_ms / 1000
     assert snapshot.properties["dagster/run_id"] == result.run_id
     assert snapshot.properties["dagster/backfill"] == "fill1"
     assert snapshot.properties["dagster/partitions"] == "2013-01-01"
@@ -676,7 +680,7 @@ def test_append_adds_at_each_materialization_and_removes_nothing(mode, run, lake
     (found,) = materializations(run(events))
     assert content(lake, "nyc.events") == [(1,), (2,), (3,)]
     assert (found.metadata["lake/rows_added"].value, found.metadata["lake/rows_removed"].value) == (1, 0)
-    assert "dagster/row_count" not in found.metadata
+    assert found.metadata["dagster/row_count"].value == lake.lake.table("nyc.events").scan().count()
 
 
 def test_partitions_of_an_appending_asset_gather_and_one_that_is_run_again_adds_again(run, lake):

@@ -163,7 +163,7 @@ def test_verbs_that_would_change_the_folder_are_refused(tmp_path):
     assert table.remove_orphan_files(older_than="2100-01-01") == []
     assert sorted(root.rglob("*")) == before
     assert table.scan().count() == 3
-    assert "small" in partitions_picture(table.inspect.partitions())
+    assert "small" in partitions_picture(table.inspect.partitions(), 1).md_str
     assert run(["--warehouse", str(tmp_path), "doctor"]) == run(["--warehouse", str(tmp_path), "show", "d.t"]) == 0
     Lake(tmp_path).drop_table("d.t")  # The files are others'.
     assert [path.name for path in root.rglob("*") if path.is_file()] == ["a"]
