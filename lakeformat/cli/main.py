@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+from io import TextIOWrapper
 
 gc.set_threshold(200_000)  # Garbage collection during imports costs 5 % of a command.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core for linear algebra.
@@ -32,6 +33,9 @@ class WithoutPandas:
 def main() -> None:
     """Run the command of `sys.argv`, and leave without taking the interpreter down, a sixth of a short command."""
     sys.meta_path.insert(0, WithoutPandas)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # A locale other than UTF-8 lacks characters that rows and drawings have.
+            stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -47,7 +47,8 @@ class Session:
     def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
         """Print `data` with `--json`, else `show` or its result."""
         if self.as_json:
-            click.echo(json.dumps(data, default=plain, ensure_ascii=False, indent=2))
+            escaped = not self.console.encoding.startswith("utf")
+            click.echo(json.dumps(data, default=plain, ensure_ascii=escaped, indent=2))
             return
         drawn = show() if callable(show) else show
         if drawn is not None:

@@ -63,7 +63,7 @@ def _read(config: Path | None) -> tuple[Path, dict[str, Any]]:
         if config is None and not path.is_file():
             continue
         try:
-            return path, tomllib.loads(path.read_text())
+            return path, tomllib.loads(path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} cannot be read: {error}") from error
         except tomllib.TOMLDecodeError as error:

@@ -321,7 +321,8 @@ class TableScaffolder(dg.Scaffolder[TableParams]):
         column = attributes.get("partition_by")
         keys = "context.partition_keys"
         columns = f'{{"{column}": {keys}, "n": [1] * len({keys})}}' if column else '{"n": [1]}'
-        (request.target_path / "rows.py").write_text(ROWS.format(name=name, table=params.table, columns=columns))
+        rows = ROWS.format(name=name, table=params.table, columns=columns)
+        (request.target_path / "rows.py").write_text(rows, "utf-8")
 
 
 @dg.scaffold_with(TableScaffolder)
@@ -376,7 +377,7 @@ class SqlScaffolder(dg.Scaffolder[SqlParams]):
         select = f"SELECT {column}, count(*) AS n FROM {params.upstream} GROUP BY {column}" if column else ""
         query = select or f"SELECT count(*) AS n FROM {params.upstream}"
         (request.target_path / "rows.sql").write_text(
-            f"-- The rows of {params.table}; replace this by your own.\n{query}\n"
+            f"-- The rows of {params.table}; replace this by your own.\n{query}\n", "utf-8"
         )
 
 

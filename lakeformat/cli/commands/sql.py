@@ -68,7 +68,7 @@ def _run(session: Session, text: str, given: dict[str, str], folders: tuple[str,
 
 def _read(file: Path) -> str:
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text()
+        return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file} cannot be read: {error}") from error
 

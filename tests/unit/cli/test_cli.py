@@ -451,6 +451,23 @@ def test_the_console_script_runs_as_a_module_and_without_its_extra_says_which(tm
     assert "pip install 'lakeformat[cli]'" in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1254"])
+def test_output_is_escaped_where_the_locale_has_no_such_character(tmp_path, encoding):
+    Lake(tmp_path).create_table("a.t", SCHEMA).append(rows([1], "d0", "żółć 🙂"))
+    (tmp_path / "q.sql").write_text("SELECT item FROM a.t WHERE item = 'żółć 🙂'", "utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}
+
+    def call(*arguments):
+        command = [sys.executable, "-m", "lakeformat.cli.main", "--warehouse", str(tmp_path), *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout.decode(
+            encoding
+        )
+
+    for command in (("ls",), ("log", "a.t", "--graph"), ("head", "a.t"), ("files", "a.t", "--heat")):
+        assert call(*command), command
+    assert json.loads(call("--json", "sql", "--file", str(tmp_path / "q.sql"))) == [{"item": "żółć 🙂"}]
+
+
 def test_sql_runs_from_an_argument_a_file_and_standard_input(table, cli, tmp_path, monkeypatch):
     count = "SELECT count(*) AS n FROM shop.orders"
     assert cli.json("sql", count) == [{"n": 7}]
