@@ -258,7 +258,14 @@ def test_paimon_and_iceberg_have_the_same_rooms():
         # encrypted files, snapshots that name the one they come from, and fields of manifests that have ids.
         paimon = {"merging.py", "branch.py", "tracking.py", "postponed.py", "folder.py", "global_index.py"}
         paimon |= {"indexing.py", "partition_times.py"}
-        iceberg = {"statistics.py", "relocate.py", "encryption.py", "parents.py", "manifest_schema.py"}
+        iceberg = {
+            "statistics.py",
+            "relocate.py",
+            "encryption.py",
+            "parents.py",
+            "manifest_schema.py",
+            "name_mapping.py",
+        }
         assert names[0] | iceberg == names[1] | paimon
 
 

@@ -28,7 +28,7 @@ from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.avro import encode as avro_encode
 from lakeformat.codec.avro import file as avro
 from lakeformat.codec.paimon import vector_file
-from lakeformat.dialects.iceberg import manifest, metadata, scan
+from lakeformat.dialects.iceberg import manifest, name_mapping, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.dialects.paimon import manifest as paimon_manifest
@@ -226,16 +226,14 @@ def test_iceberg_metadata(iceberg, seed):
 @fuzzed(120)
 def test_iceberg_name_mapping(iceberg, seed):
     chance = random.Random(seed)
-    mapping = metadata.default_mapping(iceberg.schema.fields)
+    mapping = name_mapping.default(iceberg.schema.fields)
     text = json.dumps(changed(mapping, chance))
     text = text if chance.random() < 0.7 else flipped(text.encode(), chance).decode(errors="replace")
-    base = iceberg._view().state
-    schema = type(base.schema)(**{**{f: getattr(base.schema, f) for f in base.schema.__slots__},
-                                  "properties": {metadata.NAME_MAPPING: text}})  # fmt: skip
+    assert name_mapping.evolved(text, iceberg.schema.fields, iceberg.schema.fields[::-1])
     try:
-        metadata.name_mapping(type(base)(base.version, schema, base.document, None, base.specs))
+        name_mapping.parse(text)
     except CorruptTable as error:
-        named(error, metadata.NAME_MAPPING)
+        named(error, name_mapping.PROPERTY)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +241,7 @@ def test_iceberg_name_mapping(iceberg, seed):
 )
 def test_a_name_mapping_that_is_none(tmp_path, text):
     t = Lake(tmp_path, fsync="false").create_table(
-        "d.t", SCHEMA, format="iceberg", properties={metadata.NAME_MAPPING: text}
+        "d.t", SCHEMA, format="iceberg", properties={name_mapping.PROPERTY: text}
     )
     t.append(rows(0))
     with pytest.raises(CorruptTable, match=r"schema\.name-mapping\.default"):

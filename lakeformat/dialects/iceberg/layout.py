@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -33,7 +32,6 @@ from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
     DeltaLayout,
-    Named,
     StatsMode,
     Target,
     WriteTask,
@@ -152,25 +150,6 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
     fields = (*base.schema.fields, ROW_ID, LAST_UPDATED)
     unbounded = ((StatsMode.NONE, 0),) * 2  # Manifests have no bounds of them.
     return fields, replace(task, fields=(*task.fields, ROW_ID, LAST_UPDATED), stats=(*task.stats, *unbounded))
-
-
-def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-    """The name mapping for files without field ids, and the property that sets it if the table's is incomplete: columns
-    missing from the mapping are mapped by their own names. Raises `InvalidInput` for such a name that belongs to a
-    dropped column."""
-    known = {mapped.id: mapped.names for mapped in metadata.name_mapping(base)}
-    left = tuple(field for field in base.schema.fields if field.id not in known)
-    taken = {name for names in known.values() for name in names}
-    if clash := [field.name for field in left if field.name in taken]:
-        raise InvalidInput(
-            f"column {clash[0]!r}: the table's name mapping ({metadata.NAME_MAPPING}) has that name for another column, so "
-            "that files without field ids cannot hold it; change the mapping"
-        )
-    if not left:
-        return metadata.name_mapping(base), {}
-    entries = json.loads(base.schema.properties.get(metadata.NAME_MAPPING, "[]")) + metadata.default_mapping(left)
-    properties = {metadata.NAME_MAPPING: json.dumps(entries, separators=(",", ":"))}
-    return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=properties))), properties
 
 
 def delete_layout(reader: Reader, base: State, data_files: Files, verb: OperationKind) -> DeleteTask | None:

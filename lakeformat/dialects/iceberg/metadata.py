@@ -5,10 +5,8 @@ In the Hadoop layout versions are numbered files; if a catalog keeps the pointer
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -46,14 +44,13 @@ from lakeformat.model.schema import (
     Scalar,
     Schema,
     Type,
-    children,
     find_part,
     is_plain,
     result_type,
     walk,
 )
 from lakeformat.model.snapshot import Snapshot, Stamp, stream_numbers, utc
-from lakeformat.model.work import Named, in_folder
+from lakeformat.model.work import in_folder
 from lakeformat.storage import fence
 from lakeformat.storage.cache import cache_of, in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
@@ -83,7 +80,6 @@ FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
 _METADATA_PATH = "write.metadata.path"
-NAME_MAPPING = "schema.name-mapping.default"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 _OF_CATALOG = re.compile(r"(\d+)-.+\.metadata\.json(\.gz)?")
 _TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
@@ -165,8 +161,6 @@ _SHAPE = {
     "?partition-statistics": [{"snapshot-id": int, "statistics-path": str}], "?next-row-id": int,
     "?encryption-keys": [{"key-id": str, "encrypted-key-metadata": str, "?encrypted-by-id": str, "?properties": {str: str}}],
 }  # fmt: skip
-_MAPPING: dict[str, Any] = {"?field-id": int, "names": [str]}
-_MAPPING["?fields"] = [_MAPPING]
 
 
 def head(store: Store) -> Head:
@@ -480,48 +474,6 @@ def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[t
             yield from _paths(column.type.fields, path)
 
 
-def fallback_mapping(base: State, file_format: str) -> tuple[tuple[Named, ...], tuple[int, ...]]:
-    """(the mapping for files without field ids, the positions of its columns if these identify them); see `ReadTask`.
-
-    Without a name mapping the columns of a Parquet file have the ids 1, 2, ..., and those of others the ids of the
-    columns with their names (parquet/ParquetSchemaUtil.addFallbackIds, core/mapping/MappingUtil.create). Ids of fields
-    inside columns, which some writers assign in between, are left out of the count.
-    """
-    if NAME_MAPPING in base.schema.properties:
-        return name_mapping(base), ()
-    mapping = _named(default_mapping(base.schema.fields))
-    if file_format != "parquet":
-        return mapping, ()
-    nested = [
-        column for schema in base.document["schemas"] for column in schema["fields"] if isinstance(column["type"], dict)
-    ]
-    columns = types.parse_fields({"fields": nested})
-    inside = sorted({part.id for column in columns for part in walk(children(column.type))})
-    return mapping, tuple(entry.id - 1 - bisect_left(inside, entry.id) for entry in mapping)
-
-
-def name_mapping(base: State) -> tuple[Named, ...]:
-    """`schema.name-mapping.default`: the column names of files without field ids. Raises `CorruptTable` if it is
-    invalid."""
-    text = base.schema.properties.get(NAME_MAPPING)
-    if text is None:
-        return ()
-    with parsing.of(f"property {NAME_MAPPING!r} is no name mapping", CorruptTable):
-        entries = json.loads(text)
-        parsing.check_values(entries)
-        parsing.check(entries, [_MAPPING])
-        return _named(entries)
-
-
-def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
-    """The name mapping of the columns' own names, as JSON (core/MappingUtil.java)."""
-    mapping = []
-    for column in fields:
-        parts = default_mapping(children(column.type))
-        mapping.append({"field-id": column.id, "names": [column.name], **({"fields": parts} if parts else {})})
-    return mapping
-
-
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
@@ -770,15 +722,6 @@ def _of_others(base: State) -> set[int]:
         if name != base.branch
         for s in ancestry(base, ref["snapshot-id"])
     } - own
-
-
-def _named(entries: Any) -> tuple[Named, ...]:
-    """The columns of a name mapping; entries without an id are to be ignored."""
-    return tuple(
-        Named(entry["field-id"], tuple(entry["names"]), _named(entry.get("fields") or ()))
-        for entry in entries
-        if entry.get("field-id") is not None
-    )
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:

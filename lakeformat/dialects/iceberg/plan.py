@@ -21,6 +21,7 @@ from lakeformat.dialects.iceberg import (
     manifest,
     metadata,
     mirror,
+    name_mapping,
     options,
     scan,
     statistics,
@@ -184,6 +185,9 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if after.primary_key != before.primary_key:
         metadata.check_key(after, reader.root)
     if fields != before.fields or after.primary_key != before.primary_key:
+        if properties.get(name_mapping.PROPERTY, "") == before.properties.get(name_mapping.PROPERTY):
+            evolved = name_mapping.evolved(properties[name_mapping.PROPERTY], before.fields, fields)
+            document["properties"] |= {name_mapping.PROPERTY: evolved}
         _add_schema(reader, document, fields, after.last_field_id, _identifiers(document, before, after))
     order.check(after.sort_order.fields, fields, reader.root)
     if after.partitioning != before.partitioning or fields != before.fields:

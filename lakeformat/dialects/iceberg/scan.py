@@ -14,7 +14,7 @@ from lakeformat.codec import spans, splits
 from lakeformat.codec.arrow import rows_where
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.numbers import distinct
-from lakeformat.dialects.iceberg import encryption, manifest, metadata, options, types
+from lakeformat.dialects.iceberg import encryption, manifest, metadata, name_mapping, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
@@ -165,7 +165,7 @@ def tasks(
     cuts = np.arange(len(entries) + 1) if alone else _cuts(base, format_of, sizes)
     paths = entries["file_path"]
     deletes = delete_files(reader, base, data_files)
-    mappings = {name: metadata.fallback_mapping(base, name) for name in names}
+    mappings = {name: name_mapping.for_files(base, name) for name in names}
     constant_of, constants = manifest.identities(entries, base)
     keys = _keys(base, entries)
     lineage: tuple[tuple[int | None, int | None], ...] = ()

@@ -20,6 +20,7 @@ from lakeformat.dialects.iceberg import (
     manifest,
     metadata,
     mirror,
+    name_mapping,
     relocate,
     statistics,
 )
@@ -233,7 +234,7 @@ class IcebergView(TableView[State]):
         return metadata.staged(self.state, wap_id)
 
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-        return layouts.adoption(self.state)
+        return name_mapping.for_adoption(self.state)
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
         return mirror.shown(self.state, location, format_version)

@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import CorruptTable, Lake, UnsupportedFeature
+from lakeformat import CorruptTable, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Append, Request
@@ -161,3 +161,79 @@ def test_a_damaged_name_mapping_is_refused(table):
     add(table, pa.Table.from_pylist([ROW], SCHEMA))
     with pytest.raises(CorruptTable, match="name-mapping"):
         table.scan().to_arrow()
+
+
+def mapped_names(table):
+    def by_id(entries):
+        return {entry["field-id"]: (set(entry["names"]), by_id(entry.get("fields", []))) for entry in entries}
+
+    return by_id(json.loads(table.schema.properties["schema.name-mapping.default"]))
+
+
+def test_the_mapping_follows_the_schema(tmp_path, table):
+    """Iceberg Java's UpdateSchema: names of new and renamed columns are added at every depth, none is removed."""
+    mapping(table)
+    before = mapped_names(table)
+    change = table.alter().rename_column("v", "w").rename_column("st.a", "first").drop_column("li")
+    change.add_column("extra", "row<x bigint>").add_column("st.c", "int").commit()
+    ids = {field.name: field for field in table.schema.fields}
+    parts = {field.name: field.id for field in ids["st"].type.fields}
+    expected = before | {
+        ids["w"].id: ({"v", "w"}, {}),
+        ids["st"].id: (
+            {"st"},
+            {parts["first"]: ({"a", "first"}, {}), parts["b"]: ({"b"}, {}), parts["c"]: ({"c"}, {})},
+        ),
+        ids["extra"].id: ({"extra"}, {ids["extra"].type.fields[0].id: ({"x"}, {})}),
+    }
+    assert mapped_names(table) == expected
+    add(table, pa.Table.from_pylist([ROW], SCHEMA))
+    new = {"id": 2, "w": "q", "st": {"first": 1, "b": "z", "c": 4}, "extra": {"x": 7}}
+    path = tmp_path / "new.parquet"
+    pq.write_table(
+        pa.table(
+            {
+                "id": [2],
+                "w": ["q"],
+                "st": pa.array([new["st"]], pa.struct([("first", pa.int32()), ("b", pa.string()), ("c", pa.int32())])),
+                "extra": [new["extra"]],
+            }
+        ),
+        path,
+    )
+    table.add_files([str(path)])
+    found = sorted(table.scan(["id", "w", "st", "extra"]).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"id": 1, "w": "x", "st": {"first": 2, "b": "y", "c": None}, "extra": None}, new]
+
+
+def test_a_name_that_another_column_has_in_files_stays_its_own(tmp_path, table):
+    """Java gives it to the new column, whose values are then those of the dropped one in earlier files."""
+    mapping(table)
+    add(table, pa.Table.from_pylist([ROW], SCHEMA))
+    table.alter().drop_column("v").add_column("v", "string").commit()
+    assert table.scan(["v"]).to_arrow().to_pylist() == [{"v": None}]
+    pq.write_table(pa.table({"id": [2], "v": ["q"]}), tmp_path / "new.parquet")
+    with pytest.raises(InvalidInput, match="column 'v': the table's name mapping"):
+        table.add_files([str(tmp_path / "new.parquet")])
+
+
+def test_a_mapping_that_did_not_follow_is_completed_by_add_files(tmp_path, table):
+    """As earlier versions left it."""
+    mapping(table)
+    stale = table.schema.properties["schema.name-mapping.default"]
+    table.alter().rename_column("v", "w").add_column("x", "int").commit()
+    table.alter().set_properties({"schema.name-mapping.default": stale}).commit()
+    pq.write_table(pa.table({"id": [2], "w": ["q"], "x": pa.array([5], pa.int32())}), tmp_path / "new.parquet")
+    table.add_files([str(tmp_path / "new.parquet")])
+    assert table.scan(["w", "x"]).to_arrow().to_pylist() == [{"w": "q", "x": 5}]
+
+
+def test_a_mapping_given_with_a_change_or_damaged_stays_as_it_is(table):
+    for text in ("{", "[]"):
+        table.alter().set_properties({"schema.name-mapping.default": text}).rename_column(
+            *table.schema.names[:1], f"i{len(text)}"
+        ).commit()
+        assert table.schema.properties["schema.name-mapping.default"] == text
+    table.alter().set_properties({"schema.name-mapping.default": "{"}).commit()
+    table.alter().add_column("y", "int").commit()
+    assert table.schema.properties["schema.name-mapping.default"] == "{"
