@@ -402,10 +402,11 @@ def _text(array: pa.Array, source: Scalar) -> pa.Array:
             return _per_distinct(array, lambda value: _java_double(value, single=source.kind is Kind.FLOAT))
         case Kind.DECIMAL:
             return _per_distinct(array, lambda value: format(value, "f"))
-        case Kind.TIMESTAMP:
-            return array.cast(pa.string())
-        case Kind.TIMESTAMP_TZ:
-            raise KeyError(source.kind)
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
+            bare = array.view(pa.timestamp(array.type.unit))
+            most = _UNIT_DIGITS[array.type.unit] - source.parameters[0]
+            texts = bare.cast(pa.string())
+            return pc.replace_substring_regex(texts, rf"\.?0{{1,{most}}}$", "") if most > 0 else texts
         case _:
             return array.cast(pa.string())
 
@@ -466,6 +467,7 @@ def _parse_times(texts: pa.Array, target: Scalar) -> pa.Array:
 
 
 _UNIT_OF = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+_UNIT_DIGITS = {unit: digits for digits, unit in _UNIT_OF.items()}
 _CLOCK = r"(?P<hour>\d\d?)(?::(?P<minute>\d\d?)(?::(?P<second>\d\d?)(?:\.(?P<fraction>\d*))?)?)?"
 
 

@@ -44,6 +44,13 @@ ZONED = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
         ("timestamp(3)", ZONED, [1, None], [at(1970, 1, 1, 0, 0, 0, 1000, zone=UTC), None]),
         ("timestamp_ltz(6)", "TIMESTAMP(3)", [-1, 1999], [at(1969, 12, 31, 23, 59, 59, 999000), at(1970, 1, 1, 0, 0, 0, 1000)]),
         ("timestamp(6)", "TIME(3)", [-1, 86_400_001_000], [dt.time(23, 59, 59, 999000), dt.time(0, 0, 0, 1000)]),
+        ("timestamp_ltz(6)", "STRING", [2, -1, None], ["1970-01-01 00:00:00.000002", "1969-12-31 23:59:59.999999", None]),
+        ("timestamp_ltz(3)", "VARCHAR(19)", [1], ["1970-01-01 00:00:00"]),
+        *(
+            (f"{kind}({digits})", "STRING", [0, 1], [f"1970-01-01 00:00:00{fraction}", f"1970-01-01 00:00:00.{1:0{unit}}"])
+            for kind in ("timestamp", "timestamp_ltz")
+            for digits, unit, fraction in ((0, 3, ""), (2, 3, ".00"), (3, 3, ".000"), (5, 6, ".00000"), (9, 9, ".000000000"))
+        ),
         ("time", "TIMESTAMP(6)", [dt.time(9, 30), None], [at(1970, 1, 1, 9, 30), None]),
         (
             "string",
