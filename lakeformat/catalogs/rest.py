@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cache
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import requests
 
@@ -25,13 +25,15 @@ from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import Reader, Store
 
 _VIEWS = "view-endpoints-supported"  # The endpoints of servers that list none, as in Java's client and pyiceberg.
-OPTIONS = (
-    frozenset({"credential", "format", "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS})
-    | signing.OPTIONS
-)
 _VIEW_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/views"
 _TIMEOUT_SECONDS = (10, 60)  # Seconds to connect, and to answer.
-_SEPARATOR = "\x1f"  # Separates the levels of a namespace in URLs.
+_SEPARATOR, _UNIT_SEPARATOR = "namespace-separator", "%1F"  # The option, encoded as in URLs, and its default.
+OPTIONS = (
+    frozenset(
+        {"credential", "format", _SEPARATOR, "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS}
+    )
+    | signing.OPTIONS
+)
 _EXPIRED = (401, 419)
 _ROUNDS = 10
 
@@ -82,14 +84,14 @@ class RestCatalog:
         ahead = [""]
         while ahead:
             parent = ahead.pop()
-            query = {"parent": parent.replace(".", _SEPARATOR)} if parent else {}
+            query = {"parent": self.separator.join(parent.split("."))} if parent else {}
             inside = {*self._listed("namespaces", "namespaces", query, _namespace)} - namespaces
             namespaces |= inside  # A server that ignores `parent` lists the same namespaces for each.
             ahead += inside
         return sorted(namespaces)
 
     def tables(self, namespace: str) -> list[str]:
-        return sorted(self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {}, _table))
+        return sorted(self._listed(f"namespaces/{self.levels(namespace)}/tables", "identifiers", {}, _table))
 
     def find(self, name: str, options: Mapping[str, str]) -> TableAccess | None:
         loaded = self.entry(name).load()
@@ -111,7 +113,7 @@ class RestCatalog:
             raise self.refused(response, f"namespace {name}")
 
     def namespace_properties(self, name: str) -> dict[str, str]:
-        response = self.ask("GET", f"namespaces/{_levels(name)}")
+        response = self.ask("GET", f"namespaces/{self.levels(name)}")
         if response.status == 404:
             return {}
         if not response.is_good:
@@ -122,12 +124,12 @@ class RestCatalog:
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
         body = {"updates": dict(properties), "removals": sorted(remove)}
-        response = self.ask("POST", f"namespaces/{_levels(name)}/properties", body)
+        response = self.ask("POST", f"namespaces/{self.levels(name)}/properties", body)
         if not response.is_good:
             raise self.refused(response, f"namespace {name}")
 
     def drop_namespace(self, name: str) -> None:
-        response = self.ask("DELETE", f"namespaces/{_levels(name)}")
+        response = self.ask("DELETE", f"namespaces/{self.levels(name)}")
         if response.status == 409:
             raise InvalidInput(f"namespace {name!r} is not empty, says {self.uri}: {response.message}")
         if not response.is_good and response.status != 404:
@@ -139,7 +141,7 @@ class RestCatalog:
     def register(self, name: str, metadata_location: str) -> None:
         namespace, _, table = name.rpartition(".")
         body = {"name": table, "metadata-location": metadata_location}
-        response = self.ask("POST", f"namespaces/{_levels(namespace)}/register", body)
+        response = self.ask("POST", f"namespaces/{self.levels(namespace)}/register", body)
         if response.status == 409:
             raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
         if not response.is_good:
@@ -206,13 +208,13 @@ class RestCatalog:
         return True
 
     def views(self, namespace: str) -> list[str]:
-        return sorted(self._listed(f"namespaces/{_levels(namespace)}/views", "identifiers", {}, _table))
+        return sorted(self._listed(f"namespaces/{self.levels(namespace)}/views", "identifiers", {}, _table))
 
     def has_view(self, name: str) -> bool:
         return self.find_view(name, {}) is not None
 
     def find_view(self, name: str, options: Mapping[str, str]) -> ViewMetadata | None:
-        response = self.ask("GET", _view(name))
+        response = self.ask("GET", self._view(name))
         if response.status == 404:
             return None
         if not response.is_good:
@@ -227,7 +229,7 @@ class RestCatalog:
         if base is None:
             self.create_namespace(namespace)
             response = self.ask(
-                "POST", f"namespaces/{_levels(namespace)}/views", documents.view_creation(view, document)
+                "POST", f"namespaces/{self.levels(namespace)}/views", documents.view_creation(view, document)
             )
         else:
             with specified(f"{self.uri}: {name}"):
@@ -236,7 +238,7 @@ class RestCatalog:
                     "requirements": [{"type": "assert-view-uuid", "uuid": _text(base.document["view-uuid"])}],
                     "updates": documents.view_updates(base.document, document),
                 }
-            response = self.ask("POST", _view(name), body)
+            response = self.ask("POST", self._view(name), body)
         if not response.is_good and response.status not in (404, 409):
             raise self.refused(response, name)
         return response.is_good
@@ -245,7 +247,7 @@ class RestCatalog:
         self._rename(old, new, "view")
 
     def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
-        self._drop(_view(name), name, "view")
+        self._drop(self._view(name), name, "view")
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -267,6 +269,15 @@ class RestCatalog:
             raise self.refused(response, path)
         return _understood(response, f"{self.uri}: {path}")
 
+    @property
+    def separator(self) -> str:
+        """What separates the levels of a namespace in URLs, as the server's configuration says."""
+        return unquote(self.setting(_SEPARATOR) or _UNIT_SEPARATOR)
+
+    def levels(self, namespace: str) -> str:
+        """A namespace as a part of a URL's path."""
+        return _quoted(self.separator).join(map(_quoted, namespace.split(".")))
+
     def setting(self, key: str) -> str | None:
         """An option of the user, or else of the server's configuration."""
         return _client(self.uri, self.options, os.getpid()).setting(key)
@@ -274,6 +285,10 @@ class RestCatalog:
     def refused(self, response: Response, what: str) -> StoreError:
         said = redact.redacted(response.message, *redact.secrets_of(dict(self.options)))
         return StoreError(f"{self.uri}: {what}: the catalog says {response.status}: {said}")
+
+    def _view(self, name: str) -> str:
+        namespace, _, view = name.rpartition(".")
+        return f"namespaces/{self.levels(namespace)}/views/{_quoted(view)}"
 
     def _rename(self, old: str, new: str, kind: str) -> None:
         source, destination = (
@@ -324,7 +339,7 @@ class RestEntry:
 
     @property
     def path(self) -> str:
-        return f"namespaces/{_levels(self.namespace)}/tables/{_quoted(self.table)}"
+        return f"namespaces/{self.catalog.levels(self.namespace)}/tables/{_quoted(self.table)}"
 
     def head(self, store: Store) -> RestHead:
         return RestHead(store, self)
@@ -413,7 +428,7 @@ class RestHead:
             }
             response = catalog.ask("POST", self.entry.path, body)
         else:
-            path = f"namespaces/{_levels(self.entry.namespace)}/tables"
+            path = f"namespaces/{self.entry.catalog.levels(self.entry.namespace)}/tables"
             response = catalog.ask("POST", path, documents.creation(name, new))
         if (
             response.is_good
@@ -538,15 +553,6 @@ def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Cl
     if not uri.startswith(("http://", "https://")):
         raise InvalidInput(f"catalog={uri!r} is no address of a REST catalog")
     return _Client(uri, dict(options))
-
-
-def _levels(namespace: str) -> str:
-    return _quoted(namespace.replace(".", _SEPARATOR))
-
-
-def _view(name: str) -> str:
-    namespace, _, view = name.rpartition(".")
-    return f"namespaces/{_levels(namespace)}/views/{_quoted(view)}"
 
 
 def _quoted(name: str) -> str:

@@ -300,3 +300,56 @@ def test_signing_names_what_it_lacks(monkeypatch):
     with pytest.raises(InvalidInput, match=r"rest\.signing-region"):
         signing.signing({"rest.sigv4-enabled": "true"})
     assert signing.signing({"rest.signing-name": "glue"}) is None
+
+
+@pytest.mark.parametrize(
+    ("separator", "in_path", "in_query"),
+    [
+        (None, "a%1Fb%20c", "a%1Fb+c"),
+        ("%1F", "a%1Fb%20c", "a%1Fb+c"),
+        ("%2E", "a.b%20c", "a.b+c"),
+        (".", "a.b%20c", "a.b+c"),
+        ("%7C%2F", "a%7C%2Fb%20c", "a%7C%2Fb+c"),
+    ],
+)
+def test_levels_of_a_namespace_are_separated_as_the_server_says(separator, in_path, in_query):
+    """rest-catalog-open-api.yaml: the override `namespace-separator` of /v1/config."""
+    asked: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path, _, query = self.path.removeprefix("/v1/").partition("?")
+            overrides = {} if separator is None else {"namespace-separator": separator}
+            answers: dict[str, dict[str, Any]] = {
+                "config": {"defaults": {}, "overrides": overrides},
+                "namespaces": {"namespaces": [] if query else [["a", "b c"]]},
+            }
+            asked.append((path, query))
+            data = json.dumps(answers.get(path, {"error": {"message": "no"}})).encode()
+            self.send_response(200 if path in answers else 404)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with Serving(server):
+        catalog = RestCatalog(f"http://127.0.0.1:{server.server_port}")
+        assert catalog.namespaces() == ["a.b c"]
+        assert ("namespaces", f"parent={in_query}") in asked
+        del asked[:]
+        assert catalog.tables("a.b c") == catalog.views("a.b c") == []
+        assert catalog.find("a.b c.t", {}) is catalog.find_view("a.b c.v", {}) is None
+        assert catalog.namespace_properties("a.b c") == {}
+        catalog.drop_namespace("a.b c")
+        with pytest.raises(StoreError):
+            catalog.alter_namespace("a.b c", {"k": "v"}, [])
+        with pytest.raises(StoreError):
+            catalog.register("a.b c.t", "s3://b/m.json")
+    assert len(asked) == 8
+    assert {path.split("/")[1] for path, _ in asked} == {in_path}
