@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lakeformat import InvalidInput, UnsupportedFeature
+from lakeformat import InvalidInput
 
 if TYPE_CHECKING:
     from lakeformat import Lake, Table
@@ -114,13 +114,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def live_files(table: Table) -> tuple[int, int]:
-    """The number of data files, of all partition specs, and their bytes."""
-    try:
-        sizes = table.inspect.files()["size_bytes"].to_pylist()
-    except UnsupportedFeature:  # A format table has no list of files.
-        partitions = table.inspect.partitions()
-        return sum(partitions["file_count"].to_pylist()), sum(partitions["size_bytes"].to_pylist())
-    return len(sizes), sum(sizes)
+    """The number of data files, and their bytes."""
+    partitions = table.inspect.partitions()
+    return sum(partitions["file_count"].to_pylist()), sum(partitions["size_bytes"].to_pylist())
 
 
 def time(epoch_ms: int | None) -> str | None:

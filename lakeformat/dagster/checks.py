@@ -91,19 +91,18 @@ def keys_to_check(context: dg.AssetCheckExecutionContext, asset: TableAsset) -> 
 
 def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -> dict[str, int]:
     """The rows of each partition according to metadata; an unpartitioned table has the key ""."""
-    partitions: pa.Table = table.inspect.partitions()
-    uncounted = partitions["row_count"].null_count > 0  # Files of other engines may have no counts.
+    counts = table.inspect.partitions()["row_count"]
+    uncounted = counts.null_count > 0  # Files of other engines may have no counts.
     if keys is None:
-        return {"": table.scan().count() if uncounted else sum(partitions["row_count"].to_pylist())}
+        return {"": table.scan().count() if uncounted else sum(counts.to_pylist())}
     specs = specs_of(of, table.schema, keys)
     if not specs:
         return {}
-    if has_windows(specs) or uncounted:
+    measures = table.inspect.partition_measures(list(next(iter(specs.values()))[0]))
+    if has_windows(specs) or uncounted or measures is None:
         return rows_by_key(table, specs, columns_of(of.partition_by or {}))
-    columns = list(next(iter(specs.values()))[0])
-    values = zip(*(partitions[column].to_pylist() for column in columns), strict=True)
-    counts = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))
-    return {key: sum(counts.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
+    rows = {values: row["row_count"] for values, row in measures.items()}
+    return {key: sum(rows.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
 
 
 def repeated_keys(rows: pa.Table, unique: Sequence[str]) -> int:

@@ -5,9 +5,10 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.dagster.markdown import cell, markdown_table, size_text
-from lakeformat.dagster.measures import COLUMNS, column, last_partitions, last_snapshots
+from lakeformat.dagster.measures import last_partitions, last_snapshots
 from lakeformat.model.snapshot import Snapshot, utc
 
 MOST = 30  # The most partitions, or snapshots, in one picture: the last ones.
@@ -24,14 +25,22 @@ def pictures(table: Any) -> dict[str, dg.MarkdownMetadataValue]:
 
 def partitions_picture(partitions: pa.Table, count: int) -> dg.MarkdownMetadataValue:
     """The last of `count` partitions, as `last_partitions` gives them: rows, files, how many are small, and bytes."""
-    names = partitions.column_names[: -len(COLUMNS)]
-    measured = zip(*(column(partitions, name).to_pylist() for name in COLUMNS), strict=True)
-    values = [[cell(value) for value in row.values()] for row in partitions.select(range(len(names))).to_pylist()]
+    names: list[str] = []
+    if "partition" in partitions.column_names:
+        kind = partitions.schema.field("partition").type
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+    several = len(pc.unique(partitions["spec_id"])) > 1  # Fields that a spec does not have are null.
     rows = [
-        [*(values[n] if names else [WHOLE]), _number(rows), f"{files:,}", f"{small:,}", size_text(size or 0), _time(ms)]
-        for n, (files, small, rows, _, size, ms) in enumerate(measured)
-    ]
-    header = [*(names or ["partition"]), "rows", "files", "small files", "size", "last write (UTC)"]
+        [
+            *([str(row["spec_id"])] if several else []),
+            *([cell(row["partition"][name]) for name in names] or [WHOLE]),
+            _number(row["row_count"]), f"{row['file_count']:,}", f"{row['small_file_count']:,}",
+            size_text(row["size_bytes"] or 0), _time(row["last_modified_ms"]),
+        ]
+        for row in partitions.to_pylist()
+    ]  # fmt: skip
+    header = [*(["spec"] if several else []), *(names or ["partition"]), "rows", "files", "small files", "size"]
+    header.append("last write (UTC)")
     return _with_count(header, rows, count)
 
 

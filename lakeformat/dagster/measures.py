@@ -19,8 +19,6 @@ from lakeformat.model.snapshot import Snapshot
 READ_TO_COUNT = 5_000_000
 READ_FOR_HISTORY = 100_000  # The same, of each older snapshot.
 FILES_IN_HISTORY = 10_000  # Older snapshots of a table with more files are not counted: their manifests are many.
-# The last columns of `Table.inspect.partitions()`; a partition column may have the same name.
-COLUMNS = ("file_count", "small_file_count", "row_count", "deleted_row_count", "size_bytes", "last_modified_ms")
 
 
 def measures(table: Any, snapshot: Snapshot | None) -> dict[str, Any]:
@@ -32,14 +30,9 @@ def measures(table: Any, snapshot: Snapshot | None) -> dict[str, Any]:
     partitions = table.inspect.at(snapshot.id).partitions()
     return {
         **({} if rows is None else {"dagster/row_count": rows}),
-        "dagster/size_bytes": pc.sum(column(partitions, "size_bytes")).as_py() or 0,
+        "dagster/size_bytes": pc.sum(partitions["size_bytes"]).as_py() or 0,
         "dagster/last_updated_timestamp": dg.TimestampMetadataValue(snapshot.timestamp_ms / 1000),
     }
-
-
-def column(partitions: pa.Table, name: str) -> pa.ChunkedArray:
-    """A measure of `Table.inspect.partitions()`."""
-    return partitions.column(partitions.num_columns - len(COLUMNS) + COLUMNS.index(name))
 
 
 def partition_rows(table: Any, snapshot_id: int | None = None) -> pa.Table | None:
@@ -48,7 +41,7 @@ def partition_rows(table: Any, snapshot_id: int | None = None) -> pa.Table | Non
     if scan.snapshot is None:
         return None
     partitions: pa.Table = table.inspect.at(scan.snapshot.id).partitions()
-    counts = column(partitions, "row_count")
+    counts = partitions["row_count"]
     # A file of another engine may have no count. A partition's sum is never less than the rows that merging leaves.
     is_exact = not counts.null_count and scan.count_if_cheap(READ_TO_COUNT) == (pc.sum(counts).as_py() or 0)
     return partitions if is_exact else None
@@ -58,11 +51,9 @@ def rows_by_key(
     table: Any, specs: Mapping[str, Sequence[Spec]], columns: Sequence[str], snapshot_id: int | None = None
 ) -> dict[str, int]:
     """The rows of each Dagster partition; those that would be expensive to count are left out."""
-    partitions = None if has_windows(specs) else partition_rows(table, snapshot_id)
-    if partitions is not None and set(columns) <= set(partitions.column_names[: -len(COLUMNS)]):
-        indexes = [partitions.column_names.index(name) for name in columns]
-        values = zip(*(partitions.column(index).to_pylist() for index in indexes), strict=True)
-        counts = dict(zip(values, column(partitions, "row_count").to_pylist(), strict=True))
+    is_exact = not has_windows(specs) and partition_rows(table, snapshot_id) is not None
+    if is_exact and (measured := table.inspect.at(snapshot_id).partition_measures(columns)) is not None:
+        counts = {values: row["row_count"] for values, row in measured.items()}
         return {
             key: sum(counts.get(tuple(spec[name] for name in columns), 0) for spec in several)
             for key, several in specs.items()
@@ -86,11 +77,15 @@ def last_partitions(table: Any, most: int) -> tuple[pa.Table, int]:
         return shown, partitions.num_rows
     partitioning = table.schema.partitioning
     counts: list[int | None] = [None] * shown.num_rows
-    if partitioning.columns == partitioning.sources:
-        values = shown.select(range(len(partitioning.names))).to_pylist()
-        conditions = (predicate.in_tuples(partitioning.columns, [tuple(row.values())]) for row in values)
+    specs = table.inspect.partition_specs()
+    is_current = pc.is_in(shown["spec_id"], value_set=specs.filter(specs["is_current"])["spec_id"].combine_chunks())
+    # A partition of another spec may have rows of the same values.
+    if partitioning.columns == partitioning.sources and pc.all(is_current).as_py():
+        rows = shown["partition"].to_pylist() if partitioning.names else [{}] * shown.num_rows
+        values = [tuple(row[name] for name in partitioning.names) for row in rows]
+        conditions = (predicate.in_tuples(partitioning.columns, [row]) for row in values)
         counts = [table.scan(where=where).count_if_cheap(READ_TO_COUNT // most) for where in conditions]
-    index = shown.num_columns - len(COLUMNS) + COLUMNS.index("row_count")
+    index = shown.column_names.index("row_count")
     return shown.set_column(index, "row_count", pa.array(counts, pa.int64())), partitions.num_rows
 
 
@@ -98,7 +93,7 @@ def last_snapshots(table: Any, most: int) -> tuple[list[Snapshot], int]:
     """The last snapshots, newest first, whose `total_rows` are those that a reader sees (None where that would be
     expensive to know); and the number of all snapshots."""
     snapshots = table.snapshots()
-    files = pc.sum(column(table.inspect.partitions(), "file_count")).as_py() or 0
+    files = pc.sum(table.inspect.partitions()["file_count"]).as_py() or 0
     shown = []
     for age, snapshot in enumerate(snapshots[-most:][::-1]):
         limit = READ_FOR_HISTORY if age else READ_TO_COUNT

@@ -17,6 +17,7 @@ from lakeformat.engines.row_level import deletes
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
+from lakeformat.reading import partitions
 from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.storage.store import Reader
 
@@ -56,9 +57,22 @@ class Inspect:
 
     def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
         """One row per partition: its columns, `file_count`, `small_file_count` (files below `small_file_bytes`; by
-        default compaction's limit), `row_count`, `deleted_row_count`, `size_bytes`, `last_modified_ms` (since 1970)."""
+        default compaction's limit), `row_count`, `deleted_row_count`, `size_bytes`, `last_modified_ms` (since 1970),
+        `spec_id` and, for partitioned tables, `partition`, a struct of its fields: of those that are called as one of
+        these columns, it alone has the values. Iceberg: partitions of all specs, with the fields of all specs; a field
+        that a partition's spec (see `partition_specs`) does not have is null."""
         small_file_bytes = arguments.whole("small_file_bytes", small_file_bytes, 0)
         return self._table("partitions", small_file_bytes)
+
+    def partition_specs(self) -> pa.Table:
+        """One row per partition spec: `spec_id`, `fields` (name, source column and transform of each, e.g. `identity` or
+        `bucket[16]`), `is_current`. A Paimon table has one, 0."""
+        return self._table("partition_specs")
+
+    def partition_measures(self, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]] | None:
+        """For each combination of values of these columns that partitions have, their measures (see `partitions`) together.
+        None if files of some spec are not partitioned by the columns' own values."""
+        return partitions.by_columns(self.partitions(), self.partition_specs(), columns)
 
     def tags(self) -> pa.Table:
         """One row per tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null:

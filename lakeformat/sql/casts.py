@@ -7,6 +7,7 @@ both read alike is cast; of other text, CAST raises, and TRY_CAST gives null whe
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import sqlglot
@@ -81,6 +82,11 @@ def cast(node: Any) -> Any:
     if kind == "TIMESTAMP":  # The result of to_timestamp; Spark's TIMESTAMP is an instant.
         node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
         kind = "TIMESTAMPTZ"
+    if kind in _TEXTS and isinstance(
+        node.this, exp.HexString
+    ):  # Text as `to_sql` spells it, whatever Spark's settings.
+        with suppress(ValueError):
+            node.set("this", exp.Literal.string(bytes.fromhex(node.this.name).decode()))
     operand = node.this
     if _cast_to(operand) == node.to.sql(dialect="duckdb"):
         return operand

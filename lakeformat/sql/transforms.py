@@ -17,6 +17,7 @@ from lakeformat.expression import transform
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Literal
+from lakeformat.reading import partitions
 from lakeformat.sql import names, text
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Piece
@@ -113,9 +114,19 @@ def _largest(context: Context, given: Sequence[Token], origin: int) -> str | Non
         raise context.script.invalid(origin, "sys.max_pt takes the name of a table, as text: sys.max_pt('db.t')")
     where = f"SQL at {context.script.position(origin)}"
     table = names.table(context, tuple(given[0].text.split(".")), where)
-    columns = table.schema.partitioning.names
-    if not columns:
+    fields = table.schema.partitioning.fields
+    if not fields:
         raise context.script.invalid(origin, f"sys.max_pt('{given[0].text}'): {table.name} has no partitions")
-    partitions = table.inspect.partitions()
-    largest = pc.max(partitions.filter(pc.greater(partitions["row_count"], 0))[columns[0]])
+    largest = partitions.largest(
+        table.inspect.partitions(), table.inspect.partition_specs(), fields[0].source, str(fields[0].transform)
+    )
+    if largest is None:  # Files of an earlier spec have several values.
+        if fields[0].transform.kind is not TransformKind.IDENTITY:
+            raise context.script.unsupported(
+                origin,
+                f"sys.max_pt('{given[0].text}'): {table.name} has files of an earlier partition spec, without {fields[0]}; compact it",
+            )
+        batches = table.scan(columns=[fields[0].source]).to_batches()
+        bounds = [pc.max(batch.column(0)) for batch in batches if batch.num_rows]
+        largest = pc.max(pa.array(bounds)) if bounds else pa.scalar(None)
     return None if not largest.is_valid else str(largest.cast(pa.string()).as_py())

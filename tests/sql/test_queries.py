@@ -559,3 +559,41 @@ def test_rows_of_paimon_have_their_ids_in_a_metadata_table(lake):
     lake.create_table("shop.plain", pa.schema([("id", pa.int64())]), format="paimon")
     with pytest.raises(UnsupportedFeature, match="row_tracking is not supported"):
         lake.sql("SELECT * FROM shop.`plain$row_tracking`")
+
+
+TEXTS = ["o'brien", "o\\b", 'o"b', "${x}", "a\nb", "''", "\\'", "é'日", ":p", "?", "--", "{{a}}"]
+
+
+@pytest.mark.parametrize("value", TEXTS)
+def test_values_of_any_text_stand_in_queries(lake, value):
+    """Of partitions, and of conditions that a view takes over: their text is spelt in the query."""
+    fields = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    lake.create_table("d.t", fields, partition_by=["p"]).append(pa.table({"id": [1, 2], "p": ["!", value]}, fields))
+    newest = "SELECT id FROM d.t WHERE p = sys.max_pt('d.t')"
+    assert ids(lake, newest) == [2]
+    assert lake.sql(f"EXPLAIN {newest}").to_arrow()["files_read"].to_pylist() == [1]
+    lake.sql("CREATE TEMP VIEW v AS SELECT * FROM d.t")
+    for condition in ("p = :v", "p IN (:v, 'zz')", "p <=> :v", "NOT (p <> :v)"):
+        assert ids(lake, f"SELECT id FROM v WHERE {condition}", params={"v": value}) == [2]
+
+
+def test_values_of_every_type_stand_in_queries_of_views(lake):
+    instant = dt.datetime(2020, 1, 1, 1, 2, 3, 4)
+    values = {
+        "b": (pa.binary(), [b"\x00'\xff", b"c"]),
+        "d": (pa.date32(), [dt.date(2020, 1, 1), dt.date(1, 1, 1)]),
+        "ts": (pa.timestamp("us"), [instant, dt.datetime(1900, 1, 1)]),
+        "tz": (pa.timestamp("us", "UTC"), [instant.replace(tzinfo=dt.UTC), dt.datetime(1900, 1, 1, tzinfo=dt.UTC)]),
+        "n": (pa.decimal128(30, 3), [Decimal("-123456789012345678901234567.125"), Decimal("0.001")]),
+        "f": (pa.float64(), [0.1, float("inf")]),
+        "nan": (pa.float64(), [float("nan"), -0.0]),
+        "i": (pa.int64(), [-(2**63), 2**63 - 1]),
+        "t": (pa.bool_(), [True, False]),
+    }
+    for name, (kind, both) in values.items():
+        rows_of = pa.table({"id": [0, 1], "p": pa.array(both, kind)})
+        lake.create_table(f"d.{name}", rows_of.schema).append(rows_of)
+        lake.sql(f"CREATE TEMP VIEW v_{name} AS SELECT * FROM d.{name}")
+        for index, value in enumerate(both):
+            for relation in (f"d.{name}", f"v_{name}"):
+                assert ids(lake, f"SELECT id FROM {relation} WHERE p = :v", params={"v": value}) == [index], relation

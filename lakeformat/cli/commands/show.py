@@ -8,7 +8,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Session, Size, cell, grid, live_files, size, time
+from lakeformat.cli.session import Session, Size, cell, grid, size, time
 
 
 @click.command()
@@ -18,8 +18,7 @@ def show(session: Session, table: str) -> None:
     """Show a table: schema with ids, partitioning, properties, health."""
     target = session.table(table)
     schema, scan = target.schema, target.scan()
-    partitions = target.inspect.partitions()  # Of the current spec only; files of older specs are not included.
-    count, size_bytes = live_files(target)
+    partitions = target.inspect.partitions()
 
     def total(name: str) -> int:
         return sum(partitions[name].to_pylist())
@@ -48,10 +47,10 @@ def show(session: Session, table: str) -> None:
         "snapshots": len(target.snapshots()),
         "rows": scan.count(),
         "partitions": len(partitions),
-        "files": count,
+        "files": total("file_count"),
         "small_files": total("small_file_count"),
         "deleted_rows": total("deleted_row_count"),
-        "size_bytes": size_bytes,
+        "size_bytes": total("size_bytes"),
     }  # fmt: skip
 
     def drawn() -> Group:

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.iceberg import single_value
+from lakeformat.codec.partition_listing import partition_listing, spec_listing
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Geo, Kind, Scalar
 from lakeformat.model.work import DeleteFile
 from lakeformat.storage.store import Reader
@@ -159,21 +161,20 @@ def _manifests(metas: pa.Table) -> pa.Table:
 
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
-    """One row per partition of the current spec that has files: its fields, then `file_count`, `small_file_count`
-    (below `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (positions in
-    delete files, which may be more than the rows in data files), `size_bytes` and `last_modified_ms` (epoch
-    milliseconds, of the snapshot that wrote the newest file)."""
-    spec = base.spec
-    entries, deletes = (
-        live.filter(pc.equal(live["_spec"], spec.id))
-        for live in (
-            manifest.live_entries(reader, base),
-            manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES),
-        )
-    )
-    every, values = manifest.partitions(pa.concat_tables([entries, deletes]), spec)
+    """One row per spec and partition that has files, with the fields of all specs; see `partition_listing`. Measures:
+    `file_count`, `small_file_count` (below `small_file_bytes`, by default 75 % of the target size), `row_count`,
+    `deleted_row_count` (positions in delete files, which may be more than the rows in data files), `size_bytes` and
+    `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the newest file)."""
+    entries = manifest.live_entries(reader, base)
+    deletes = manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES)
+    columns = manifest.partition_names(entries)
+    both = pa.concat_tables([entries.select(columns), deletes.select(columns)])
+    every = manifest.partition_codes(both, base)
     codes, deleting = np.split(every, [len(entries)])
-    count = len(values)
+    # Numbers are given spec by spec; partitions of delete files alone are left out below.
+    count = int(every.max(initial=-1)) + 1
+    first = np.zeros(count, np.int64)
+    first[every[::-1]] = np.arange(len(every) - 1, -1, -1)  # Of several, numpy keeps the last.
     sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
     if small_file_bytes is None:
         target = options.integer(base.schema.properties, "write.target-file-size-bytes")
@@ -187,9 +188,9 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     def sums(weights: Any) -> pa.Array:
         return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
 
-    arrays = manifest.partition_columns(values, spec).values()
-    columns: dict[str, Any] = dict(zip(spec.partitioning.names, arrays, strict=True))
-    columns |= {
+    listed = both.take(pa.array(first))
+    values = {name: listed[f"p{id}"] for id, (name, _) in metadata.partition_fields(base).items()}
+    measures = {
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(sizes < small_file_bytes),
         "row_count": sums(np.asarray(entries["record_count"])),
@@ -199,10 +200,22 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array(newest),
     }
-    table = pa.table(columns)
-    table = table.filter(pc.greater(table["file_count"], 0))
-    names = spec.partitioning.names
-    return table.sort_by([(n, "ascending") for n in names]) if names else table
+    table = partition_listing(values, listed["_spec"].combine_chunks(), measures)
+    return table.filter(pc.greater(table["file_count"], 0))
+
+
+def partition_specs(reader: Reader, base: State) -> pa.Table:
+    """One row per partition spec, by id, its fields by the names that `partitions` has."""
+    names = {id: name for id, (name, _) in metadata.partition_fields(base).items()}
+    specs = {
+        spec.id: [
+            (names[field.id], field.source, str(field.transform))
+            for field in spec.partitioning.fields
+            if field.transform.kind is not TransformKind.VOID
+        ]
+        for spec in base.specs.values()
+    }
+    return spec_listing(specs, base.spec.id)
 
 
 def table_statistics(reader: Reader, base: State) -> pa.Table:
@@ -309,6 +322,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "refs": refs,
     "manifests": manifests,
     "partitions": partitions,
+    "partition_specs": partition_specs,
     "statistics": table_statistics,
     "tags": tags,
     "branches": branches,

@@ -562,6 +562,20 @@ def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
     return chain
 
 
+def partition_fields(base: State) -> dict[int, tuple[str, Type]]:
+    """The name and type of the fields of all specs, by id (Partitioning.partitionType). A field has its newest name, and
+    its id behind it if a newer field has that name."""
+    fields: dict[int, tuple[str, Type]] = {}
+    names: set[str] = set()
+    for spec in sorted(base.specs.values(), key=lambda spec: (spec.id == base.spec.id, spec.id), reverse=True):
+        for part, kind in zip(spec.partitioning.fields, spec.types, strict=True):
+            if part.id not in fields and part.transform.kind is not TransformKind.VOID:
+                name = part.name if part.name.casefold() not in names else f"{part.name}_{part.id}"
+                fields[part.id] = name, kind
+                names.add(name.casefold())
+    return dict(sorted(fields.items()))
+
+
 def current_id(base: State) -> int | None:
     """The snapshot from which the table is seen."""
     return None if base.snapshot_document is None else base.snapshot_document["snapshot-id"]

@@ -18,7 +18,6 @@ from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import InvalidInput
 from lakeformat.model.operation import Request, SetStatistics
-from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Field
 from lakeformat.storage.store import Reader
 
@@ -147,12 +146,8 @@ def registered(base: State) -> pa.Table:
 
 def _partition_fields(base: State) -> list[pa.Field]:
     """The fields of all specs as one struct, by id; each with its newest name (Partitioning.partitionType)."""
-    fields: dict[int, pa.Field] = {}
-    for spec in sorted(base.specs.values(), key=lambda spec: spec.id, reverse=True):
-        for field, kind in zip(spec.partitioning.fields, spec.types, strict=True):
-            if field.transform.kind is not TransformKind.VOID:
-                fields.setdefault(field.id, _with_id(pa.field(field.name, to_arrow(kind)), field.id))
-    return [fields[id] for id in sorted(fields)]
+    united = metadata.partition_fields(base)
+    return [_with_id(pa.field(name, to_arrow(kind)), id) for id, (name, kind) in united.items()]
 
 
 def _figures(entries: pa.Table, base: State) -> pa.Table:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.partition_listing import partition_listing
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
@@ -176,9 +177,8 @@ class FolderView(PaimonView):
             "size_bytes": [sum(size) for size in sizes],
             "last_modified_ms": [max(file.modified_ms for file in files) for files in partitions.values()],
         }
-        for name, values in figures.items():
-            table = table.append_column(name, pa.array(values, pa.int64()))
-        return table
+        measures = {name: pa.array(counts, pa.int64()) for name, counts in figures.items()}
+        return partition_listing({name: table[name] for name in table.column_names}, [0] * len(sizes), measures)
 
 
 def _plain(location: str) -> str:

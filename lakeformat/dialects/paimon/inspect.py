@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.partition_listing import described, partition_listing, spec_listing
 from lakeformat.dialects.paimon import branch as branching
 from lakeformat.dialects.paimon import manifest, metadata, options, scan, statistics, tracking, types
 from lakeformat.dialects.paimon.layout import directory
@@ -96,7 +97,7 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
-    """One row per partition that has files: its columns, then `file_count`, `small_file_count` (below
+    """One row per partition that has files; see `partition_listing`. Measures: `file_count`, `small_file_count` (below
     `small_file_bytes`, by default compaction's limit), `row_count`, `deleted_row_count` (of these, rows in deletion
     vectors and delete rows), `size_bytes` and `last_modified_ms` (epoch milliseconds, of the newest file)."""
     schema = base.schema
@@ -120,8 +121,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     def sums(weights: Any) -> pa.Array:
         return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
 
-    columns: dict[str, Any] = {n: values[n] for n in schema.partitioning.names}
-    columns |= {
+    measures = {
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),
         "row_count": sums(row_counts),
@@ -129,8 +129,12 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),
     }
-    table = pa.table(columns)
-    return table.sort_by([(n, "ascending") for n in schema.partitioning.names]) if schema.partitioning else table
+    return partition_listing({n: values[n] for n in schema.partitioning.names}, np.zeros(count), measures)
+
+
+def partition_specs(reader: Reader, base: State) -> pa.Table:
+    """The one partition spec of the table, 0."""
+    return spec_listing({0: described(base.schema.partitioning)}, 0)
 
 
 def tags(reader: Reader, base: State) -> pa.Table:
@@ -214,6 +218,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "files": files,
     "manifests": manifests,
     "partitions": partitions,
+    "partition_specs": partition_specs,
     "tags": tags,
     "branches": branches,
     "schemas": schemas,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
@@ -195,8 +194,7 @@ def _default(word: Piece, field: Field) -> str:
             word.origin(0), f"DEFAULT of {field.name!r}, {field.type}, in VALUES; leave the column out of the list"
         )
     value = None if field.default is None else coerce(field.default, field.type, f"the default of column {field.name}")
-    # `to_sql` spells text with quotes as bytes, for Spark alone.
-    return exp.Literal.string(value).sql(dialect="spark") if isinstance(value, str) else to_sql(Literal(value))
+    return to_sql(Literal(value))
 
 
 def _query(cursor: Cursor) -> Piece:

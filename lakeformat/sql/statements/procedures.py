@@ -15,6 +15,7 @@ from lakeformat import arguments, clock
 from lakeformat.errors import NotFound
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.reading import partitions
 from lakeformat.sql import names, parameters, query, sources, text
 from lakeformat.sql.result import Result, listing, metrics
 from lakeformat.sql.session import Context
@@ -199,12 +200,13 @@ def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) ->
         raise call.context.script.invalid(
             call.offset, f"{call.name} takes partition_idle_time without partitions and where"
         )
-    partitions, names_ = table.inspect.partitions(), table.schema.partitioning.names
+    columns = partitions.identity_columns(table.inspect.partitions(), table.inspect.partition_specs())
     limit = arguments.before(age, clock.now_ms())
-    rows = [row for row in partitions.to_pylist() if row["last_modified_ms"] < limit]
-    return (
-        or_(*(partition_equals({name: row[name] for name in names_}) for row in rows)) if names_ or not rows else ALWAYS
-    )
+    measures = table.inspect.partition_measures(columns) or {}
+    idle = [values for values, row in measures.items() if row["last_modified_ms"] < limit]
+    if not columns:
+        return ALWAYS if idle else or_()
+    return or_(*(partition_equals(dict(zip(columns, values, strict=True))) for values in idle))
 
 
 def _compact_database(call: Call) -> Result:

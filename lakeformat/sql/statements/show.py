@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow as pa
 from lakeformat.errors import NotFound
 from lakeformat.expression.spark_sql import quoted, spark_type
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Scalar, Type
+from lakeformat.reading import partitions
 from lakeformat.sql import names, query
 from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import Context
@@ -49,7 +51,7 @@ def describe(context: Context, cursor: Cursor) -> Result:
     if len(rows) == len(fields):
         rows += _partitioning(relation)
     if partition is not None:
-        rows += _about_partition(relation, partition, bool(extended))
+        rows += _about_partition(*partition, bool(extended))
     elif extended:
         rows += _about_table(relation)
     return listing(_DESCRIBED, rows)
@@ -105,12 +107,12 @@ def _partitioning(table: Table) -> list[_Row]:
     return [("# Partitioning", "", None), *parts] if parts else []
 
 
-def _about_partition(table: Table, partition: dict[str, Any], extended: bool) -> list[_Row]:
+def _about_partition(values: Mapping[str, Any], measures: Mapping[str, Any], extended: bool) -> list[_Row]:
     shown = {"Rows": "row_count", "Files": "file_count", "Size In Bytes": "size_bytes"} if extended else {}
     return [
         ("# Partition Information", "", None),
-        ("Partition Values", _named(table, partition), None),
-        *((name, str(partition[key]), None) for name, key in shown.items()),
+        ("Partition Values", _named(values), None),
+        *((name, str(measures[key]), None) for name, key in shown.items()),
     ]
 
 
@@ -190,9 +192,9 @@ def _extended(context: Context, cursor: Cursor) -> Result:
         if len(tables) != 1:
             there = ", ".join(chosen) or "none"
             raise context.script.invalid(at, f"PARTITION is of one table; the pattern names: {there}")
-        partition = _one_partition(context, cursor, tables[0])
+        values, measures = _one_partition(context, cursor, tables[0])
         texts = [
-            f"Partition Values: [{_named(tables[0], partition)}]\nRows: {partition['row_count']}\nSize In Bytes: {partition['size_bytes']}\n"
+            f"Partition Values: [{_named(values)}]\nRows: {measures['row_count']}\nSize In Bytes: {measures['size_bytes']}\n"
         ]
     else:
         texts = [_information(database, table) for table in tables]
@@ -240,32 +242,34 @@ def _partitions(context: Context, cursor: Cursor) -> Result:
     table = _table(context, cursor)
     kept = _kept(context, cursor, table)
     cursor.close()
-    return listing({"partition": _TEXT}, [(_named(table, row),) for row in kept])
+    return listing({"partition": _TEXT}, [(_named(values),) for values, _ in kept])
 
 
-def _kept(context: Context, cursor: Cursor, table: Table) -> list[dict[str, Any]]:
-    """The partitions of PARTITION (...) if it comes next; else all."""
+def _kept(context: Context, cursor: Cursor, table: Table) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The partitions of PARTITION (...) if it comes next, else all: (values, measures) of each."""
     if not table.schema.partitioning.fields:
         raise context.script.invalid(cursor.tokens[0].start, f"{table.name} has no partitions")
     chosen = insert.partition(context, cursor, table) if cursor.take("PARTITION") else {}
-    rows = table.inspect.partitions().to_pylist()
-    return [row for row in rows if all(row[name] == value for name, value in chosen.items())]
+    return [
+        (values, measures)
+        for values, measures in partitions.named(table.inspect.partitions(), table.inspect.partition_specs())
+        if chosen.keys() <= values.keys() and all(values[name] == value for name, value in chosen.items())
+    ]
 
 
-def _one_partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
+def _one_partition(context: Context, cursor: Cursor, table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one partition of PARTITION (...), which comes next. Raises `NotFound` if it has no rows."""
     at = cursor.offset
-    partitions = _kept(context, cursor, table)
-    if len(partitions) != 1:
-        there = ", ".join(_named(table, partition) for partition in partitions) or "no partition"
+    kept = _kept(context, cursor, table)
+    if len(kept) != 1:
+        there = ", ".join(_named(values) for values, _ in kept) or "no partition"
         raise NotFound(f"SQL at {context.script.position(at)}: {table.name}: expected one partition, found {there}")
-    return partitions[0]
+    return kept[0]
 
 
-def _named(table: Table, partition: dict[str, Any]) -> str:
+def _named(values: Mapping[str, Any]) -> str:
     """A partition as `a=1/b=2`."""
-    shown = {field.name: partition[field.name] for field in table.schema.partitioning.fields}
-    return "/".join(f"{name}={'null' if value is None else value}" for name, value in shown.items())
+    return "/".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
 
 
 def _properties(context: Context, cursor: Cursor) -> Result:
