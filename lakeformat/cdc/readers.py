@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -13,8 +13,13 @@ import pyarrow as pa
 
 from lakeformat.cdc.source import Chunk
 from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import Field, Kind, Scalar, Type
 
+CHUNK_BYTES = 128 << 20  # Bytes of a chunk of a snapshot, but for its last row.
+_CHARACTER_BYTES, _VALUE_BYTES = 4, 40
 Key: TypeAlias = tuple[str, ...] | None  # None: before the first or after the last row.
+Piece: TypeAlias = tuple[Callable[[], pa.Table], Key]  # A function that parses rows, and their last key.
+Read: TypeAlias = Callable[[Any, Key, Key], Iterator[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +30,54 @@ class Readers:
     others: tuple[Any, ...]
     pool: ThreadPoolExecutor
 
-    def chunks(
-        self, after: Key, last_key: Callable[[Key], Key], read: Callable[[Any, Key, Key], Callable[[], pa.Table]]
-    ) -> Iterator[Chunk]:
-        """The chunks above key `after`, in key order. `last_key(after)`: the last key of the chunk above `after`.
-        `read(connection, after, upto)`: fetches its rows and returns a function that parses them. At most one chunk per reading
-        connection is in progress or waiting."""
+    def chunks(self, after: Key, last_key: Callable[[Key], Key], read: Read) -> Iterator[Chunk]:
+        """The chunks above key `after`, in key order. `last_key(after)`: the last key of the range of rows above `after`. `read(connection,
+        after, upto)`: the rows of a range, in one piece or, if they are more than `CHUNK_BYTES`, in several. At most one range per reading
+        connection is in progress or waiting, of which one piece is in memory."""
         if not self.others:
-            yield from (Chunk(read(self.first, start, upto), upto) for start, upto in _ranges(after, last_key))
+            for start, upto in _ranges(after, last_key):
+                for parse, end in read(self.first, start, upto):
+                    yield Chunk(parse, end)
             return
-        reading = deque[tuple[Key, Future[pa.Table]]]()
+        reading = deque[Future[tuple[pa.Table, Key, Iterator[Piece]]]]()
         for number, (start, upto) in enumerate(_ranges(after, last_key)):
-            if len(reading) == len(self.others):  # The oldest chunk has the next free connection.
-                done, rows = reading.popleft()
-                yield Chunk(rows.result(), done)
+            if len(reading) == len(self.others):  # The oldest range has the next free connection.
+                yield from _of_range(reading.popleft())
             connection = self.others[number % len(self.others)]
-            reading.append((upto, self.pool.submit(_parsed, read, connection, start, upto)))
-        for done, rows in reading:
-            yield Chunk(rows.result(), done)
+            reading.append(self.pool.submit(_first, read(connection, start, upto)))
+        for first in reading:
+            yield from _of_range(first)
 
 
-def _parsed(
-    read: Callable[[Any, Key, Key], Callable[[], pa.Table]], connection: Any, after: Key, upto: Key
-) -> pa.Table:
-    return read(connection, after, upto)()
+def _first(pieces: Iterator[Piece]) -> tuple[pa.Table, Key, Iterator[Piece]]:
+    parse, end = next(pieces)
+    return parse(), end, pieces
+
+
+def _of_range(first: Future[tuple[pa.Table, Key, Iterator[Piece]]]) -> Iterator[Chunk]:
+    rows, end, others = first.result()
+    yield Chunk(rows, end)
+    for parse, end in others:
+        yield Chunk(parse, end)
+
+
+def are_bounded(fields: Iterable[Field], count: int) -> bool:
+    """Whether `count` rows of these columns take at most `CHUNK_BYTES`, whatever their values."""
+    widths = [_width(field.type) for field in fields]
+    return None not in widths and count * sum(width or 0 for width in widths) <= CHUNK_BYTES
+
+
+def _width(type: Type) -> int | None:
+    """The most bytes of a value; None without a limit."""
+    match type:
+        case Scalar(Kind.CHAR | Kind.VARCHAR, (length, *_)):
+            return _CHARACTER_BYTES * length
+        case Scalar(Kind.BINARY | Kind.VARBINARY | Kind.FIXED, (length, *_)):
+            return int(length)
+        case Scalar(Kind.STRING | Kind.BYTES):
+            return None
+        case _:
+            return _VALUE_BYTES
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.shards import Shards, matching
@@ -151,8 +152,11 @@ def sync_database(
     followers, failed = dict[str, Follower](), dict[str, Report]()
     for source_name, target in targets.items():
         try:
-            declared = source.describe(source_name)
-            followers[source_name] = _follower(source, declared, lake, target, format, (), properties, tell=on_progress)
+            with failures.of_table(source_name):
+                declared = source.describe(source_name)
+                followers[source_name] = _follower(
+                    source, declared, lake, target, format, (), properties, tell=on_progress
+                )
         except LakeError as error:
             failed[source_name] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
@@ -263,7 +267,8 @@ class _Run:
         """Act on each live table; an error stops it alone, or the call if it is of one table."""
         for follower in list(self._live):
             try:
-                act(follower)
+                with failures.of_table(follower.source_table.name):
+                    act(follower)
             except LakeError as error:
                 if self._is_alone:
                     raise

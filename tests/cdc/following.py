@@ -2,12 +2,16 @@
 
 import os
 import random
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from lakeformat import Conflict, LakeError, SourceError, Table
-from lakeformat.cdc import sync_table
+import pyarrow as pa
+import pytest
+
+from lakeformat import Conflict, LakeError, SourceError, Table, UnsupportedFeature
+from lakeformat.cdc import readers, sync_database, sync_table
 from lakeformat.model.schema import Schema
 from lakeformat.storage.cache import Cache
 from lakeformat.storage.memory import MemoryFiles
@@ -145,6 +149,60 @@ def a_server_crashes_within_a_sync(source, name, execute, rows_there, crash, for
     if format == "paimon":
         changes = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
         assert [changes[key] for key in sorted(changes)] == rows
+
+
+class RaisesFor:
+    """A source that raises `error`, of a library, where a view of one table is opened."""
+
+    def __init__(self, source, table, error):
+        self._source, self._table, self._error = source, table, error
+
+    @property
+    def name(self):
+        return self._source.name
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    def view(self, table, *others):
+        if table.name == self._table:
+            raise self._error
+        return self._source.view(table, *others)
+
+
+def a_library_stops_one_table(source, names, lake):
+    """An exception of a library stops the table that it is of, in its first sync, and not those beside it."""
+    stopped, good = names
+    for error in (OverflowError("too large"), UnicodeDecodeError("ascii", b"x", 0, 1, "odd"), pa.ArrowInvalid("odd")):
+        reports = sync_database(
+            RaisesFor(source, stopped, error), lake, "d", including="|".join(map(re.escape, names)), batch_rows=10
+        )
+        assert type(error).__name__ in str(reports[stopped].error)
+        assert stopped in str(reports[stopped].error)
+        assert (reports[good].error, reports[good].is_complete) == (None, True)
+        with pytest.raises(UnsupportedFeature, match=type(error).__name__):
+            sync_table(RaisesFor(source, stopped, error), stopped, lake, "d.alone")
+    assert all(
+        report.is_complete
+        for report in sync_database(source, lake, "d", including="|".join(map(re.escape, names))).values()
+    )
+
+
+def wide_rows_are_read_in_chunks_by_bytes(source, name, lake, format, count, width):
+    """`t (id, v)` has `count` rows, of `width` characters where `id` is even and of few where it is odd; an interrupted snapshot goes on."""
+    table = source.describe(name)
+    with source.view(table) as view:
+        chunks = [(chunk.rows.nbytes, chunk.rows.num_rows, chunk.upto) for chunk in view.chunks(None, 100_000)]
+    assert sum(rows for _, rows, _ in chunks) == count
+    assert max(size for size, _, _ in chunks) < readers.CHUNK_BYTES + 4 * width
+    assert len(chunks) >= count * width // 2 // readers.CHUNK_BYTES
+    assert [upto is None for _, _, upto in chunks] == [False] * (len(chunks) - 1) + [True]
+    report = sync_table(source, name, lake, "d.t", format, max_rows=1)
+    assert not report.is_complete
+    report = sync_table(source, name, lake, "d.t", format)
+    assert report.is_complete
+    ids = lake.table("d.t").scan(columns=["id"]).to_arrow()["id"].to_pylist()
+    assert sorted(ids) == list(range(count))
 
 
 class Dies(NthCallFails):

@@ -28,12 +28,14 @@ from tests.cdc.following import (
     ROUNDS,
     WORKLOADS,
     OneTable,
+    a_library_stops_one_table,
     a_server_crashes_within_a_sync,
     changelog_properties,
     every_change_comes_once,
     postgres_workload,
     replay,
     two_syncs_at_once,
+    wide_rows_are_read_in_chunks_by_bytes,
 )
 from tests.conftest import running_postgres
 from tests.simulation.failing import NthCallFails
@@ -306,6 +308,22 @@ def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_com
     assert dict(report.rows_by_kind) == {"-D": 30 + 20 + 10, "+I": 40 + 20, "+U": 40 + 40}
     recorded = [snapshot.properties for snapshot in lake.table("d.t").snapshots()]
     assert sum("cdc.committed-ms" in properties for properties in recorded) == 1
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_wide_rows_are_read_in_chunks_by_bytes(server, lake, readers):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    server.execute(
+        "INSERT INTO t SELECT i, repeat('ab', CASE WHEN i % 2 = 1 THEN 1 ELSE 500000 END) FROM generate_series(0, 599) i"
+    )
+    source = Postgres(server.dsn, slot=server.info.dbname, readers=readers)
+    wide_rows_are_read_in_chunks_by_bytes(source, "public.t", lake, "iceberg", 600, 1_000_000)
+    source.close()
+
+
+def test_a_library_stops_one_table(server, source, lake):
+    server.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    a_library_stops_one_table(source, ["public.a", "public.b"], lake)
 
 
 @FORMATS

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.cdc.mysql import row_events
+from lakeformat.cdc.mysql.charsets import Charsets
 from lakeformat.cdc.mysql.row_events import Images, LogColumn
+from lakeformat.cdc.mysql.table_map import TableMap
 from lakeformat.cdc.spool import Messages
 from lakeformat.model.work import RowKind
 
@@ -35,12 +37,12 @@ class EventRows:
     waiting_bytes: int = 0
     smallest: int = 1  # Bytes of the shortest row in `pieces`.
     emptied: tuple[int, int] | None = None  # Last TRUNCATE: number of the event after it, and its position.
-    described: Any = None  # The columns of the last event, as `columns` describes them.
+    described: TableMap | None = None  # Of the last event.
     columns: tuple[LogColumn, ...] = ()
 
-    def decode(self) -> None:
+    def decode(self, charsets: Charsets) -> None:
         for columns, events in groupby(self.waiting, lambda entry: entry[0]):
-            made = row_events.decode([body for _, body in events], columns)
+            made = row_events.decode([body for _, body in events], columns, charsets)
             self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
             self.row_count += int(made.counts.sum())
             self.pieces.append(made)
@@ -58,6 +60,19 @@ class EventRows:
             ends = starts + messages.lengths[self.first : self.first + len(self.spilled)]
             bodies = (bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
             self.waiting, self.spilled = list(zip(self.spilled, bodies, strict=True)), []
+
+    def drop(self, number: int) -> None:
+        """Drop the events from this one of the batch on, which are not decoded yet."""
+        kept = bisect_left(self.places, number)
+        count = len(self.kinds) - kept
+        if not count:
+            return
+        del self.kinds[kept:], self.places[kept:]
+        if self.spilled:
+            del self.spilled[-count:]
+        else:
+            self.waiting_bytes -= sum(len(body) for _, body in self.waiting[-count:])
+            del self.waiting[-count:]
 
     def end(self, end: int, time_ms: int) -> None:
         """Assign the events since the previous transaction to the one that ends at `end`."""

@@ -1,40 +1,301 @@
-"""The reader of mysql-replication, which reads logs with statements and columns that it does not know."""
+"""Reads the binary log of a MySQL or MariaDB server event by event, as a replica does.
+
+A connection that drops ends the reading: one that reconnects by itself would get events twice.
+
+Source: MySQL internals, "Binary Log Event", "COM_BINLOG_DUMP" and "COM_BINLOG_DUMP_GTID"; MariaDB documentation, "Replication Protocol".
+"""
 
 from __future__ import annotations
 
-from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import QueryEvent
-from pymysqlreplication.exceptions import StatusVariableMismatch
-from pymysqlreplication.row_event import OptionalMetaData, TableMapEvent
+import struct
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
-__all__ = ["BinLogStreamReader"]
+import cramjam
+import pymysql
+from pymysql.constants import CR
+from pymysql.protocol import MysqlPacket
 
-_read_status = QueryEvent._read_status_vars_value_for_key
+from lakeformat.cdc.mysql.gtids import Gtids
+from lakeformat.errors import CorruptFile, SourceError, UnsupportedFeature
+from lakeformat.model.work import RowKind
 
 
-def _read_known_status(event: QueryEvent, key: int) -> None:
-    """Read a statement's status variables up to the first one that the library does not know: its length is not recorded, so the rest is skipped.
+class EventType(IntEnum):
+    """The types of events that are read; all others that a server may write change nothing."""
 
-    The library rejects the whole event (`StatusVariableMismatch`); MySQL 9.7 logs such a variable. lakeformat uses none of them.
-    """
-    start = event.__dict__.setdefault("_status_start", event.packet.read_bytes - 1)
+    QUERY = 2
+    ROTATE = 4
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    INCIDENT = 26
+    HEARTBEAT = 27
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    XA_PREPARE = 38
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    TAGGED_GTID = 42
+    MARIADB_GTID = 162
+    QUERY_COMPRESSED = 165
+
+
+_ROWS = {  # Type -> (kind of its rows, whether it has extra data: version 2).
+    23: (RowKind.INSERT, False),
+    24: (RowKind.UPDATE_AFTER, False),
+    25: (RowKind.DELETE, False),
+    30: (RowKind.INSERT, True),
+    31: (RowKind.UPDATE_AFTER, True),
+    32: (RowKind.DELETE, True),
+    39: (RowKind.UPDATE_AFTER, True),
+    166: (RowKind.INSERT, False),
+    167: (RowKind.UPDATE_AFTER, False),
+    168: (RowKind.DELETE, False),
+    169: (RowKind.INSERT, True),
+    170: (RowKind.UPDATE_AFTER, True),
+    171: (RowKind.DELETE, True),
+}
+_PARTIAL_UPDATE = 39
+_COMPRESSED_ROWS = range(166, 172)
+_LAST_MYSQL, _FIRST_MARIADB, _LAST_MARIADB = 42, 160, 171
+_IGNORABLE = 0x80  # Flag of an event that a reader may skip without knowing it.
+_HEADER = struct.Struct("<xIBIIIH")  # A packet's mark; time, type, server id, size, end in the file, flags.
+_HEADER_BYTES, _CHECKSUM_BYTES = _HEADER.size, 4
+_PACKET_HEADER, _WHOLE = 4, 0xFFFFFF  # A packet of this length continues in the next one.
+_END, _ERROR, _END_BYTES = 0xFE, 0xFF, 9
+_READ_BYTES = 1 << 18
+_LENGTH = struct.Struct("<I")
+_DUMP, _DUMP_GTID = 0x12, 0x1E
+_THROUGH_GTID = 4  # Flag of COM_BINLOG_DUMP_GTID.
+_FIRST_OFFSET = 4
+_NO_TABLE = 0xFFFFFF  # Table id of an event without rows, which ends a statement.
+_VERSION_BYTES = 56  # Of a format description: version, server version, time, header length.
+_COMPRESSION, _ZSTD = 2, 0  # Field of a compressed transaction, and its value.
+_TIMEOUT_SECONDS = 60.0  # Without an event or a heartbeat the connection is lost.
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    type: int
+    time: int  # Seconds since 1970.
+    server: int
+    body: bytes  # Without header and checksum.
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEvent:
+    """Rows of one table. An update has two images of each row."""
+
+    table_id: int
+    kind: RowKind
+    is_partial: bool  # Updates that have parts of JSON values.
+    is_whole: bool  # Whether the rows have all columns.
+    rows: bytes
+
+
+class LogReader:
+    """Reads the log after an offset in a file, or after a set of GTIDs. `file` and `offset`: the position after the last event read."""
+
+    def __init__(
+        self,
+        connection: Any,
+        server_id: int,
+        after: tuple[str, int] | Gtids,
+        heartbeat_seconds: float,
+        *,
+        is_mariadb: bool,
+    ) -> None:
+        self.file, self.offset = after if isinstance(after, tuple) else ("", _FIRST_OFFSET)
+        self._connection, self._read = connection, connection._rfile.read1
+        self._data, self._start = bytearray(), 0
+        self._inner: deque[Event] = deque()  # Events of a compressed transaction.
+        self._id_bytes, self._query_bytes = 6, 13
+        connection._sock.settimeout(_TIMEOUT_SECONDS)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@global.binlog_checksum")
+            self._has_checksum = cursor.fetchone()[0] != "NONE"
+            cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
+            cursor.execute("SET @master_heartbeat_period = %s", (int(heartbeat_seconds * 1e9),))
+            # With a lower capability MariaDB rewrites GTID events.
+            cursor.execute("SET @mariadb_slave_capability = 4")
+            if is_mariadb and isinstance(after, Gtids):
+                cursor.execute("SET @slave_connect_state = %s", (str(after),))
+                cursor.execute("SET @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0")
+        if isinstance(after, tuple) or is_mariadb:
+            command, request = _DUMP, struct.pack("<IHI", self.offset, 0, server_id) + self.file.encode()
+        else:
+            known = _encoded(after)
+            request = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, _FIRST_OFFSET, len(known)) + known
+            command = _DUMP_GTID
+        connection._execute_command(command, request)
+
+    def fetch(self) -> Event | None:
+        """The next event; None if the server ended the log. Raises PyMySQL's errors."""
+        if self._inner:
+            return self._inner.popleft()
+        packet = self._packet()
+        mark = packet[0]
+        if mark == _END and len(packet) < _END_BYTES:
+            return None
+        if mark == _ERROR:
+            MysqlPacket(packet, self._connection.encoding).raise_for_error()
+        time, type, server, _, end, flags = _HEADER.unpack_from(packet)
+        body = packet[_HEADER_BYTES : -_CHECKSUM_BYTES if self._has_checksum else None]
+        if type == EventType.ROTATE:
+            self.offset, self.file = int.from_bytes(body[:8], "little"), body[8:].decode()
+        elif end:
+            self.offset = end
+        if type == EventType.FORMAT_DESCRIPTION:
+            self._describe(packet[_HEADER_BYTES:])
+        elif type == EventType.TRANSACTION_PAYLOAD:
+            self._inner.extend(_of_payload(body))
+            return self.fetch()
+        elif type > _LAST_MARIADB or _LAST_MYSQL < type < _FIRST_MARIADB or type == EventType.TAGGED_GTID:
+            if not flags & _IGNORABLE:
+                what = "a GTID with a tag" if type == EventType.TAGGED_GTID else f"an event of type {type}"
+                raise UnsupportedFeature(
+                    f"the server's log before {self.file}:{self.offset} has {what}, which is not known"
+                )
+        elif type == EventType.INCIDENT:
+            raise SourceError(
+                f"the server recorded before {self.file}:{self.offset} that its log lacks changes; take the tables anew (restart=True)"
+            )
+        return Event(type, time, server, body)
+
+    def rows(self, event: Event) -> RowsEvent | None:
+        """The rows of an event; None if it is of another type, or has none."""
+        if event.type not in _ROWS:
+            return None
+        (kind, has_extra), body = _ROWS[event.type], event.body
+        table_id = int.from_bytes(body[: self._id_bytes], "little")
+        if table_id == _NO_TABLE:
+            return None
+        start = self._id_bytes + 2
+        if has_extra:
+            start += int.from_bytes(body[start : start + 2], "little")
+        count, start = packed_int(body, start)
+        size, is_whole = (count + 7) // 8, True
+        for _ in range(2 if kind is RowKind.UPDATE_AFTER else 1):
+            present = int.from_bytes(body[start : start + size], "little")
+            is_whole &= present & (1 << count) - 1 == (1 << count) - 1
+            start += size
+        rows = body[start:]
+        if event.type in _COMPRESSED_ROWS:
+            rows = _inflated(rows)
+        return RowsEvent(table_id, kind, event.type == _PARTIAL_UPDATE, is_whole, rows)
+
+    def table(self, event: Event) -> tuple[int, bytes]:
+        """The table id of a table map event, and its description."""
+        return int.from_bytes(event.body[: self._id_bytes], "little"), event.body[self._id_bytes + 2 :]
+
+    def statement(self, event: Event) -> tuple[str, str]:
+        """(database, statement) of a query event."""
+        body, fixed = event.body, self._query_bytes
+        database_bytes, status_bytes = body[8], int.from_bytes(body[11:13], "little")
+        if event.type == EventType.EXECUTE_LOAD_QUERY:
+            fixed += 13
+        start = fixed + status_bytes
+        database, query = body[start : start + database_bytes], body[start + database_bytes + 1 :]
+        if event.type == EventType.QUERY_COMPRESSED:
+            query = _inflated(query)
+        return database.decode(errors="replace"), query.decode(errors="replace")
+
+    def close(self) -> None:
+        self._connection._force_close()
+
+    def _describe(self, body: bytes) -> None:
+        """Read how the events of a file are encoded."""
+        sizes = body[_VERSION_BYTES + 1 : -_CHECKSUM_BYTES - 1]
+        self._has_checksum = body[-_CHECKSUM_BYTES - 1] != 0
+        self._id_bytes = sizes[EventType.TABLE_MAP - 1] - 2
+        self._query_bytes = sizes[EventType.QUERY - 1]
+
+    def _packet(self) -> bytes:
+        whole = b""
+        while True:
+            size = _LENGTH.unpack(self._take(_PACKET_HEADER))[0] & _WHOLE
+            part = self._take(size)
+            whole = whole + part if whole else part
+            if size < _WHOLE:
+                return whole
+
+    def _take(self, size: int) -> bytes:
+        data, start = self._data, self._start
+        if len(data) - start < size:
+            del data[:start]
+            start = 0
+            while len(data) < size:
+                try:
+                    more = self._read(_READ_BYTES)
+                except OSError as error:
+                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"the connection was lost ({error})") from error
+                if not more:
+                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server ended the connection")
+                data += more
+        self._start = start + size
+        return bytes(data[start : start + size])
+
+
+def mariadb_gtid(event: Event) -> tuple[str, int]:
+    """The GTID of a MariaDB event, and the event's flags."""
+    number, domain, flags = struct.unpack_from("<QIB", event.body)
+    return f"{domain}-{event.server}-{number}", flags
+
+
+def mysql_gtid(event: Event) -> str:
+    digits = event.body[1:17].hex()
+    source = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return f"{source}:{int.from_bytes(event.body[17:25], 'little')}"
+
+
+def packed_int(data: bytes, start: int) -> tuple[int, int]:
+    """A length-encoded integer, and where it ends."""
+    first = data[start]
+    if first < 0xFB:
+        return first, start + 1
+    size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(first)
+    if size is None:
+        raise CorruptFile("binary log: no length-encoded integer where one belongs")
+    return int.from_bytes(data[start + 1 : start + 1 + size], "little"), start + 1 + size
+
+
+def _encoded(gtids: Gtids) -> bytes:
+    """A set of MySQL's GTIDs, as COM_BINLOG_DUMP_GTID has it."""
+    parts = [struct.pack("<Q", len(gtids.ranges))]
+    for source, ranges in sorted(gtids.ranges.items()):
+        parts.append(bytes.fromhex(source.replace("-", "")) + struct.pack("<Q", len(ranges)))
+        parts += [struct.pack("<qq", first, last + 1) for first, last in ranges]
+    return b"".join(parts)
+
+
+def _of_payload(body: bytes) -> Iterator[Event]:
+    """The events of a compressed transaction of MySQL. Source: `Transaction_payload_event`."""
+    start, fields = 0, {}
+    while (type := body[start]) != 0:
+        size, start = packed_int(body, start + 1)
+        fields[type] = packed_int(body, start)[0]
+        start += size
+    content = body[start + 1 :]
+    if fields.get(_COMPRESSION, _ZSTD) == _ZSTD:
+        content = bytes(cramjam.zstd.decompress(content))
+    start = 0
+    content = b"\0" + content  # For the mark of a packet.
+    while start < len(content) - 1:
+        time, type, server, size, _, _ = _HEADER.unpack_from(content, start)
+        yield Event(type, time, server, content[start + _HEADER_BYTES : start + 1 + size])
+        start += size
+
+
+def _inflated(data: bytes) -> bytes:
+    """The content of a compressed event of MariaDB. Source: `binlog_buf_uncompress`."""
+    size = data[0] & 7
     try:
-        _read_status(event, key)
-    except StatusVariableMismatch:
-        event.packet.advance(start + event.status_vars_length - event.packet.read_bytes)
-
-
-QueryEvent._read_status_vars_value_for_key = _read_known_status
-_read_metadata = TableMapEvent._get_optional_meta_data
-
-
-def _read_known_metadata(event: TableMapEvent) -> OptionalMetaData:
-    """The columns' metadata; none if a column is of a type that the library does not know, as MariaDB's COMPRESSED, which ends the library's
-    reading with a ValueError."""
-    try:
-        return _read_metadata(event)
-    except ValueError:
-        return OptionalMetaData()
-
-
-TableMapEvent._get_optional_meta_data = _read_known_metadata
+        return zlib.decompress(data[1 + size :])
+    except zlib.error as error:
+        raise CorruptFile(f"binary log: a compressed event cannot be read: {error}") from error

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
-from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 
 from lakeformat.cdc.mysql import json_text
+from lakeformat.cdc.mysql.charsets import Charsets
 from lakeformat.codec import decimals, spans
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 
@@ -47,24 +47,10 @@ _WIDTHS = {
     FIELD_TYPE.DATETIME2: 5,
     FIELD_TYPE.TIMESTAMP2: 4,
 }
-_OVER_ASCII = {
-    "ascii",
-    "cp1252",
-    "latin2",
-    "latin5",
-    "latin7",
-    "cp1250",
-    "cp1251",
-    "cp1256",
-    "cp1257",
-    "gbk",
-    "gb18030",
-    "big5",
-}
-# MySQL encoding -> Python codec where the names differ or Python's needs the byte order; MySQL's are big-endian.
-_ENCODINGS = {"utf16": "utf_16_be", "ucs2": "utf_16_be", "utf32": "utf_32_be", "macce": "mac_latin2"}
 _TEXTS = {FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING}
-_PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY}
+VECTOR = 242  # Of MySQL 9; the library does not know it.
+_PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY, VECTOR}
+_BINARY = "binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +64,9 @@ class LogColumn:
     is_unsigned: bool = False
     precision: int = 0
     scale: int = 0
-    encoding: str | None = "utf8"  # Text encoding; None: bytes.
+    charset: str | None = "utf8mb4"  # Character set of text; None: bytes.
     members: tuple[str, ...] = ()  # Enum members, from 1; set members, from the lowest bit.
+    digits: int | None = None  # Fractional-second digits.
 
     @property
     def fraction(self) -> int:
@@ -96,84 +83,46 @@ class Images:
     smallest: int  # Bytes of the shortest row.
 
 
-def columns(event: RowsEvent) -> tuple[LogColumn, ...]:
-    """The columns of an event's table. Raises `UnsupportedFeature` for a type of unknown size."""
-    return tuple(_column(column, f"{event.schema}.{event.table}") for column in event.columns)
-
-
-def _column(column: Any, table: str) -> LogColumn:
-    name, type = column.name, column.type
+def column_of(
+    table: str, name: str, type: int, metadata: bytes, is_unsigned: bool, charset: str, members: Sequence[str]
+) -> LogColumn:
+    """A column by its type and metadata in a table map event. Raises `UnsupportedFeature` for a type that cannot be read."""
+    first, second = (*metadata, 0, 0)[:2]
+    text_charset = None if charset == _BINARY else charset
     match type:
         case FIELD_TYPE.TIME2 | FIELD_TYPE.DATETIME2 | FIELD_TYPE.TIMESTAMP2:
-            return LogColumn(name, type, _WIDTHS[type] + (column.fsp + 1) // 2)
+            return LogColumn(name, type, _WIDTHS[type] + (first + 1) // 2, digits=first)
         case _ if type in _WIDTHS:
-            return LogColumn(name, type, _WIDTHS[type], is_unsigned=column.unsigned)
-        case _ if type in _TEXTS:
-            prefix = 2 if column.max_length > 255 else 1
-            return LogColumn(name, type, prefix=prefix, encoding=_encoding(column.character_set_name))
+            return LogColumn(name, type, _WIDTHS[type], is_unsigned=is_unsigned)
+        case FIELD_TYPE.VARCHAR:
+            return LogColumn(name, type, prefix=2 if second else 1, charset=text_charset)
+        case FIELD_TYPE.STRING:  # Two bits of the length are in the first byte, inverted.
+            return LogColumn(name, type, prefix=2 if first & 0x30 != 0x30 else 1, charset=text_charset)
         case _ if type in _PREFIXED:
-            encoding = _encoding(column.character_set_name) if type == FIELD_TYPE.BLOB else None
-            return LogColumn(name, type, prefix=column.length_size, encoding=encoding)
+            return LogColumn(name, type, prefix=first, charset=text_charset if type == FIELD_TYPE.BLOB else None)
         case FIELD_TYPE.NEWDECIMAL:
-            sizes = [_group_bytes(group) for group in _groups(column.precision, column.decimals)]
-            return LogColumn(name, type, sum(sizes), precision=column.precision, scale=column.decimals)
+            sizes = [_group_bytes(group) for group in _groups(first, second)]
+            return LogColumn(name, type, sum(sizes), precision=first, scale=second)
         case FIELD_TYPE.BIT:
-            return LogColumn(name, type, column.bytes)
-        case FIELD_TYPE.ENUM | FIELD_TYPE.SET:
-            is_enum = type == FIELD_TYPE.ENUM
-            encoding = _encoding(column.character_set_name) or "utf8"
-            members = (column.enum_values if is_enum else column.set_values) or ()
-            return LogColumn(name, type, column.size, members=tuple(_member(member, encoding) for member in members))
+            bits = 8 * second + first
+            return LogColumn(name, type, (bits + 7) // 8, precision=bits)
+        case FIELD_TYPE.ENUM:
+            return LogColumn(name, type, second, members=("", *members))
+        case FIELD_TYPE.SET:
+            return LogColumn(name, type, second, members=tuple(members))
         case _:
             raise UnsupportedFeature(
                 f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, and take the table anew (restart=True)"
             )
 
 
-def _encoding(charset: str | None) -> str | None:
-    """The Python codec of a MySQL charset; None if there is none, or for bytes."""
-    if charset is None:
-        return "utf8"
-    name = str(RowsEvent.charset_to_encoding(charset))
-    name = _ENCODINGS.get(name, name)
-    try:
-        "".encode(name)
-    except LookupError:
-        return None
-    return name
-
-
-def is_unreadable(column: Any) -> bool:
-    """Whether the column is text in an encoding that Python does not know."""
-    charset = column.character_set_name
-    return charset not in {None, "binary"} and _encoding(charset) is None
-
-
-def _read_members(event: TableMapEvent, length: int) -> list[list[str]]:
-    """Read the enum and set members of a table map event. They are in the column's encoding, so bytes that are not UTF-8 become
-    surrogates here; the library drops those bytes."""
-    packet, members = event.packet, list[list[str]]()
-    end = packet.read_bytes + length
-    while packet.read_bytes < end:
-        count = packet.read_length_coded_binary()
-        members.append([packet.read_variable_length_string().decode(errors="surrogateescape") for _ in range(count)])
-    return members
-
-
-TableMapEvent._read_type_values = _read_members
-
-
-def _member(text: str, encoding: str) -> str:
-    return text.encode(errors="surrogateescape").decode(encoding, "replace")
-
-
-def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn]) -> Images:
+def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn], charsets: Charsets) -> Images:
     """Decode the rows of events. `bodies`: the row bytes of each event, without header. All rows have all `columns`."""
     buffer = np.frombuffer(b"".join((*bodies, bytes(_PAD))), np.uint8)
     ends = np.cumsum([len(body) for body in bodies])
     try:
         starts, counts = _starts(buffer, ends - [len(body) for body in bodies], ends, columns)
-        arrays, after = _arrays(buffer, starts, columns)
+        arrays, after = _arrays(buffer, starts, columns, charsets)
     except (IndexError, pa.ArrowIndexError) as error:
         raise CorruptFile(f"binary log: rows end beyond their event, or have no such value: {error}") from error
     return Images(arrays, counts, int((after - starts).min(initial=1 << 62)))
@@ -214,7 +163,7 @@ def _bits(buffer: np.ndarray, starts: np.ndarray, position: int) -> np.ndarray:
 
 
 def _arrays(
-    buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]
+    buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn], charsets: Charsets
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """The values of each column, and where each row ends."""
     words, at, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
@@ -229,30 +178,22 @@ def _arrays(
         if column.width:
             arrays[column.name] = _READERS[column.type](buffer, begins, mask, column)
         else:
-            arrays[column.name] = _text(column, spans.gather(buffer, begins, at, mask))
+            arrays[column.name] = _text(column, spans.gather(buffer, begins, at, mask), charsets)
     return arrays, at
 
 
 # --- values ---
 
 
-def _text(column: LogColumn, values: pa.Array) -> pa.Array:
+def _text(column: LogColumn, values: pa.Array, charsets: Charsets) -> pa.Array:
     if column.type == FIELD_TYPE.JSON:
         return pa.array([json_text.text(value) if value else None for value in values.to_pylist()], pa.string())
-    if column.encoding is None:
+    if column.charset is None:
         return values
     try:
-        if column.encoding == "utf8" or (column.encoding in _OVER_ASCII and _is_ascii(values)):
-            return values.cast(pa.string())
-        decoded = [None if value is None else value.decode(column.encoding) for value in values.to_pylist()]
-        return pa.array(decoded, pa.string())
+        return charsets.decode(column.charset, values)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise CorruptFile(f"binary log: column {column.name!r} holds text that is not {column.encoding}") from error
-
-
-def _is_ascii(values: pa.Array) -> bool:
-    data = values.buffers()[2]
-    return data is None or not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80
+        raise CorruptFile(f"binary log: column {column.name!r} holds text that is not {column.charset}") from error
 
 
 def _integer(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:

@@ -5,44 +5,31 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
-from pymysqlreplication.bitmap import BitCount
-from pymysqlreplication.event import (
-    GtidEvent,
-    HeartbeatLogEvent,
-    MariadbGtidEvent,
-    QueryEvent,
-    XAPrepareEvent,
-    XidEvent,
-)
-from pymysqlreplication.row_event import (
-    DeleteRowsEvent,
-    PartialUpdateRowsEvent,
-    TableMapEvent,
-    UpdateRowsEvent,
-    WriteRowsEvent,
-)
 
-from lakeformat.cdc.mysql import row_events, statements, text_rows
+from lakeformat.cdc import failures
+from lakeformat.cdc.mysql import address, row_events, statements, text_rows
 from lakeformat.cdc.mysql import types as mysql_types
+from lakeformat.cdc.mysql.charsets import Charsets
 from lakeformat.cdc.mysql.event_rows import EventRows, mark_updates
 from lakeformat.cdc.mysql.gtids import Gtids
-from lakeformat.cdc.mysql.log_reader import BinLogStreamReader
-from lakeformat.cdc.mysql.text_rows import TextRows
+from lakeformat.cdc.mysql.keys import KeyColumn, compared, text_of
+from lakeformat.cdc.mysql.log_reader import Event, EventType, LogReader, RowsEvent, mariadb_gtid, mysql_gtid
+from lakeformat.cdc.mysql.row_events import LogColumn
+from lakeformat.cdc.mysql.table_map import TableMap
+from lakeformat.cdc.mysql.text_rows import TextColumn, TextRows
 from lakeformat.cdc.mysql.types import MySqlType
-from lakeformat.cdc.readers import Readers, connected, required
+from lakeformat.cdc.readers import CHUNK_BYTES, Piece, Readers, are_bounded, connected, required
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -57,17 +44,15 @@ from lakeformat.cdc.source import (
 from lakeformat.cdc.spool import MEMORY_BYTES, Messages
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.waist import row_kinds
-from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
+from lakeformat.errors import CorruptFile, InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field
-from lakeformat.model.work import ROW_KIND, RowKind
+from lakeformat.model.work import ROW_KIND
 
 _WANTED = {  # Required server variables; a variable that the server lacks is not required.
     "log_bin": "ON",
     "binlog_format": "ROW",
     "binlog_row_image": "FULL",
     "binlog_row_metadata": "FULL",
-    "binlog_transaction_compression": "OFF",
-    "log_bin_compress": "OFF",
 }
 _COMPRESSED = " COMPRESSED*/"  # In the column type of MariaDB.
 _AT_START = {"log_bin"}  # Cannot be set while the server runs.
@@ -83,28 +68,23 @@ _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # Heartbeat interval; a heartbeat marks the end of the log.
 _ROW_BYTES = 1024  # Bytes allowed per row of a batch, up to `MEMORY_BYTES`; beyond that it spills to disk.
 _FILE_BITS = 40  # Low bits of `Position.order`: the offset in the log file.
-_PREPARED_XA = 64  # Flag of MariaDB's GTID event: a prepared XA transaction.
+_STANDALONE, _PREPARED_XA = (
+    1,
+    64,
+)  # Flags of MariaDB's GTID event: one statement and no transaction; a prepared XA transaction.
+_HEARTBEATS = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
+_DESCRIPTIONS = 10_000  # Table map events kept.
+_UNCONVERTED = "?"  # As the server shows a character that it cannot convert.
 _KEYS_A_QUERY = 500
-# Key types that do not sort like their text, and the cast that compares them.
-_KEY_CASTS = {
-    "time": "TIME(6)",
-    "uuid": "UUID",
-    "inet6": "INET6",
-    "inet4": "INET4",
-}
 _TRIES = 3
+_WAIT_SECONDS = 86_400
 _GTID_SET = 4  # Column of MySQL's SHOW MASTER STATUS.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
-_KINDS = {
-    WriteRowsEvent: RowKind.INSERT,
-    UpdateRowsEvent: RowKind.UPDATE_AFTER,
-    DeleteRowsEvent: RowKind.DELETE,
-}
-
 
 class MySql:
-    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with `?unix_socket=/path`.
+    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with `?unix_socket=/path`, and
+    with MySQL's `ssl_mode`, `ssl_ca`, `ssl_cert` and `ssl_key` (with `ssl_ca` the server's certificate is verified), `connect_timeout`.
     A foreign key with ON DELETE CASCADE or a similar rule changes rows without logging them (MariaDB, and MySQL before 9.6). Such tables are refused,
     unless `?unlogged_cascades=accept` follows them without these changes.
 
@@ -127,20 +107,8 @@ class MySql:
         readers: int = 1,
         lock_seconds: int = 10,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"mysql", "mariadb"}:
-            raise InvalidInput(f"{url!r} is no address of MySQL; give mysql://user:password@host:port")
-        given = dict(parse_qsl(parts.query))
-        self._takes_cascades = given.get("unlogged_cascades") == "accept"
-        self._settings: dict[str, Any] = {
-            "host": parts.hostname or "localhost",
-            "port": parts.port or 3306,
-            "user": unquote(parts.username or "root"),
-            "password": unquote(parts.password or ""),
-            "charset": "utf8mb4",
-            # A socket is not encrypted, and loading certificates takes longer than a small sync.
-            **({"unix_socket": given["unix_socket"], "ssl_disabled": True} if "unix_socket" in given else {}),
-        }
+        parsed = address.parse(url)
+        self._settings, self._takes_cascades = parsed.settings, parsed.follows_cascades
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
         self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
         self._connection: Any = None
@@ -148,6 +116,7 @@ class MySql:
         if lock_seconds < 1:
             raise InvalidInput(f"lock_seconds={lock_seconds}: it must be at least 1")
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
+        self._without_transactions: set[str] = set()  # Tables of engines whose changes a ROLLBACK leaves.
         self._translated: dict[str, Position] = {}  # Positions of other servers, translated to this server's log.
 
     def __repr__(self) -> str:
@@ -172,7 +141,7 @@ class MySql:
         schema, _, table = name.partition(".")
         columns = self._rows(
             "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale, "
-            "datetime_precision, is_nullable, column_comment, extra, column_key FROM information_schema.columns "
+            "datetime_precision, character_set_name, collation_name, is_nullable, column_comment FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             schema,
             table,
@@ -195,7 +164,7 @@ class MySql:
         kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
         chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in kept})
         types = {
-            row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:7])
+            row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:9])
             for row in kept
         }
         self._types[name] = self._types.get(name, {}) | types
@@ -204,9 +173,9 @@ class MySql:
             Field(
                 NO_ID,
                 row[0],
-                mysql_types.to_type(row[0], types[row[0]], self._options),
-                nullable=row[0] not in chosen and not (row[7] == "NO" and may_be_required and not _has_zero(row[1])),
-                comment=row[8] or None,
+                mysql_types.to_type(row[0], types[row[0]], self._options, is_key=row[0] in chosen),
+                nullable=row[0] not in chosen and not (row[9] == "NO" and may_be_required and not _has_zero(row[1])),
+                comment=row[10] or None,
             )
             for row in kept
         )
@@ -235,10 +204,15 @@ class MySql:
                 f"restart it, and take the table anew (restart=True)"
             )
         kind = self._rows(
-            "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            "SELECT table_type, transactions FROM information_schema.tables LEFT JOIN information_schema.engines USING (engine) "
+            "WHERE table_schema = %s AND table_name = %s",
             schema,
             table,
         )
+        if kind and kind[0][1] == "NO":
+            self._without_transactions.add(name)
+        else:
+            self._without_transactions.discard(name)
         if kind and kind[0][0] == "SYSTEM VERSIONED":
             raise UnsupportedFeature(f"{name}: its rows have versions (WITH SYSTEM VERSIONING), which are not followed")
         rules = (
@@ -274,7 +248,7 @@ class MySql:
         }
         for name, wanted in _WANTED.items():
             value = settings.get(name)
-            if value in {wanted, None} or (wanted == "OFF" and value == "0"):
+            if value in {wanted, None}:
                 if value is None and name == "binlog_row_metadata":
                     raise UnsupportedFeature(
                         "the server's log has no column names; MySQL 8.0.14 or MariaDB 10.5 is needed"
@@ -359,31 +333,41 @@ class MySql:
         known, end = Gtids.parse(gtids), self.position()
         if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
             raise self._behind(text, "it lacks some of these transactions")
-        reader = BinLogStreamReader(
-            connection_settings=dict(self._settings),
-            server_id=self._server_id,
-            blocking=True,
-            auto_position=gtids,
-            is_mariadb=self._is_mariadb,
-            slave_heartbeat=_HEARTBEAT_SECONDS,
-            enable_logging=False,
-        )
         try:
-            with refusals():
-                while (event := reader.fetchone()) is not None:
-                    if isinstance(event, GtidEvent | MariadbGtidEvent) and event.gtid not in known:
-                        offset = reader.log_pos - event.packet.event_size
-                        return Position(
-                            _order(reader.log_file, offset), f"{reader.log_file}:{offset};{self._server};{known}"
-                        )
-                    is_quiet = isinstance(event, HeartbeatLogEvent)
-                    if is_quiet and _order(reader.log_file, reader.log_pos) >= end.order:
+            with refusals(), closing(self._log_reader(known)) as reader:
+                before = reader.file, reader.offset
+                while (event := reader.fetch()) is not None:
+                    gtid = _gtid(event)
+                    if gtid is not None and gtid not in known:
+                        file, offset = before
+                        return Position(_order(file, offset), f"{file}:{offset};{self._server};{known}")
+                    before = reader.file, reader.offset
+                    is_quiet = event.type in _HEARTBEATS
+                    if is_quiet and _order(*before) >= end.order:
                         return Position(end.order, f"{end.text.partition(';')[0]};{self._server};{known}")
         except SourceError as error:
             raise self._behind(text, str(error.__cause__)) from error
-        finally:
-            reader.close()
         raise SourceError(f"the server ended its log before {gtids}; run it again")
+
+    def _log_reader(self, after: tuple[str, int] | Gtids) -> LogReader:
+        is_mariadb, connection = self._is_mariadb, self._connect()
+        return LogReader(connection, self._server_id, after, _HEARTBEAT_SECONDS, is_mariadb=is_mariadb)
+
+    @cached_property
+    def _charsets(self) -> Charsets:
+        names = self._rows("SELECT id, character_set_name FROM information_schema.collations WHERE id IS NOT NULL")
+        if self._is_mariadb:  # Collations of several character sets, since MariaDB 10.10.
+            with suppress(SourceError):
+                names += self._rows(
+                    "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
+                )
+        return Charsets(self._converted, {id: name for id, name in names if name is not None})
+
+    def _converted(self, charset: str, characters: Sequence[bytes]) -> list[str]:
+        """Characters of a character set, as the server converts them."""
+        columns = ", ".join(f"CONVERT(CONVERT(x'{one.hex()}' USING {charset}) USING utf8mb4)" for one in characters)
+        (row,) = self._rows(f"SELECT {columns}")
+        return [text or _UNCONVERTED for text in row]
 
     def _behind(self, text: str, why: str) -> NotFound:
         return NotFound(
@@ -463,56 +447,29 @@ class MySql:
         return covered
 
     def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
-        bound, covered = self._literals(table, key), np.zeros(rows.num_rows, bool)
+        columns, covered = self._key(table), np.zeros(rows.num_rows, bool)
+        bound = [column.of_text(text) for column, text in zip(columns, key, strict=True)]
         if all(
             isinstance(value, int) and _is_whole(rows[name].type) for value, name in zip(bound, table.key, strict=True)
         ):
             return _at_most([rows[name] for name in table.key], bound)
         # The server compares by its own collation, at 0.1 ms per key.
         keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
-        placeholders = self._placeholders(table)
+        placeholders = [column.placeholder for column in columns]
+        test, order = compared(placeholders, placeholders, "<", or_equal=True)
         with refusals(), self._open().cursor() as cursor:
             for start in range(0, len(keys), _KEYS_A_QUERY):
-                some = keys[start : start + _KEYS_A_QUERY]
-                tests, values = [], list[Any]()
-                for row in some:
-                    condition, given = _compared(placeholders, bound, "<", or_equal=True, left=row)
-                    tests.append(condition)
-                    values += given
+                values = list[Any]()
+                for row in keys[start : start + _KEYS_A_QUERY]:
+                    left = [column.of_row(value) for column, value in zip(columns, row, strict=True)]
+                    values += [left[number] if is_left else bound[number] for is_left, number in order]
+                tests = [test] * len(keys[start : start + _KEYS_A_QUERY])
                 cursor.execute(f"SELECT {', '.join(tests)}", values)
-                covered[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
+                covered[start : start + len(tests)] = np.array(cursor.fetchone(), dtype=bool)
         return covered
 
-    def _placeholders(self, table: SourceTable) -> list[str]:
-        """Placeholders for key values, with the cast or collation of the key columns."""
-        schema, _, name = table.name.partition(".")
-        rows = self._rows(
-            "SELECT column_name, data_type, collation_name FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = %s",
-            schema,
-            name,
-        )
-        types = {row[0]: (row[1].lower(), row[2] or "") for row in rows}
-        made = list[str]()
-        for type, collation in (types[column] for column in table.key):
-            is_utf8 = collation.startswith("utf8mb4")
-            cast = _KEY_CASTS.get(type)
-            made.append(f"CAST(%s AS {cast})" if cast else f"%s COLLATE {collation}" if is_utf8 else "%s")
-        return made
-
-    def _literals(self, table: SourceTable, key: tuple[str, ...]) -> list[Any]:
-        made = list[Any]()
-        for name, text in zip(table.key, key, strict=True):
-            match self._types[table.name][name].name:
-                case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year":
-                    made.append(int(text))
-                case "decimal" | "double" | "float":
-                    made.append(Decimal(text))
-                case "binary" | "varbinary" | "blob" | "tinyblob":
-                    made.append(bytes.fromhex(text))
-                case _:
-                    made.append(text)
-        return made
+    def _key(self, table: SourceTable) -> list[KeyColumn]:
+        return [KeyColumn(name, self._types[table.name][name]) for name in table.key]
 
     # --- changes ---
 
@@ -520,7 +477,7 @@ class MySql:
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
         self._require_log(after)
-        log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables), limit)
+        log, batch = _Log(self, after, tables), _Batch(self, dict(tables), limit)
         try:
             while log.order < until.order:
                 ended = log.read(batch)
@@ -555,7 +512,8 @@ class MySql:
     def _open(self) -> Any:
         if self._connection is None or not self._connection.open:
             self._connection = self._connect()
-            self.__dict__.pop("_server", None)  # The address may resolve to another server now.
+            for name in ("_server", "_charsets"):  # The address may resolve to another server now.
+                self.__dict__.pop(name, None)
             self._translated.clear()
         return self._connection
 
@@ -563,7 +521,8 @@ class MySql:
         with refusals():
             connection = pymysql.connect(**self._settings, autocommit=True)
             with connection.cursor() as cursor:
-                cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+                # The server waits while a chunk is committed.
+                cursor.execute(f"SET time_zone = '+00:00', sql_mode = '', net_write_timeout = {_WAIT_SECONDS}")
             return connection
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
@@ -586,45 +545,60 @@ class MySqlView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
+        read = partial(self._read, is_bounded=are_bounded(self._table.fields, size))
+        return self._readers.chunks(after, lambda start: self._last_key(start, size), read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
-        keys = ", ".join(map(_escaped, self._table.key))
+        keys = ", ".join(column.expression for column in self._source._key(self._table))
         condition, values = self._between(after, None)
         query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
         rows = _fetched(self._readers.first, query, values)
-        return tuple(map(_key_text, rows[0])) if len(rows) == 2 else None
+        return tuple(map(text_of, rows[0])) if len(rows) == 2 else None
 
     def _read(
-        self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
-    ) -> Callable[[], pa.Table]:
-        names = [field.name for field in self._table.fields]
+        self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None, is_bounded: bool
+    ) -> Iterator[Piece]:
         condition, values = self._between(after, upto)
         types = self._source._types[self._table.name]
         # In text form the server rounds a float to six digits.
-        columns = ", ".join(_escaped(name) + (" + 0e0" if types[name].name == "float" else "") for name in names)
-        query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
-        with refusals():
-            rows = text_rows.fetch(connection, query, values)
-        return lambda: self._parsed(rows)
+        columns = [
+            _escaped(field.name) + (" + 0e0" if types[field.name].name == "float" else "")
+            for field in self._table.fields
+        ]
+        order, limit = "", 1 << 62
+        if not is_bounded:  # A piece may end at any row, whose key is the bound then.
+            keys = [column.expression for column in self._source._key(self._table)]
+            columns, order, limit = [*columns, *keys], f" ORDER BY {', '.join(keys)}", CHUNK_BYTES
+        query = f"SELECT {', '.join(columns)} FROM {_escaped_table(self._table.name)} WHERE {condition}{order}"
+        with refusals(), closing(text_rows.fetch(connection, query, values, limit)) as pieces:
+            for rows in pieces:
+                if rows.is_last:
+                    yield partial(self._parsed, rows), upto
+                    continue  # Leave the query to its end.
+                parsed = text_rows.columns(rows)
+                last = tuple(text_of(column.last_value()) for column in parsed[len(self._table.fields) :])
+                yield partial(self._converted, parsed), last
 
     def _parsed(self, rows: TextRows) -> pa.Table:
+        return self._converted(text_rows.columns(rows))
+
+    def _converted(self, columns: Sequence[TextColumn]) -> pa.Table:
         types = self._source._types[self._table.name]
-        arrays = [
+        arrays = [  # Columns of the key may follow.
             mysql_types.of_texts(field.name, column, types[field.name], field.type)
-            for field, column in zip(self._table.fields, text_rows.columns(rows), strict=True)
+            for field, column in zip(self._table.fields, columns, strict=False)
         ]
         return pa.Table.from_arrays(arrays, schema=self._table.arrow_schema)
 
     def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> tuple[str, list[Any]]:
-        names, parts, values = [_escaped(name) for name in self._table.key], ["true"], list[Any]()
+        columns, parts, values = self._source._key(self._table), ["true"], list[Any]()
+        names, placeholders = ([getattr(column, side) for column in columns] for side in ("expression", "placeholder"))
         for sign, key in ((">", after), ("<", upto)):
             if key is not None:
-                condition, given = _compared(
-                    names, self._source._literals(self._table, key), sign, or_equal=sign == "<"
-                )
+                bound = [column.of_text(text) for column, text in zip(columns, key, strict=True)]
+                condition, order = compared(names, placeholders, sign, or_equal=sign == "<")
                 parts.append(condition)
-                values += given
+                values += [bound[number] for _, number in order]
         return " AND ".join(parts), values
 
 
@@ -640,16 +614,6 @@ def _at_most(columns: Sequence[pa.ChunkedArray], bound: Sequence[int]) -> np.nda
         mask |= same & pc.less(column, value).to_numpy(zero_copy_only=False)
         same &= pc.equal(column, value).to_numpy(zero_copy_only=False)
     return mask | same
-
-
-def _key_text(value: Any) -> str:
-    match value:
-        case bytes():
-            return value.hex()
-        case timedelta():
-            return f"{'-' if value < timedelta(0) else ''}{abs(value) // timedelta(hours=1):02}:{str(abs(value) % timedelta(hours=1))[2:]}"
-        case _:
-            return str(value)
 
 
 def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
@@ -683,29 +647,38 @@ class _Batch:
         orders = np.array([order], np.int64)
         self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, orders, orders))
 
-    def add(self, event: Any, name: str) -> None:
+    @property
+    def next_event(self) -> int:
+        """The number of the next row event."""
+        return self._events
+
+    def undo(self, number: int) -> None:
+        """Drop the row events from this one on, but those of tables whose engine has no transactions."""
+        for part in (*self._parts, self.rows):
+            for name in part.keys() - self.source._without_transactions:
+                part[name].drop(number)
+
+    def add(self, event: RowsEvent, table: TableMap) -> None:
         """Add a row event. Raises `LakeError`, and adds nothing, if the table cannot be followed through it."""
-        if isinstance(event, PartialUpdateRowsEvent):
+        name = table.name
+        if event.is_partial:
             raise SourceError(
                 f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
                 f"take the table anew (restart=True)"
             )
-        is_update = isinstance(event, UpdateRowsEvent)
-        for bitmap in (event.columns_present_bitmap, *((event.columns_present_bitmap2,) if is_update else ())):
-            if BitCount(bitmap) < event.number_of_columns:
-                raise SourceError(
-                    f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
-                    f"take the table anew (restart=True)"
-                )
+        if not event.is_whole:
+            raise SourceError(
+                f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
+                f"take the table anew (restart=True)"
+            )
         rows = self.rows.setdefault(name, EventRows())
-        body = event.packet.read(event.event_size - event.packet.read_bytes)
-        if rows.described is not event.columns:  # A new table map event.
-            columns = row_events.columns(event)
-            self._follow(event, name)
-            rows.described, rows.columns = event.columns, columns
+        body = event.rows
+        if rows.described is not table:
+            self._follow(table)
+            rows.described, rows.columns = table, table.columns
         rows.waiting.append((rows.columns, body))
         rows.waiting_bytes += len(body)
-        rows.kinds.append(_KINDS[type(event)])
+        rows.kinds.append(event.kind)
         rows.places.append(self._events)
         self._events += 1
         self._waiting_bytes += len(body)
@@ -718,20 +691,16 @@ class _Batch:
         self._parts.append(self.rows)
         self.rows, self._waiting_bytes = {}, 0
 
-    def _follow(self, event: Any, name: str) -> None:
-        """Add the event's new columns to the table; raise for columns that cannot be decoded."""
-        new = {column.name for column in event.columns} - {field.name for field in self.tables[name].fields}
+    def _follow(self, log: TableMap) -> None:
+        """Add the log's new columns to the table; raise for columns that cannot be decoded."""
+        name = log.name
+        new = {column.name for column in log.columns} - {field.name for field in self.tables[name].fields}
         new -= self._left_out(name)
         if new:
             self.describe(name)
-            self._add_gone(name, [column for column in event.columns if column.name in new])
+            self._add_gone(name, [column for column in log.columns if column.name in new])
         types = self.source._types[name]
-        for column in event.columns:
-            if column.name in types and row_events.is_unreadable(column):
-                raise UnsupportedFeature(
-                    f"{name}: column {column.name!r} has text in {column.character_set_name} in the log, which is not known here; leave the column out "
-                    f"(exclude_columns), or alter it to utf8mb4 and take the table anew (restart=True)"
-                )
+        for column in log.columns:
             if column.type in row_events.OLD_TIMES and column.name in types and types[column.name].digits:
                 raise UnsupportedFeature(
                     f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
@@ -746,14 +715,15 @@ class _Batch:
             return False
         for name, rows in list(self.rows.items()):
             try:
-                rows.decode()
+                with failures.of_table(name):
+                    rows.decode(self.source._charsets)
             except LakeError as error:
                 self.fail(name, error, rows.ends[-1])
                 self.rows[name] = EventRows()
         self._waiting_bytes = 0
         return sum(row.row_count for row in self.rows.values()) >= count
 
-    def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
+    def _add_gone(self, name: str, columns: Sequence[LogColumn]) -> None:
         """Add columns that the logged rows have and the table has dropped since."""
         table, types = self.tables[name], self.source._types[name]
         known = {field.name for field in table.fields}
@@ -799,8 +769,9 @@ class _Batch:
             for name in list(part):
                 rows = part.pop(name)
                 try:
-                    rows.load(self._messages)
-                    made[name] = self._changes(rows, self.tables[name])
+                    with failures.of_table(name):
+                        rows.load(self._messages)
+                        made[name] = self._changes(rows, self.tables[name])
                 except LakeError as error:
                     self.fail(name, error, position.order)
             yield Transactions(position, self.committed_ms, made, self.failed, self.rewritten, not parts)
@@ -809,7 +780,7 @@ class _Batch:
         self._messages.close()
 
     def _changes(self, events: EventRows, table: SourceTable) -> TableChanges:
-        events.decode()
+        events.decode(self.source._charsets)
         types, schema = self.source._types[table.name], table.arrow_schema
         counts = np.concatenate([np.empty(0, np.int64), *(piece.counts for piece in events.pieces)])
         kinds = np.repeat(np.array(events.kinds, np.int8), counts)
@@ -838,100 +809,112 @@ class _Batch:
 
 class _Log:
     """Reads the server's log from a position, over one connection. If it drops, reading fails and the next sync restarts from the committed
-    position: the library would reconnect silently and deliver events twice."""
+    position."""
 
-    def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
+    def __init__(self, source: MySql, after: Position, tables: Mapping[str, SourceTable]) -> None:
         where, _, known = after.text.partition(";")
         file, _, offset = where.rpartition(":")
-        self._source, self._tables, self._is_open = source, tables, False
-        self._file, self._place, self.order = file, int(offset), after.order
+        self._source, self._tables, self.order = source, tables, after.order
+        self._file, self._place = file, int(offset)
         gtids = known.partition(";")[2] or source._gtids_before(file, int(offset))
         # A MySQL position without GTIDs does not tell which transactions are before it.
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
         self._has_moved = after in source._translated.values()
         self._next: str | None = None  # GTID of the current transaction.
         self._is_known = self._is_xa = False
-        self._has_names = True  # Whether the current table map event has column names.
-        self._connections: list[str] = []
-        settings = dict(source._settings)
-
-        def connect(**given: Any) -> Any:
-            role = str(given.get("db"))
-            if role in self._connections:
-                raise SourceError(f"the connection that reads the log dropped after {self.position.text}; run it again")
-            self._connections.append(role)
-            return pymysql.connect(**given)
-
-        # With blocking=False MariaDB drops the connection at the log's end, so a heartbeat marks the end.
-        self._reader = BinLogStreamReader(
-            connection_settings=settings,
-            server_id=server_id,
-            blocking=True,
-            resume_stream=True,
-            log_file=file,
-            log_pos=int(offset),
-            only_schemas=sorted({table.partition(".")[0] for table in tables}),
-            only_tables=sorted({table.partition(".")[2] for table in tables}),
-            slave_heartbeat=_HEARTBEAT_SECONDS,
-            pymysql_wrapper=connect,
-            enable_logging=False,
-        )
+        self._is_open = False  # After a GTID.
+        self._is_begun = False  # Within a transaction, which its statements do not end.
+        self._first = 0  # Number of the transaction's first row event.
+        self._savepoints: dict[str, int] = {}  # Name -> number of the row event after it.
+        self._described: dict[
+            bytes, TableMap
+        ] = {}  # By the content of their events, which repeats for each transaction.
+        # By the ids of this file. A server that restarts counts anew; it writes a format description then.
+        self._of_id: dict[int, TableMap] = {}
+        with refusals():
+            self._reader = source._log_reader((file, int(offset)))
 
     def read(self, batch: _Batch) -> bool:
         """Read one event into `batch`; True if it ends a transaction or a DDL statement."""
+        reader = self._reader
         with refusals():
-            event = self._reader.fetchone()
+            event = reader.fetch()
         if event is None:
             raise SourceError(f"the server ended its log after {self.position.text}; run it again")
-        at = _order(self._reader.log_file, self._reader.log_pos)
-        match event:
-            case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
-                self._add_rows(event, batch, at)
+        at = _order(reader.file, reader.offset)
+        rows = reader.rows(event)
+        if rows is not None:
+            self._add_rows(rows, batch, at)
+            return False
+        match event.type:
+            case EventType.TABLE_MAP:
+                table_id, description = reader.table(event)
+                self._of_id[table_id] = self._table(description)
                 return False
-            case TableMapEvent():
-                self._has_names = bool(event.optional_metadata.column_name_list)
+            case EventType.GTID | EventType.MARIADB_GTID:
+                self._begin_transaction(event, batch)
                 return False
-            case GtidEvent() | MariadbGtidEvent():
-                self._begin_transaction(event)
-                return False
-            case XidEvent() | XAPrepareEvent():
-                batch.end(at, event.timestamp)
-            case QueryEvent():
+            case EventType.XID | EventType.XA_PREPARE:
+                batch.end(at, event.time)
+            case EventType.QUERY | EventType.QUERY_COMPRESSED | EventType.EXECUTE_LOAD_QUERY:
                 if not self._statement(event, batch, at):
+                    return False
+            case EventType.FORMAT_DESCRIPTION:
+                self._of_id.clear()
+                if self._is_open:
                     return False
             case _ if self._is_open:
                 return False
         self._end_transaction(at)
         return True
 
-    def _add_rows(self, event: Any, batch: _Batch, at: int) -> None:
-        name = f"{event.schema}.{event.table}"
-        if self._is_fresh(name, at):
-            try:
-                self._require_whole(name)
-                with refusals():
-                    batch.add(event, name)
-            except LakeError as error:
-                batch.fail(name, error, at)
+    def _table(self, description: bytes) -> TableMap:
+        table = self._described.get(description)
+        if table is None:
+            if len(self._described) >= _DESCRIPTIONS:
+                self._described.clear()
+            table = TableMap(description, self._source._charsets, is_mariadb=self._source._is_mariadb)
+            self._described[description] = table
+        return table
 
-    def _begin_transaction(self, event: GtidEvent | MariadbGtidEvent) -> None:
-        self._is_open, self._next = True, event.gtid
-        # MariaDB's log has no XA START.
-        self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
+    def _add_rows(self, event: RowsEvent, batch: _Batch, at: int) -> None:
+        table = self._of_id.get(event.table_id)
+        if table is None:
+            raise CorruptFile(
+                f"binary log: rows before {self._reader.file}:{self._reader.offset} are of no described table"
+            )
+        if self._is_fresh(table.name, at):
+            try:
+                self._require_whole(table)
+                with failures.of_table(table.name):
+                    batch.add(event, table)
+            except LakeError as error:
+                batch.fail(table.name, error, at)
+
+    def _begin_transaction(self, event: Event, batch: _Batch) -> None:
+        if event.type == EventType.MARIADB_GTID:
+            gtid, flags = mariadb_gtid(event)
+            # MariaDB's log has no XA START, and no BEGIN.
+            self._is_xa, self._is_begun = bool(flags & _PREPARED_XA), not flags & _STANDALONE
+        else:
+            gtid, self._is_xa, self._is_begun = mysql_gtid(event), False, False
+        self._is_open, self._next = True, gtid
+        self._first = batch.next_event
+        self._savepoints.clear()
         # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
         is_exact = self._has_moved or not self._source._is_mariadb
-        self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
-        if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(event.gtid):
+        self._is_known = is_exact and self._gtids is not None and gtid in self._gtids
+        if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(gtid):
             raise NotFound(
-                f"the server's log after {self.position.text} has {event.gtid}, which comes before: it is another log, the server was reset or "
+                f"the server's log after {self.position.text} has {gtid}, which comes before: it is another log, the server was reset or "
                 f"restored; take the tables anew (restart=True)"
             )
 
     def _end_transaction(self, at: int) -> None:
         """Advance to log position `at`, at which a transaction, a statement or an event outside of one ends."""
-        self._is_open = self._is_xa = False
+        self._is_open = self._is_begun = self._is_xa = False
         if at > self.order:
-            self._file, self._place, self.order = self._reader.log_file, self._reader.log_pos, at
+            self._file, self._place, self.order = self._reader.file, self._reader.offset, at
             if self._next is not None and self._gtids is not None:
                 self._gtids.add(self._next)
         self._next = None
@@ -944,36 +927,57 @@ class _Log:
         """Whether the event is of a followed table and after the position."""
         return name in self._tables and at > self.order and not self._is_known
 
-    def _require_whole(self, name: str) -> None:
+    def _require_whole(self, table: TableMap) -> None:
         """Raise if the next rows lack column names or belong to an XA transaction."""
-        if not self._has_names:
+        name = table.name
+        if not table.has_names:
             raise SourceError(
-                f"{name}: the log after {self.position.text} was written without column names, or with a COMPRESSED column; SET GLOBAL "
-                f"binlog_row_metadata = 'FULL', and take the table anew (restart=True)"
+                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take the "
+                f"table anew (restart=True)"
             )
         if self._is_xa:
             raise UnsupportedFeature(
                 f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take the table anew (restart=True)"
             )
 
-    def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
+    def _boundary(self, text: str, batch: _Batch) -> bool | None:
+        """Begin, end or undo a transaction or a part of it; whether that ends it. None for any other statement."""
+        match statements.boundary(text):
+            case "BEGIN", _:
+                self._is_open = self._is_begun = True
+                self._first = batch.next_event
+                self._savepoints.clear()
+            case "SAVEPOINT", name:
+                self._savepoints[name] = batch.next_event
+            case "ROLLBACK TO", name:
+                # Without a savepoint of that name in the log it is before all that the transaction logged.
+                batch.undo(self._savepoints.get(name, self._first))
+            case "ROLLBACK", _:
+                batch.undo(self._first)
+                return True
+            case "COMMIT", _:
+                return True
+            case None:
+                return None
+        return False
+
+    def _statement(self, event: Event, batch: _Batch, at: int) -> bool:
         """Apply a logged statement to `batch`; True if it ends a transaction."""
-        query = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
+        schema, query = self._reader.statement(event)
         text = statements.plain(query)
         verb = statements.verb(text)
-        schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
-        if verb == "BEGIN":
-            self._is_open = True
-        if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
-            return False
+        if (ends := self._boundary(text, batch)) is not None:
+            if ends:
+                batch.end(at, event.time)
+            return ends
         named = [table for table in batch.tables if statements.names(text, table)]
         error: LakeError
         fresh = [name for name in named if self._is_fresh(name, at)]
         if verb == "XA":
             is_end = not re.match(r"XA\s+(?:START|BEGIN|END)\b", text, re.IGNORECASE)
-            self._is_open = self._is_xa = not is_end
+            self._is_open = self._is_begun = self._is_xa = not is_end
             if is_end:
-                batch.end(at, event.timestamp)
+                batch.end(at, event.time)
             return is_end
         for name in fresh if statements.changes_rows(text) else ():
             error = SourceError(
@@ -1003,28 +1007,13 @@ class _Log:
                     batch.describe(name)
                 except LakeError as refused:
                     batch.fail(name, refused, at)
-        batch.end(at, event.timestamp)
+        if self._is_begun:  # E.g. of a temporary table.
+            return False
+        batch.end(at, event.time)
         return True
 
     def close(self) -> None:
         self._reader.close()
-
-
-def _compared(
-    names: Sequence[str], key: Sequence[Any], sign: str, *, or_equal: bool, left: Sequence[Any] | None = None
-) -> tuple[str, list[Any]]:
-    """SQL that compares the columns `names` with `key`, in a form that can use an index, and its values. `left`: values that replace
-    `names`, which are then placeholders for both sides."""
-    parts, values = [], list[Any]()
-    for index in range(len(names)):
-        tests = []
-        for number in range(index + 1):
-            is_last = number == index
-            how = (f"{sign}=" if or_equal and index == len(names) - 1 else sign) if is_last else "="
-            tests.append(f"{names[number]} {how} {'%s' if left is None else names[number]}")
-            values += [*(() if left is None else (left[number],)), key[number]]
-        parts.append(f"({' AND '.join(tests)})")
-    return f"({' OR '.join(parts)})", values
 
 
 def _quoted(name: str) -> str:
@@ -1052,6 +1041,16 @@ def _has_zero(type: str) -> bool:
 
 def _order(file: str, index: int) -> int:
     return int(file.rpartition(".")[2]) << _FILE_BITS | index
+
+
+def _gtid(event: Event) -> str | None:
+    match event.type:
+        case EventType.GTID:
+            return mysql_gtid(event)
+        case EventType.MARIADB_GTID:
+            return mariadb_gtid(event)[0]
+        case _:
+            return None
 
 
 @contextmanager

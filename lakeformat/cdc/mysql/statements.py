@@ -32,6 +32,10 @@ _REWRITE = re.compile(
     r"DROP\s+(?!INDEX\b|KEY\b|FOREIGN\b|PRIMARY\b|CONSTRAINT\b|CHECK\b|DEFAULT\b))",
     re.IGNORECASE,
 )
+_BOUNDARY = re.compile(
+    rf"(?P<words>BEGIN|COMMIT|ROLLBACK(?:\s+TO)?|SAVEPOINT|RELEASE\s+SAVEPOINT)\b(?:\s+SAVEPOINT\b)?\s*(?P<name>{_NAME})?\s*$",
+    re.IGNORECASE,
+)
 _ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
 
 
@@ -43,6 +47,15 @@ def plain(text: str) -> str:
 def verb(text: str) -> str:
     """The first word, in upper case: "ALTER"."""
     return text.split(None, 1)[0].upper().rstrip(";") if text else ""
+
+
+def boundary(text: str) -> tuple[str, str] | None:
+    """The statement that begins or ends a transaction or a part of one, in upper case, and the savepoint that it names; None for any
+    other statement."""
+    match = _BOUNDARY.match(text)
+    if match is None:
+        return None
+    return " ".join(match["words"].upper().split()), _unquoted(match["name"] or "").casefold()
 
 
 def names(text: str, table: str) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,29 +40,47 @@ class TextRows:
     ends: np.ndarray
     # Per column: its encoding, and PyMySQL's converter.
     readers: Sequence[tuple[str | None, Callable[[str], Any] | None]]
+    is_last: bool  # False: more rows of the query follow.
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
+    """The values of a column."""
+
     texts: pa.Array  # Binary array.
     encoding: str | None
     reader: Callable[[Any], Any] | None
+
+    def last_value(self) -> Any:
+        """The last value as PyMySQL converts it."""
+        return replace(self, texts=self.texts.slice(len(self.texts) - 1)).values()[0]
 
     def values(self) -> list[Any]:
         """The values as PyMySQL converts them."""
         values = self.texts.to_pylist()
         if self.encoding is not None:
-            values = [None if text is None else text.decode(self.encoding) for text in values]
+            values = [None if text is None else _decoded(text, self.encoding) for text in values]
         return values if self.reader is None else [None if text is None else self.reader(text) for text in values]
 
 
-def fetch(connection: Any, query: str, values: Sequence[Any]) -> TextRows:
-    """Fetch all rows of a query. Raises PyMySQL's errors; closes the connection if it fails halfway."""
+def _decoded(text: bytes, encoding: str) -> str:
+    """The server's UTF-8, in which the halves of a UCS-2 pair are characters of their own."""
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError:
+        pairs = text.decode(encoding, "surrogatepass").encode("utf_16_be", "surrogatepass")
+        return pairs.decode("utf_16_be", "replace")
+
+
+def fetch(connection: Any, query: str, values: Sequence[Any], limit: int) -> Generator[TextRows]:
+    """Fetch all rows of a query, about `limit` bytes at a time; at least one piece, which may be empty. The server waits meanwhile. Raises
+    PyMySQL's errors; closes the connection if it fails or ends halfway."""
     with connection.cursor(SSCursor) as cursor:
         cursor.execute(query, tuple(values))  # Passed even if empty: % is doubled in names.
         result = cursor._result
         try:
-            data, starts, ends = _packets(connection)
+            for data, starts, ends, is_last in _packets(connection, limit):
+                yield TextRows(data, starts, ends, result.converters, is_last)
         except OSError as error:
             connection._force_close()
             raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"the connection was lost ({error})") from error
@@ -71,11 +89,10 @@ def fetch(connection: Any, query: str, values: Sequence[Any]) -> TextRows:
             raise
         finally:
             result.unbuffered_active, result.connection = False, None
-        return TextRows(data, starts, ends, result.converters)
 
 
-def _packets(connection: Any) -> tuple[bytearray, np.ndarray, np.ndarray]:
-    """The bytes of all rows, and the start and the end of each."""
+def _packets(connection: Any, limit: int) -> Iterator[tuple[bytearray, np.ndarray, np.ndarray, bool]]:
+    """The bytes of about `limit` bytes of rows, the start and the end of each row, and whether no more follow."""
     data, starts, ends = bytearray(), array("q"), array("q")
     at, is_continued, read, length_at = 0, False, connection._rfile.read1, _LENGTH.unpack_from
     while True:
@@ -95,9 +112,15 @@ def _packets(connection: Any) -> tuple[bytearray, np.ndarray, np.ndarray]:
             else:
                 mark = data[at + _HEADER]
                 if mark == _END and size < _END_BYTES:
-                    return data, np.array(starts, np.int64), np.array(ends, np.int64)
+                    yield data, np.array(starts, np.int64), np.array(ends, np.int64), True
+                    return
                 if mark == _ERROR:
                     MysqlPacket(bytes(data[at + _HEADER : end]), connection.encoding).raise_for_error()
+                if at >= limit:
+                    rest = data[at:]
+                    del data[at:]
+                    yield data, np.array(starts, np.int64), np.array(ends, np.int64), False
+                    data, starts, ends, end, at = rest, array("q"), array("q"), end - at, 0
                 starts.append(at + _HEADER)
                 ends.append(end)
             at, is_continued = end, size == _WHOLE

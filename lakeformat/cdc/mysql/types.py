@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
 
+from lakeformat.cdc.mysql.row_events import VECTOR, LogColumn
 from lakeformat.cdc.mysql.text_rows import TextColumn
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec import spans
@@ -54,7 +55,8 @@ _TEXTS = {
     "inet4",
     "inet6",
 }
-_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "longtext"}
+_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "longtext", "vector"}
+_KNOWN = {*_NUMBERS, *_TEXTS, *_BYTES, "bit", "date", "time", "datetime", "timestamp"}
 _MAX_PRECISION = 38
 _ADDRESS_BYTES = {"inet4": 4, "inet6": 16}
 _UUID_BYTES = 16
@@ -72,6 +74,8 @@ class MySqlType:
     precision: int | None = None
     scale: int | None = None
     digits: int | None = None  # Fractional-second digits.
+    charset: str | None = None
+    collation: str | None = None
 
     @property
     def is_boolean(self) -> bool:
@@ -100,29 +104,33 @@ _OF_LOG = {
     FIELD_TYPE.SET: "set",
     FIELD_TYPE.JSON: "json",
     FIELD_TYPE.GEOMETRY: "geometry",
+    VECTOR: "vector",
 }
 
 
-def of_log(column: Any) -> MySqlType:
+def of_log(column: LogColumn) -> MySqlType:
     """The type of a dropped column, from the log, which has no text lengths."""
-    is_text = column.character_set_name not in {None, "binary"}
-    name = _OF_LOG.get(column.type, "text" if is_text else "blob")
-    text = f"{name} unsigned" if column.unsigned else name
-    precision = getattr(column, "bits", None) or getattr(column, "precision", None)
-    return MySqlType(name, text, None, precision, getattr(column, "decimals", None), getattr(column, "fsp", None))
+    name = _OF_LOG.get(column.type, "blob" if column.charset is None else "text")
+    text = f"{name} unsigned" if column.is_unsigned else name
+    return MySqlType(name, text, None, column.precision or None, column.scale, column.digits)
 
 
-def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Type:  # noqa: C901 - a case for each type
-    """The column type, mapped as Paimon's CDC does. Raises `UnsupportedFeature` for spatial types."""
-    if type.name in _SPATIAL:
+def to_type(  # noqa: C901 - a case for each type
+    column: str, type: MySqlType, options: Collection[TypeOption], *, is_key: bool = False
+) -> Type:
+    """The column type, mapped as Paimon's CDC does. Raises `UnsupportedFeature` for spatial types, and types that are not known."""
+    if type.name not in _KNOWN:
+        kind = "spatial type" if type.name in _SPATIAL else "type"
         raise UnsupportedFeature(
-            f"column {column!r} is of the spatial type {type.name}, which is not followed; leave the column out (exclude_columns)"
+            f"column {column!r} is of the {kind} {type.name}, which is not followed; leave the column out (exclude_columns)"
         )
     is_unsigned = "unsigned" in type.text
     match type.name:
         case _ if TypeOption.TO_STRING in options:
             return scalar(Kind.STRING)
-        case "tinyint" | "bit" if type.is_boolean and TypeOption.TINYINT1_NOT_BOOL not in options:
+        case "tinyint" | "bit" if type.is_boolean and not (
+            TypeOption.TINYINT1_NOT_BOOL in options or (is_key and type.name == "tinyint")
+        ):  # TINYINT(1) has more than two values, which are different keys.
             return scalar(Kind.BOOLEAN)
         case "bigint" if is_unsigned and TypeOption.BIGINT_UNSIGNED_TO_BIGINT in options:
             return scalar(Kind.BIGINT)
@@ -151,12 +159,12 @@ def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Ty
             return scalar(Kind.CHAR if name == "char" and type.length <= 255 else Kind.VARCHAR, type.length)
         case "binary" | "varbinary" if type.length:
             return scalar(Kind.VARBINARY, type.length)
-        case "tinyblob" | "blob" | "mediumblob" | "longblob" | "binary" | "varbinary":
+        case "tinyblob" | "blob" | "mediumblob" | "longblob" | "binary" | "varbinary" | "vector":
             return scalar(Kind.BYTES)
         case "longtext" if TypeOption.LONGTEXT_TO_BYTES in options:
             return scalar(Kind.BYTES)
         case _:
-            return scalar(Kind.STRING)  # Texts, enums, sets, JSON, and other types that are read as text.
+            return scalar(Kind.STRING)
 
 
 def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) -> pa.Array:

@@ -7,9 +7,10 @@ import json
 import re
 import select
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn
 from pyarrow import csv
 
+from lakeformat.cdc import failures
 from lakeformat.cdc.postgres import pgoutput
 from lakeformat.cdc.postgres import types as postgres_types
 from lakeformat.cdc.postgres.types import PostgresType
-from lakeformat.cdc.readers import Readers, connected, required
+from lakeformat.cdc.readers import CHUNK_BYTES, Piece, Readers, are_bounded, connected, required
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -106,6 +108,7 @@ class Postgres:
     ) -> None:
         if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
             raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
+        _require_parsed(dsn)
         self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
         self._excluded, self._readers = frozenset(exclude_columns), required(readers)
         self._connection: psycopg.Connection | None = None
@@ -524,7 +527,14 @@ class Postgres:
         messages = Messages(memory_bytes)
         with refusals():
             connection = self._open()
-            _copy(connection.pgconn, query.as_bytes(connection), messages)
+            append = messages.lengths.append
+            for message in _copy(connection.pgconn, query.as_bytes(connection)):
+                if message is not None:
+                    messages.data += message
+                    append(len(message))
+                elif len(messages.data) > memory_bytes:
+                    messages.spill()
+        messages.finish()
         return messages
 
     def _tables(
@@ -548,12 +558,14 @@ class Postgres:
             for piece in decoded.rows:
                 if piece.relation.id == oid:
                     try:
-                        tables[name] = self._evolved(tables[name], piece.relation)
+                        with failures.of_table(name):
+                            tables[name] = self._evolved(tables[name], piece.relation)
                         own.append(piece)
                     except LakeError as error:
                         fail(name, error, piece.places)
             try:
-                made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
+                with failures.of_table(name):
+                    made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
             except LakeError as error:
                 fail(name, error, np.concatenate([np.array(emptied, np.int64), *(piece.places for piece in own)]))
         return made, failed
@@ -673,50 +685,76 @@ class PostgresView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
+        read = partial(self._read, is_bounded=are_bounded(self._table.fields, size))
+        return self._readers.chunks(after, lambda start: self._last_key(start, size), read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
         """The key of the last of the next `size` rows; None if no more rows follow."""
-        # If the text had the column's name, ORDER BY would sort by the text.
-        texts = sql.SQL(", ").join(
-            sql.SQL("{}::text AS {}").format(sql.Identifier(name), sql.Identifier(f"text of {name}"))
-            for name in self._table.key
-        )
         query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 2 OFFSET {}").format(
-            texts, self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
+            self._key_texts(), self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
         )
         with refusals():
             rows = self._readers.first.execute(query).fetchall()
         return tuple(rows[0]) if len(rows) == 2 else None
 
     def _read(
-        self, connection: psycopg.Connection, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
-    ) -> Callable[[], pa.Table]:
-        names = sql.SQL(", ").join(sql.Identifier(field.name) for field in self._table.fields)
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
-            names, self._name(), self._between(after, upto)
+        self,
+        connection: psycopg.Connection,
+        after: tuple[str, ...] | None,
+        upto: tuple[str, ...] | None,
+        is_bounded: bool,
+    ) -> Iterator[Piece]:
+        columns: list[sql.Composable] = [sql.Identifier(field.name) for field in self._table.fields]
+        order, limit = sql.Composed([]), 1 << 62
+        if not is_bounded:  # A piece may end at any row, whose key is the bound then.
+            columns.append(self._key_texts())
+            order, limit = sql.SQL(" ORDER BY {}").format(self._keys()), CHUNK_BYTES
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}{}) TO STDOUT (FORMAT csv)").format(
+            sql.SQL(", ").join(columns), self._name(), self._between(after, upto), order
         )
+        count = 0 if is_bounded else len(self._table.key)
         with refusals():
-            _copy(connection.pgconn, query.as_bytes(connection), messages := Messages(memory_bytes=None))
-        return lambda: self._parsed(messages.data)
+            data, size = bytearray(), 0
+            for message in _copy(connection.pgconn, query.as_bytes(connection)):
+                if message is None:
+                    continue
+                if len(data) >= limit:
+                    yield partial(self._parsed, data, count), self._last_of(data[-size:])
+                    data = bytearray()
+                data += message
+                size = len(message)
+            yield partial(self._parsed, data, count), upto
 
-    def _parsed(self, data: bytearray) -> pa.Table:
+    def _key_texts(self) -> sql.Composed:
+        # If the text had the column's name, ORDER BY would sort by the text.
+        return sql.SQL(", ").join(
+            sql.SQL("{}::text AS {}").format(sql.Identifier(name), sql.Identifier(f"text of {name}"))
+            for name in self._table.key
+        )
+
+    def _last_of(self, row: bytearray) -> tuple[str, ...]:
+        """The key of a row of COPY's CSV, which its last columns are."""
+        columns = _csv_columns(row, [pa.binary()] * (len(self._table.fields) + len(self._table.key)))
+        return tuple(column[0].as_py().decode() for column in columns[len(self._table.fields) :])
+
+    def _parsed(self, data: bytearray, keys: int) -> pa.Table:
+        """The rows of COPY's CSV, in which `keys` columns follow the table's."""
         schema, fields = self._table.arrow_schema, self._table.fields
         if not data:
             return pa.Table.from_batches([], schema)
-        types = {
-            field.name: schema.field(field.name).type if postgres_types.is_parsed_by_arrow(field.type) else pa.binary()
+        types = [
+            schema.field(field.name).type if postgres_types.is_parsed_by_arrow(field.type) else pa.binary()
             for field in fields
-        }
+        ] + [pa.binary()] * keys
         try:
             columns = _csv_columns(data, types)
         except pa.ArrowInvalid:  # `to_values` parses more, and names the column of a value that it cannot.
-            columns = _csv_columns(data, dict.fromkeys(types, pa.binary()))
+            columns = _csv_columns(data, [pa.binary()] * len(types))
         arrays = [
             column
             if column.type == schema.field(field.name).type and not pa.types.is_binary(column.type)
             else postgres_types.to_values(field.name, column, PostgresType("text"), field.type)
-            for field, column in zip(fields, columns, strict=True)
+            for field, column in zip(fields, columns, strict=False)
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -755,21 +793,18 @@ def _read(messages: Messages, parts: Sequence[tuple[int, int]]) -> Iterator[tupl
         yield data, starts
 
 
-def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
-    """Append the output of COPY, one message per row. psycopg's own iterator takes four times as long, and so does a bytes object per
-    message."""
-    append, data, next_message = messages.lengths.append, messages.data, connection.get_copy_data
+def _copy(connection: PGconn, query: bytes) -> Iterator[memoryview | None]:
+    """The messages of COPY's output, one per row; None where it waits for the server. psycopg's own iterator takes four times as long. The
+    connection cannot be used if this ends halfway."""
+    next_message = connection.get_copy_data
     result: Any = connection.exec_(query)
     if result.status == ExecStatus.COPY_OUT:
         while True:
             size, message = next_message(1)
             if size > 0:
-                data += message
-                append(size)
+                yield message
             elif size == 0:  # No data yet: wait with the GIL released.
-                if len(data) > messages.memory_bytes:
-                    messages.spill()
-                    data = messages.data
+                yield None
                 select.select([connection.socket], [], [])
                 connection.consume_input()
             else:
@@ -783,20 +818,23 @@ def _copy(connection: PGconn, query: bytes, messages: Messages) -> None:
         with suppress(KeyError):  # psycopg does not know SQLSTATEs raised by user functions.
             kind = psycopg.errors.lookup(state.decode())
         raise kind(connection.get_error_message())
-    messages.finish()
 
 
-def _csv_columns(data: bytearray, types: Mapping[str, pa.DataType]) -> list[pa.Array]:
+def _csv_columns(data: bytearray, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """The columns of COPY's CSV, in which only null has no quotes and no characters."""
+    names = [str(number) for number in range(len(types))]
     table = csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
-        csv.ReadOptions(column_names=list(types), block_size=len(data) + 1),
+        csv.ReadOptions(column_names=names, block_size=len(data) + 1),
         csv.ParseOptions(newlines_in_values=True),
         csv.ConvertOptions(
-            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=dict(zip(names, types, strict=True)),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         ),
     ).combine_chunks()
-    return [pa.concat_arrays(table[name].chunks) for name in types]
+    return [pa.concat_arrays(table[name].chunks) for name in names]
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
@@ -804,6 +842,16 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
         return [rf"\x{value.hex()}" for value in column.to_pylist()]
     texts: list[str] = column.cast(pa.string()).to_pylist()
     return texts
+
+
+def _require_parsed(dsn: str) -> None:
+    try:
+        psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:  # Its text may show a part of the password.
+        raise InvalidInput(
+            "the source is no address of PostgreSQL, or has an option that libpq does not know; give postgresql://user:password@host/database, with "
+            "special characters of the password as %xx"
+        ) from None
 
 
 @contextmanager

@@ -1,0 +1,22 @@
+"""Errors of libraries as errors of the table that they stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakeformat.errors import LakeError, UnsupportedFeature
+
+
+@contextmanager
+def of_table(name: str) -> Iterator[None]:
+    """Raise an exception that is not a `LakeError` as `UnsupportedFeature` that names the table."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except Exception as error:
+        raise UnsupportedFeature(
+            f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; leave the column out "
+            f"(exclude_columns), or the table"
+        ) from error
