@@ -334,28 +334,28 @@ class Table:
         self,
         data: Any,
         *,
+        on: Iterable[str] = (),
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Insert rows, or update the rows that have the same key, as the table's merge engine defines. Needs a primary
-        key.
+        """Insert rows, or update the rows that have the same key, as the table's merge engine defines.
 
-        An optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
+        The key is the table's primary key, or the columns `on`, which need not be one; null equals null in them. An optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
         it. Of several rows with one key the last one counts. In Paimon tables, which merge rows by key when they are
-        read, `append` does the same. In Iceberg tables this is a merge: an existing row keeps the values of columns
+        read, `append` does the same. In other tables this is a merge: an existing row keeps the values of columns
         that the data lacks.
         """
-        view = self._view()
-        if view.layout().keyed is not None:
+        view, key = self._view(), arguments.columns(on)
+        primary_key = view.schema.primary_key
+        if view.layout().keyed is not None and (not key or set(key) == set(primary_key)):
             return self.append(data, id=id, properties=properties, watermark=watermark)
-        if not view.schema.primary_key:
+        if not (key or primary_key):
             raise InvalidInput(
-                f"{self.name}: upsert needs a primary key, and the table has none; append, or merge_into"
+                f"{self.name}: upsert needs a primary key, and the table has none; name the key's columns, on=[...], or append"
             )
-        return self._merge(
-            MergeInto(data, ALWAYS, self._merge, key=view.schema.primary_key), id, properties, None, watermark
-        )
+        asked = MergeInto(data, ALWAYS, self._merge, key=key or primary_key)
+        return self._merge(asked, id, properties, None, watermark)
 
     def stream(self, user: str) -> WriteSession:
         """Open a write session for a stream: `prepare` and then `commit`, with increasing identifiers. See

@@ -57,7 +57,7 @@ _LOGICAL = {
     pa.binary_view(): scalar(Kind.BYTES),
     pa.date32(): scalar(Kind.DATE),
     pa.date64(): scalar(Kind.DATE),
-    pa.null(): scalar(Kind.STRING),
+    pa.null(): scalar(Kind.UNKNOWN),
 }
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}

@@ -368,13 +368,14 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
     known, kinds = {field.name for field in target}, [field.name for field in source if field.name == ROW_KIND.name]
     unknown = [field.name for field in source if field.name not in known and field.name not in kinds]
     missing = [name for name in asked.key if all(field.name != name for field in source)]
+    nullable = {field.name for field in target if field.nullable}
     if unknown:
         raise InvalidInput(
             f"column {unknown[0]!r} is not in the table, which has {', '.join(field.name for field in target)}; drop it from "
             "the data or add it to the table (alter().add_column)"
         )
     if missing:
-        raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key")
+        raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key or `on`")
     values: dict[str, str | Expression] = {
         field.name: Column((SOURCE, field.name)) for field in source if field.name in known
     }
@@ -386,7 +387,12 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
         gone = is_in(Column((SOURCE, ROW_KIND.name)), [kind.short for kind in RETRACTS])
         clauses[0] = replace(clauses[0], condition=not_(Call("coalesce", (gone, NEVER))))
         clauses.insert(0, Asked(Group.MATCHED, Act.DELETE, gone))
-    on = and_(*(Call("eq", (Column((TARGET, name)), Column((SOURCE, name)))) for name in asked.key))
+    on = and_(
+        *(
+            Call("eq_null_safe" if name in nullable else "eq", (Column((TARGET, name)), Column((SOURCE, name))))
+            for name in asked.key
+        )
+    )
     return replace(asked, on=on, clauses=tuple(clauses))
 
 

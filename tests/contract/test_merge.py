@@ -478,6 +478,33 @@ def test_merge_engines_that_do_not_replace_rows_take_only_inserts(lake):
     assert values(t) == {1: 5, 2: 7}
 
 
+# --- upsert by columns that are named ---------------------------------------------------------------------------------
+
+
+def test_an_upsert_by_named_columns_replaces_and_adds_in_any_table(table, frame):
+    schema = pa.schema([*SCHEMA])
+    table.append(pa.Table.from_pylist([row(1), row(2), row(None, 3, "b")], schema))
+    made = table.upsert(frame([row(2, 7), row(None, 8, "b"), row(4, 1), row(4, 9)], schema), on=["id", "dt"], id="once")
+    assert rows_of(table) == sorted([row(1), row(2, 7), row(None, 8, "b"), row(4, 9)], key=str), "null equals null"
+    assert made.kind == "merge"
+    assert table.upsert(frame([row(1, 5)], schema), on=["id", "dt"], id="once").id == made.id
+    table.upsert(frame([row(9, 6, "c", k="only")], schema), on=["k"])
+    assert "only" in {r["k"] for r in rows_of(table)}
+    assert table.scan().count() == 5
+    assert table.schema.primary_key == ()
+
+
+def test_an_upsert_by_named_columns_says_what_is_wrong(table, keyed):
+    rows = pa.Table.from_pylist([row(1)], SCHEMA)
+    with pytest.raises(InvalidInput, match="no column 'x'"):
+        table.upsert(rows, on=["x"])
+    with pytest.raises(InvalidInput, match="give a list"):
+        table.upsert(rows, on="id")
+    keyed.upsert(pa.Table.from_pylist([row(1)], KEYED), on=["dt", "id"])
+    keyed.upsert(pa.Table.from_pylist([row(1, 4)], KEYED), on=["id", "dt"])
+    assert values(keyed) == {1: 4}
+
+
 # --- upsert by identifier fields --------------------------------------------------------------------------------------
 
 

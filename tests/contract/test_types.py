@@ -6,7 +6,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from lakeformat import Field, Lake, Schema
+from lakeformat import Field, Lake, Schema, UnsupportedFeature
 from lakeformat.model.type_text import parse_type
 
 COLUMNS = {
@@ -89,3 +89,21 @@ def test_variants_are_sparks_own(tmp_path, spark):
         assert found.schema["v"].dataType.simpleString() == "variant"
         rows = found.selectExpr("id", "variant_get(v, '$.a.b[1]', 'string') b", "to_json(l[0]) l").collect()
         assert sorted(map(tuple, rows)) == [(1, "x", '{"a":{"b":[1,"x"]}}')] * 2 + [(2, None, None)]
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+@pytest.mark.parametrize(
+    "type", [pa.null(), pa.list_(pa.null()), pa.struct([("k", pa.null())]), pa.map_(pa.string(), pa.null())], ids=str
+)
+def test_a_column_without_a_type_makes_no_column_of_text(tmp_path, format, type):
+    lake, schema = Lake(tmp_path), pa.schema([("id", pa.int64()), ("x", type)])
+    for create in (
+        lambda: lake.create_table("d.t", schema, format=format),
+        lambda: lake.create_table_as("d.t", schema.empty_table(), schema, format=format),
+    ):
+        with pytest.raises(UnsupportedFeature, match="unknown"):
+            create()
+        assert not lake.exists("d.t")
+    t = lake.create_table("d.t", pa.schema([("id", pa.int64()), ("x", pa.int32())]), format=format)
+    t.append(pa.table({"id": [1], "x": pa.nulls(1)}))
+    assert t.scan().to_arrow().to_pylist() == [{"id": 1, "x": None}]
