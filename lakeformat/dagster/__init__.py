@@ -2,7 +2,7 @@
 
 from lakeformat.dagster.audit import published
 from lakeformat.dagster.cdc import CdcRun, CdcSource, cdc_assets, lag_checks, lag_sensor
-from lakeformat.dagster.checks import checks_for
+from lakeformat.dagster.checks import check_specs, checks_for, run_checks
 from lakeformat.dagster.components import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
@@ -29,6 +29,7 @@ __all__ = [
     "TableAsset",
     "Upkeep",
     "cdc_assets",
+    "check_specs",
     "checks_for",
     "external_tables",
     "foreign_commits",
@@ -37,6 +38,7 @@ __all__ = [
     "maintenance",
     "published",
     "rerun_partitions",
+    "run_checks",
     "sql_table",
     "tables_of",
 ]

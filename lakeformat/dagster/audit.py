@@ -25,6 +25,8 @@ from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.tables import tables_of
 from lakeformat.errors import Conflict, InvalidInput, NotFound
 
+NOT_PUBLISHED = ("audit", "unique_key", "unique_over")  # Metadata of the audited asset alone.
+
 
 def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.AssetsDefinition:
     """The asset `key`, which publishes the audited asset `audited` (whose metadata has `"audit": True`): it moves the
@@ -40,7 +42,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     (staged,) = tables_of([audited]).values()
     if not staged.audits:
         raise InvalidInput(f"{staged.name}: published() is for assets whose metadata has 'audit': True")
-    metadata = {name: value for name, value in staged.metadata.items() if name not in ("audit", "unique_key")}
+    metadata = {name: value for name, value in staged.metadata.items() if name not in NOT_PUBLISHED}
     own = {
         "partitions_def": audited.partitions_def,
         "backfill_policy": audited.backfill_policy,

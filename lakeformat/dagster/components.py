@@ -151,6 +151,9 @@ class DeclaredTable(DeclaredAssets):
     unique_key: Annotated[
         list[str], dg.Resolver.default(description="Columns of which no two rows have the same values.")
     ] = []
+    unique_over: Annotated[
+        Literal["partition", "table"], dg.Resolver.default(description="No two rows of what: see `unique_key`.")
+    ] = "partition"
     audit: Annotated[
         bool,
         dg.Resolver.default(
@@ -198,6 +201,7 @@ class DeclaredTable(DeclaredAssets):
             "table_properties": self.table_properties,
             "lineage": self.lineage,
             "unique_key": self.unique_key,
+            "unique_over": self.unique_over if self.unique_over != "partition" else None,
             "maintenance": self.maintenance if isinstance(self.maintenance, dict) else None,
             "audit": self.audit,
             "table": self.audit and (f"{'_'.join(database)}.{name}" if database else name),

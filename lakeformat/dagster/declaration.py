@@ -11,6 +11,8 @@ IO manager would change what is written:
     format            "paimon" unless it says otherwise
     primary_key       a column, or a list of them
     unique_key        the same, of rows that `checks_for` checks
+    unique_over       "partition" (the default): no two rows of a partition of the asset have the same `unique_key`; "table":
+                      no two rows of the table
     write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output, at run
                       time):
                       "replace" (the default)  exactly the run's partitions become the frame's rows
@@ -57,10 +59,11 @@ from lakeformat.dagster.partition_keys import PartitionBy, columns_of
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 
+OVER_PARTITION, OVER_TABLE = "partition", "table"
 WRITES = ("replace", "upsert", "merge", "append")
 EVOLUTIONS = ("refuse", "add", "widen")
 OF_ASSETS = frozenset(
-    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
+    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key", "unique_over",
      "maintenance", "audit", "publishes")
 )  # fmt: skip
 OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that replace them.
@@ -159,6 +162,7 @@ def declared(
             f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
         )
     names_of(asset_name, metadata, "unique_key")
+    unique_over(asset_name, metadata)
     comment, described = described_by(description or "")
     return AssetTable(
         asset=asset,
@@ -227,6 +231,11 @@ def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
         raise InvalidInput(f"{what}: {key}={names!r}; name a column, or a list of them")
     return tuple(names)
+
+
+def unique_over(what: str, metadata: Mapping[str, Any]) -> str:
+    """Where the metadata's `unique_key` is unique: in each partition, or in the table. Raises `InvalidInput`."""
+    return _one_of(what, "unique_over", str(metadata.get("unique_over", OVER_PARTITION)), (OVER_PARTITION, OVER_TABLE))
 
 
 def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -26,7 +26,9 @@ from functools import lru_cache
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model import predicate
@@ -116,6 +118,33 @@ def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) ->
     )
 
 
+def indexes_of(specs: Mapping[str, Sequence[Spec]], rows: pa.Table) -> np.ndarray:
+    """For each row, the position in `specs` of the key whose table partitions have it, or -1."""
+    flat = [(index, spec) for index, several in enumerate(specs.values()) for spec in several]
+    codes, spec_codes = np.zeros(rows.num_rows, np.int64), np.zeros(len(flat), np.int64)
+    for column in flat[0][1] if flat else ():
+        distinct = list(dict.fromkeys(spec[column] for _, spec in flat))
+        if isinstance(distinct[0], Window):
+            distinct.sort(key=lambda window: window.start)
+            own = _within(rows[column], distinct)
+        else:
+            value_set = pa.array(distinct, rows[column].type)
+            own = np.asarray(pc.fill_null(pc.index_in(rows[column], value_set=value_set), -1))
+        codes = np.where((codes < 0) | (own < 0), -1, codes * len(distinct) + own)
+        places = {value: index for index, value in enumerate(distinct)}
+        spec_codes = spec_codes * len(distinct) + np.array([places[spec[column]] for _, spec in flat], np.int64)
+    order = np.argsort(spec_codes)
+    nearest = np.minimum(np.searchsorted(spec_codes[order], codes), max(0, len(flat) - 1))
+    keys = np.array([index for index, _ in flat], np.int64)[order]
+    return np.where(spec_codes[order][nearest] == codes, keys[nearest], -1) if flat else np.full(rows.num_rows, -1)
+
+
+def sql_of(specs: Sequence[Spec]) -> str:
+    """The SQL condition for the rows of a key's table partitions."""
+    clauses = [" AND ".join(_clause(column, value) for column, value in spec.items()) for spec in specs]
+    return " OR ".join(clauses if len(clauses) == 1 else (f"({clause})" for clause in clauses))
+
+
 def has_windows(specs: Mapping[str, Sequence[Spec]]) -> bool:
     """Whether these are time windows, not single values of partition columns."""
     first = next((spec for several in specs.values() for spec in several), {})
@@ -131,6 +160,35 @@ def _joined(windows: Iterable[Window]) -> list[Window]:
         else:
             joined.append(span)
     return joined
+
+
+def _within(values: pa.ChunkedArray, windows: Sequence[Window]) -> np.ndarray:
+    """For each value, the position of the window that it lies in, or -1; the windows are in order and do not overlap."""
+
+    def numbers(moments: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        integer = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
+        return np.asarray(pc.fill_null(moments.cast(integer), np.iinfo(np.int32).min).cast(pa.int64()))
+
+    starts = numbers(pa.array([window.start for window in windows], values.type))
+    ends = numbers(pa.array([window.end for window in windows], values.type))
+    indexes = np.searchsorted(starts, moments := numbers(values), side="right") - 1
+    inside = (indexes >= 0) & (moments < ends[indexes]) & np.asarray(pc.is_valid(values))
+    return np.where(inside, indexes, -1)
+
+
+def _clause(column: str, value: Any) -> str:
+    name = column if column.isidentifier() else f"`{column.replace('`', '``')}`"
+    if isinstance(value, Window):
+        return f"{name} >= {_literal(value.start)} AND {name} < {_literal(value.end)}"
+    return f"{name} = {_literal(value)}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _holds(column: str, value: Any) -> predicate.Expression:

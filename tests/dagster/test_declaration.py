@@ -73,7 +73,7 @@ def test_one_column_needs_no_list_and_options_are_written_as_the_formats_have_th
     (checks,) = checks_for([asset(metadata)])
     assert {check_spec.name: check_spec.description for check_spec in checks.check_specs}[
         "unique_key"
-    ] == "No two rows have the same id."
+    ] == "No two rows of the table have the same id."
 
 
 def test_maintenance_is_declined_by_name_and_its_limits_are_checked():

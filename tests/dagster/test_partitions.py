@@ -1,12 +1,13 @@
 """A Dagster partition as table partitions: every kind of partitions, every type of column, and what is refused."""
 
+import itertools
 from datetime import UTC, date, datetime
 
 import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lakeformat.dagster.partition_keys import Window, columns_of, partition_specs, predicate_of
+from lakeformat.dagster.partition_keys import Window, columns_of, indexes_of, partition_specs, predicate_of
 from lakeformat.errors import InvalidInput
 from lakeformat.model import predicate
 from tests.row_conditions import value_of
@@ -154,6 +155,38 @@ def test_the_predicate_holds_for_exactly_the_partitions_asked_for():
     rows = [{"dt": dt, "r": r} for dt in ("2013-01-31", "2013-02-01") for r in ("eu", "us")]
     assert [row for row in rows if value_of(condition, row)] == [rows[0], rows[3]]
     assert predicate.is_never(predicate_of({}, ["dt", "r"]))
+
+
+IN_RANGE = [
+    case for case in ONE_KEY if isinstance(case[0], dg.TimeWindowPartitionsDefinition | dg.MultiPartitionsDefinition)
+]
+
+
+@pytest.mark.parametrize(("definition", "key", "partition_by", "types", "expected"), IN_RANGE)
+def test_each_row_is_found_in_the_partition_whose_condition_holds_for_it(
+    definition, key, partition_by, types, expected
+):
+    names = columns_of(partition_by)
+    around = list(definition.get_partition_keys(current_time=datetime(2013, 4, 1, tzinfo=UTC)))
+    position = around.index(key)
+    keys = around[max(0, position - 3) : position + 3]
+    try:
+        specs = partition_specs(definition, keys, partition_by, types)
+    except InvalidInput:  # A neighbour that shares a table partition.
+        specs = partition_specs(definition, [key], partition_by, types)
+    values = {name: [] for name in names}
+    for several in specs.values():
+        for spec in several:
+            for name in names:
+                value = spec[name]
+                moments = [value.start, value.end] if isinstance(value, Window) else [value]
+                values[name] += [*moments, None]
+    rows = [tuple(row) for row in itertools.islice(itertools.product(*values.values()), 3000)]
+    table = pa.table({name: pa.array([row[n] for row in rows], types[name]) for n, name in enumerate(names)})
+    indexes = indexes_of(specs, table).tolist()
+    for index, row in zip(indexes, table.to_pylist(), strict=True):
+        holding = [n for n, key in enumerate(specs) if value_of(predicate_of({key: specs[key]}, names), row)]
+        assert holding == ([] if index == -1 else [index]), row
 
 
 def test_windows_that_follow_each_other_are_one_condition():
