@@ -189,7 +189,7 @@ class Scan:
             connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
             query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"
             try:
-                row = connection.sql(query).fetchone()
+                row = connection.execute(query).fetchone()
             except duckdb.Error:
                 if failed:  # DuckDB keeps only the text of the error.
                     raise failed[0] from None

@@ -451,12 +451,18 @@ def _rounded(node: Any) -> Any:
     return None if node.args.get("decimals") is not None else _typed(node, "BIGINT")
 
 
+# Characters before the text count, as in Spark. DuckDB 1 leaves them out in ASCII text. GREATEST ignores nulls.
+_FIRST = "(CASE WHEN $start > 0 THEN $start::BIGINT - 1 WHEN $start < 0 THEN LENGTH($x) + $start ELSE 0 END)"
+_WITHIN = (
+    "CASE WHEN $start IS NOT NULL AND $length IS NOT NULL THEN SUBSTRING($x, GREATEST(FIRST, 0) + 1, "
+    "GREATEST(FIRST + GREATEST($length, 0), 0) - GREATEST(FIRST, 0)) END"
+).replace("FIRST", _FIRST)
+
+
 def _substring(node: Any) -> Any:
     start, length = node.args.get("start"), node.args.get("length")
-    if isinstance(start, exp.Neg) and length is not None:
-        return None
-    if length is not None and not isinstance(length, exp.Literal):
-        length.replace(casts.template("GREATEST($x, 0)", x=length))
+    if length is not None and not (isinstance(start, exp.Literal) and isinstance(length, exp.Literal)):
+        return casts.template(_WITHIN, x=node.this, start=start, length=length)
     if isinstance(start, exp.Literal):
         if start.name == "0":
             start.replace(exp.Literal.number(1))

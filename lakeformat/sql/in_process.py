@@ -87,14 +87,14 @@ def _ask(
             for number, source in streams.items():
                 connection.register(f"{_name(number)}_rows", source)
                 _view(connection, _name(number), has_null_safe)
-            connection.execute(sql, values)
-            kinds = [str(kind) for _, kind, *_ in connection.description or ()]
+            result = _executed(connection, sql, values)
+            kinds = [str(kind) for _, kind, *_ in result.description or ()]
             if "INTERVAL" in kinds:  # Spark has two kinds of intervals, DuckDB one of its own.
                 raise query.piece.script.unsupported(
                     query.piece.origin(0),
                     "a result with an interval in process; pass spark=, or select a number of days",
                 )
-            reader = connection.to_arrow_reader(_BATCH_ROWS)
+            reader = result.to_arrow_reader(_BATCH_ROWS)
             first = list(islice(reader, 1))
     except BaseException:
         connection.close()
@@ -110,6 +110,12 @@ def _ask(
             connection.close()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _executed(connection: Any, sql: str, values: Any) -> Any:
+    """The result, computed while it is read: in DuckDB 2 a relation's, of which DuckDB 1 gathers those with parameters."""
+    is_first = _duckdb().__version__.startswith("1.")
+    return connection.execute(sql, values) if is_first else connection.sql(sql, params=values)
 
 
 def _files(query: Query) -> dict[int, tuple[LocalFile, ...]]:

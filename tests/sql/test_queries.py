@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -385,6 +386,26 @@ def test_rows_and_values_that_duckdb_alone_would_give_otherwise_are_as_in_spark(
         (-1, None),
         (1, None),
     ]
+
+
+def test_substrings_of_any_start_and_length_are_those_of_spark(lake):
+    """Spark's `UTF8String.substringSQL`: characters before the first count."""
+
+    def expected(text, start, length):
+        if text is None or start is None or length is None:
+            return None
+        first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+        return text[max(first, 0) : max(first + length, 0)]
+
+    texts, starts, lengths = ["cab", "żółć", "", None, "🙂b"], [None, -(1 << 31), *range(-6, 6)], [None, *range(-2, 6)]
+    staged = pa.table(
+        dict(zip("xpn", zip(*product(texts, starts, lengths), strict=True), strict=True)),
+        pa.schema([("x", pa.string()), ("p", pa.int32()), ("n", pa.int32())]),
+    )
+    query = "SELECT x, p, n, substring(x, p, n) AS s, substring(x, -4, n) AS t, substring(x, p, 2) AS u FROM staged"
+    for row in lake.sql(query, staged=staged).to_arrow().to_pylist():
+        x, p, n = row["x"], row["p"], row["n"]
+        assert (row["s"], row["t"], row["u"]) == (expected(x, p, n), expected(x, -4, n), expected(x, p, 2)), row
 
 
 @pytest.mark.parametrize(
