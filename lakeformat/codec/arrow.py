@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.variant import variant
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
@@ -50,16 +51,14 @@ _LOGICAL = {
     pa.float32(): scalar(Kind.FLOAT),
     pa.float64(): scalar(Kind.DOUBLE),
     pa.string(): scalar(Kind.STRING),
-    pa.large_string(): scalar(Kind.STRING),
-    pa.string_view(): scalar(Kind.STRING),
     pa.binary(): scalar(Kind.BYTES),
-    pa.large_binary(): scalar(Kind.BYTES),
-    pa.binary_view(): scalar(Kind.BYTES),
     pa.date32(): scalar(Kind.DATE),
     pa.date64(): scalar(Kind.DATE),
     pa.null(): scalar(Kind.UNKNOWN),
 }
 
+# Canonical extension types whose storage says all: text, booleans, lists of one length.
+_STORED_AS_THEY_ARE = ("arrow.json", "arrow.bool8", "arrow.fixed_shape_tensor")
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
@@ -96,11 +95,20 @@ def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
 
 
 def from_arrow(type: pa.DataType) -> Type:
-    """The logical type of an Arrow type. Raises `UnsupportedFeature` if there is none."""
+    """The logical type of an Arrow type, in whatever layout. Raises `UnsupportedFeature` if there is none."""
+    if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
+        return from_arrow(type.value_type)
+    if type == pa.uuid():
+        return scalar(Kind.UUID)
+    if _is_variant_type(type):
+        return scalar(Kind.VARIANT)
+    if isinstance(type, pa.BaseExtensionType) and type.extension_name not in _STORED_AS_THEY_ARE:
+        raise UnsupportedFeature(
+            f"Arrow's extension type {type.extension_name} has no table type; give its storage, which is {type.storage_type}"
+        )
+    type = layouts.outer_type(type)
     if type in _LOGICAL:
         return _LOGICAL[type]
-    if pa.types.is_dictionary(type):
-        return from_arrow(type.value_type)
     if pa.types.is_decimal128(type) or pa.types.is_decimal32(type) or pa.types.is_decimal64(type):
         return scalar(Kind.DECIMAL, type.precision, type.scale)
     if pa.types.is_decimal256(type) and type.precision <= 38:
@@ -112,16 +120,12 @@ def from_arrow(type: pa.DataType) -> Type:
         return scalar(Kind.TIME, _DIGITS[type.unit])
     if pa.types.is_time64(type):
         return scalar(Kind.TIME_MICROS)
-    if type == pa.uuid():
-        return scalar(Kind.UUID)
     if pa.types.is_fixed_size_binary(type):
         return scalar(Kind.BINARY, type.byte_width)
     if pa.types.is_map(type):
         return MapOf(_part(type.key_field, "key"), _part(type.item_field, "value"))
-    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+    if pa.types.is_list(type):
         return ListOf(_part(type.value_field, "element"))
-    if _is_variant_type(type):
-        return scalar(Kind.VARIANT)
     if pa.types.is_struct(type):
         return Row(tuple(_part(type.field(i), type.field(i).name) for i in range(type.num_fields)))
     raise UnsupportedFeature(f"Arrow type {type} has no table type; cast the column first, e.g. to string or int64")

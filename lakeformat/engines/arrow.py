@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, worker
 from lakeformat.engines.files import parquet
@@ -37,6 +38,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Store
 
 _WAITING_BYTES = 16 << 20  # Bytes read ahead per task.
+_BATCH_BYTES = 64 << 20  # Bytes of a batch of the data.
 
 
 class ArrowEngine:
@@ -50,7 +52,7 @@ class ArrowEngine:
     ) -> pa.RecordBatchReader:
         """The rows of all tasks in order, read ahead by some megabytes per thread; raises as `worker.read` while it is
         consumed."""
-        batches = _limited(_ahead(store, tasks, fields, self.threads), limit)
+        batches = map(layouts.based, _limited(_ahead(store, tasks, fields, self.threads), limit))
         return pa.RecordBatchReader.from_batches(arrow_schema(fields), batches)
 
     def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
@@ -103,7 +105,7 @@ class ArrowEngine:
 def batches(
     data: Any, fields: tuple[Field, ...] = (), partition_by: tuple[PartitionField, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in any supported form, as Arrow.
+    """Rows in any supported form, as Arrow in the plain layout (`codec.layouts`), in batches of some megabytes.
 
     `pyarrow` tables, batches and readers; pandas frames, with the named levels of their index, and polars frames;
     anything with `__arrow_c_stream__` or `__arrow_c_array__`; a dict of columns; a list of dicts (converted by the
@@ -111,7 +113,8 @@ def batches(
     `InvalidInput` for anything else, and if Arrow cannot convert it.
     """
     try:
-        yield from _batches(data, fields, partition_by)
+        for batch in _batches(data, fields, partition_by):
+            yield from layouts.plain_batches(batch, _BATCH_BYTES)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
 
@@ -152,7 +155,8 @@ def _batches(
 
 def _typed(schema: pa.Schema, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches, preceded by one without rows, so that columns are checked even if there is no other."""
-    yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    plain = pa.schema([layouts.plain_field(field) for field in schema])
+    yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in plain], schema=plain)
     yield from pieces
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import murmur
+from lakeformat.codec import layouts, murmur
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import written
 from lakeformat.engines.files import blob
@@ -810,7 +810,7 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
     columns = list(batch.columns)
     for name, value in task.assignments:
         field = find_field(fields, name)
-        new = pa.RecordBatch.from_arrays([casts.flat(evaluation.evaluate(value, chosen))], names=[name])
+        new = pa.RecordBatch.from_arrays([layouts.plain(evaluation.evaluate(value, chosen))], names=[name])
         assign.check(new.schema, (field,))
         new = assign.assign(new, (field,)).column(0)
         index = batch.schema.get_field_index(name)
@@ -845,8 +845,8 @@ def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> It
         if is_other:
             assign.check(batch.schema, fields, task.partition_by)
             checked = batch.schema
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            piece = batch.slice(start, BATCH_ROWS)
+        pieces = (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
+        for piece in chain.from_iterable(layouts.pieces(piece, written.CHUNK_BYTES) for piece in pieces):
             if checked != own:
                 piece = assign.assign(piece, fields)
                 if task.keyed is not None:

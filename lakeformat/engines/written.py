@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lakeformat import clock
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.paimon import file_index
 from lakeformat.engines.files import blob, formats, parquet, statistics
@@ -247,7 +248,7 @@ class Files:
         if keyed is not None:
             file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
         for name, indexes in file.indexes.items():
-            values = casts.flat(table.column(name))
+            values = layouts.plain(table.column(name))
             for index in indexes.values():
                 index.add(values, self._types[name])
         file.row_count += table.num_rows
@@ -495,7 +496,7 @@ def _stored_field(field: Field) -> Field:
 def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...]) -> pa.Table:
     types = {column.id: column.type for column in fields}
     columns = [
-        casts.project(casts.flat(table.column(column.name)), types[column.id], column.type, column.name)
+        casts.project(layouts.plain(table.column(column.name)), types[column.id], column.type, column.name)
         for column in kept
     ]
     return pa.Table.from_arrays(columns, schema=arrow_schema(kept))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import arrow
+from lakeformat.codec import arrow, layouts
 from lakeformat.codec.arrow import Values
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
@@ -291,14 +291,10 @@ def _column(path: tuple[str, ...], table: pa.Table | pa.RecordBatch) -> Values:
 
 
 def _plain(values: Values) -> Values:
-    """Values without dictionaries and string views; instants in UTC."""
+    """Values in the plain layout at the top level, though maybe with 64-bit offsets; instants in UTC."""
     type, t = values.type, pa.types
-    if t.is_dictionary(type):
-        return _plain(pc.cast(values, type.value_type))
-    if type == pa.string_view():
-        return pc.cast(values, pa.string())
-    if type == pa.binary_view():
-        return pc.cast(values, pa.binary())
+    if not (t.is_large_string(type) or t.is_large_binary(type)) and (outer := layouts.outer_type(type)) != type:
+        return _plain(pc.cast(values, outer) if isinstance(values, pa.Scalar) else layouts.plain(values))
     if t.is_timestamp(type) and type.tz not in (None, "UTC"):
         return pc.cast(values, pa.timestamp(type.unit, "UTC"))
     return pc.cast(values, pa.date32()) if t.is_date64(type) else values

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
+from lakeformat.engines.arrow import batches
 from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import evaluation
@@ -196,11 +197,11 @@ def of_table(named: Named) -> Source:
     version = dict(named.version) or ({"tag": named.tag} if named.tag else {})
     if named.metadata is not None:
         if named.metadata == CHANGES:
-            return ArrowRows(changelog.read(named.table, until=version.get("snapshot_id"), carry_over=True))
+            return _in_memory(changelog.read(named.table, until=version.get("snapshot_id"), carry_over=True))
         if named.metadata == ROW_TRACKING:
             return _scanned(named.table.scan(tracked_columns(named.table), **version))
         inspect = named.table.inspect
-        return ArrowRows(getattr(inspect.at(**version) if version else inspect, named.metadata)())
+        return _in_memory(getattr(inspect.at(**version) if version else inspect, named.metadata)())
     return _scanned(named.table.scan(**version))
 
 
@@ -219,18 +220,28 @@ def of_frame(name: str, given: Any) -> Source:
     if is_spark(given):
         return SparkRows(given)
     if isinstance(given, pa.Table):
-        return ArrowRows(given)
+        return _in_memory(given)
     if isinstance(given, Table):
         return _scanned(given.scan())
     if isinstance(given, Scan):
         return _scanned(given)
     if isinstance(given, pa.RecordBatch):
-        return ArrowRows(pa.table(given))
+        return _in_memory(pa.table(given))
     if type(given).__module__.startswith("pandas."):
-        return ArrowRows(pa.Table.from_pandas(given, preserve_index=False))
+        return _in_memory(pa.Table.from_pandas(given, preserve_index=False))
     if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
-        return ArrowRows(pa.table(given))
+        return _in_memory(pa.table(given))
     raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
+
+
+def _in_memory(given: pa.Table) -> ArrowRows:
+    """The rows in the plain layout: of others DuckDB reads some that it takes for something else. UUIDs stay such."""
+    rows = pa.Table.from_batches(batches(given))
+    for index, field in enumerate(given.schema):
+        if field.type == pa.uuid():
+            chunks = [pa.ExtensionArray.from_storage(pa.uuid(), chunk) for chunk in rows.column(index).chunks]
+            rows = rows.set_column(index, field, pa.chunked_array(chunks, pa.uuid()))
+    return ArrowRows(rows)
 
 
 def _identity(path: str) -> tuple[Any, ...]:

@@ -154,9 +154,8 @@ def _items(node: Node, item: Node, array: Any, path: str) -> list[_Piece]:
     first = spans.offsets_of(array)
     begin, length = int(first[0]), int(first[-1] - first[0])
     if pa.types.is_map(array.type):
-        values = pa.StructArray.from_arrays(
-            [array.keys.slice(begin, length), array.items.slice(begin, length)], ["key", "value"]
-        )
+        pairs = array.values.slice(begin, length)
+        values = pa.StructArray.from_arrays([pairs.field(0), pairs.field(1)], ["key", "value"])
     elif pa.types.is_list(array.type) and isinstance(node, Array):
         values = array.values.slice(begin, length)
     else:

@@ -397,8 +397,8 @@ def _map(array: Any, type: MapOf | MultisetOf) -> pa.Array:
     starts, lengths = bounds[:-1], np.where(array.is_null().to_numpy(zero_copy_only=False), 0, np.diff(bounds))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     index = pa.array(spans.ranges(starts, lengths))
-    keys = _arrays(_part(array.keys.take(index), key, False), _width(key), offsets)
-    values = _arrays(_part(array.items.take(index), value, False), _width(value), offsets)
+    keys = _arrays(_part(array.values.field(0).take(index), key, False), _width(key), offsets)
+    values = _arrays(_part(array.values.field(1).take(index), value, False), _width(value), offsets)
     size = np.diff(spans.offsets_of(keys)).astype("<u4").view(np.uint8)
     return spans.join([spans.fixed(size, 4, len(array)), keys, values], len(array))
 

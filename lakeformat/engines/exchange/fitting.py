@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
 from lakeformat.engines.kernels import assign, casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -52,7 +53,7 @@ def require_text(fields: Sequence[Field], format: str, nested: bool) -> None:
 
 def fitted(values: pa.Array, field: Field) -> Fitted:
     """Values of a file as the column `field`; text is parsed."""
-    values = casts.flat(values)
+    values = layouts.plain(values)
     loose = Field(field.id, field.name, field.type, comment=field.comment)
     if pa.types.is_null(values.type):
         result = Fitted(casts.nulls(len(values), to_arrow(field.type)))

@@ -18,12 +18,12 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.exchange import fitting
 from lakeformat.engines.exchange.fitting import Fitted
 from lakeformat.engines.exchange.layout import SUFFIXES, FileLayout
 from lakeformat.engines.exchange.plain_text import PlainCsv, lines
-from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, Scalar
@@ -267,7 +267,7 @@ def _json(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array | None:
-    return casts.flat(rows[name]) if name in rows.column_names else None
+    return layouts.plain(rows[name]) if name in rows.column_names else None
 
 
 def _type_in_json(wanted: Field) -> pa.DataType:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeformat.codec import layouts
 from lakeformat.engines.exchange.layout import SUFFIXES, FileLayout
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import LakeError, UnsupportedFeature
@@ -122,7 +123,7 @@ def _written(
         names = [pa.array([name]) for name in schema.names]
         target.write(_bytes(_csv(names, layout)))
     for batch in batches:
-        columns = [casts.flat(column) for column in batch.columns]
+        columns = [layouts.plain(column) for column in batch.columns]
         if layout.format == "CSV":
             target.write(_bytes(_csv([_text(column, layout) for column in columns], layout)))
         else:
@@ -182,7 +183,7 @@ def _value(values: pa.Array, layout: FileLayout) -> pa.Array:
     """Values as JSON; null where a value is null."""
     type = values.type
     if pa.types.is_struct(type):
-        parts = [casts.flat(pc.struct_field(values, [index])) for index in range(type.num_fields)]
+        parts = [layouts.plain(pc.struct_field(values, [index])) for index in range(type.num_fields)]
         objects = _objects([part.name for part in type], parts, layout)
         return pc.if_else(values.is_valid(), objects, pa.scalar(None, pa.string()))
     if pa.types.is_map(type):
@@ -190,7 +191,7 @@ def _value(values: pa.Array, layout: FileLayout) -> pa.Array:
         pairs = pc.binary_join_element_wise(_quoted(_text(keys, layout)), _null(_value(items, layout)), ":")
         return _joined(values, pairs, "{", "}")
     if pa.types.is_list(type):
-        return _joined(values, _null(_value(casts.flat(casts.items(values)), layout)), "[", "]")
+        return _joined(values, _null(_value(layouts.plain(casts.items(values)), layout)), "[", "]")
     if pa.types.is_null(type):
         return pa.nulls(len(values), pa.string())
     text = _text(values, layout)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.avro import fields as avro_fields
 from lakeformat.codec.avro import file as avro
 from lakeformat.codec.avro import schema as avro_schema
@@ -70,7 +71,7 @@ class File:
         names = [field.name for field in fields]
         position = 0
         for block in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
-            columns = [_mapped(casts.flat(block.column(field.name)), field.type) for field in fields]
+            columns = [_mapped(layouts.plain(block.column(field.name)), field.type) for field in fields]
             whole = pa.RecordBatch.from_arrays(columns, names) if columns else block
             for start in range(0, whole.num_rows, batch_rows):
                 batch = whole.slice(start, batch_rows)
@@ -131,7 +132,7 @@ def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     if all(avro_schema.legal(field.name) == field.name for field in walk(fields)):
         return table
     columns = [
-        casts.rebuilt(casts.flat(column), field.type, lambda leaf, _: leaf, avro_schema.legal)
+        casts.rebuilt(layouts.plain(column), field.type, lambda leaf, _: leaf, avro_schema.legal)
         for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.Table.from_arrays(columns, [avro_schema.legal(field.name) for field in fields])

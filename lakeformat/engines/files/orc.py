@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
 
-from lakeformat.codec import varint
+from lakeformat.codec import layouts, varint
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.files.parquet import present
@@ -136,7 +136,7 @@ class Output:
     def add(self, table: pa.Table) -> None:
         self._stats.append(statistics.of_rows(table, self._fields))
         columns = [
-            _storable(casts.flat(table.column(i)), field.type, field.name) for i, field in enumerate(self._fields)
+            _storable(layouts.plain(table.column(i)), field.type, field.name) for i, field in enumerate(self._fields)
         ]
         self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         self._rows += table.num_rows

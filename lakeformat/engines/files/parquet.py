@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeformat.codec import parquet_footer
+from lakeformat.codec import layouts, parquet_footer
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.engines.files import statistics
@@ -409,7 +409,7 @@ class Output:
             self._groups.append(self._copied_bytes)
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
-            columns = [casts.rebuilt(casts.flat(column), field.type, _marked) for column, field in given]
+            columns = [casts.rebuilt(layouts.plain(column), field.type, _marked) for column, field in given]
             fields = [field.with_type(column.type) for field, column in zip(self._schema, columns, strict=True)]
             table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         for index, parts in self._shredded.items():

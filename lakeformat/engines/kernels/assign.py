@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
 from lakeformat.codec.variant import variant
 from lakeformat.engines.kernels import casts, nested_text
@@ -71,7 +72,7 @@ def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
     for field in fields:
         index = batch.schema.get_field_index(field.name)
         if index >= 0:
-            column = _assign(casts.flat(batch.column(index)), field, field.name)
+            column = _assign(layouts.plain(batch.column(index)), field, field.name)
         elif field.default is not None:
             column = default(field, batch.num_rows)
         else:
@@ -96,9 +97,9 @@ def default(field: Field, length: int) -> pa.Array:
 
 
 def _check_type(given: pa.DataType, field: Field, name: str) -> None:
+    given = layouts.plain_type(given)
     if pa.types.is_null(given):
         return None
-    given = casts.flat_type(given)
     match field.type:
         case Row(parts) if pa.types.is_struct(given):
             return _check_parts(given, parts, name)
@@ -186,7 +187,7 @@ def _of_row(rows: pa.Array, part: Field, name: str) -> pa.Array:
     """The values of one part of rows: theirs, the part's default or null."""
     index = rows.type.get_field_index(part.name)
     if index >= 0:
-        column = _assign(casts.flat(pc.struct_field(rows, [index])), part, name)
+        column = _assign(pc.struct_field(rows, [index]), part, name)
     elif part.default is not None:
         column = default(part, len(rows))
     else:
@@ -197,7 +198,7 @@ def _of_row(rows: pa.Array, part: Field, name: str) -> pa.Array:
 
 
 def _part(array: pa.Array, field: Field, name: str, key: bool = False) -> pa.Array:
-    array = _assign(casts.flat(array), field, name)
+    array = _assign(array, field, name)
     if array.null_count and (key or not field.nullable):
         raise _nulls(name, array.null_count)
     return array

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput
@@ -78,7 +79,7 @@ def project(
     `InvalidInput` with the column's `name`. A field of a row that `source` lacks has its value in `constants`, or its
     initial default, or null.
     """
-    array = flat(array)
+    array = layouts.plain(array)
     match source, target:
         case ((Row() | Scalar(Kind.VARIANT)), Scalar(Kind.VARIANT)):
             return variant.plain(array, name)
@@ -134,48 +135,6 @@ def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
         raise InvalidInput(f"column {name}: {stored} values cannot be read as {type}: {error}") from error
 
 
-def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The array without dictionaries, run-length encoding, views, extension types or other forms of a list."""
-    flattened: Any = array
-    if isinstance(array, pa.ChunkedArray):
-        flattened = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if flattened.type.id not in _FORMS:
-        return flattened
-    if isinstance(flattened, pa.ExtensionArray):
-        flattened = flattened.storage
-    plain = flat_type(flattened.type)
-    if plain == flattened.type:
-        return flattened
-    if pa.types.is_dictionary(flattened.type):
-        return flat(flattened.dictionary_decode())
-    if pa.types.is_run_end_encoded(flattened.type):
-        return flat(pc.run_end_decode(flattened))
-    return flattened.cast(plain)
-
-
-def flat_type(type: pa.DataType) -> pa.DataType:
-    """The type of `flat` of an array of `type`, at the top level."""
-    if type.id not in _FORMS:
-        return type
-    if isinstance(type, pa.BaseExtensionType):
-        return flat_type(type.storage_type)
-    if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
-        return flat_type(type.value_type)
-    if pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type) or _is_list_view(type):
-        return pa.list_(type.value_field)
-    return type
-
-
-# Ids of the types that `flat` changes, or may.
-_FORMS = frozenset(
-    type.id
-    for type in (
-        *(pa.uuid(), pa.dictionary(pa.int8(), pa.int8()), pa.run_end_encoded(pa.int16(), pa.int8())),
-        *(pa.large_list(pa.int8()), pa.list_(pa.int8(), 1), pa.list_view(pa.int8()), pa.large_list_view(pa.int8())),
-    )
-)
-
-
 def items(array: Any) -> pa.Array:
     """The elements of a list array, those of its rows alone."""
     first, last = _span(array)
@@ -184,8 +143,8 @@ def items(array: Any) -> pa.Array:
 
 def entries(array: Any) -> tuple[pa.Array, pa.Array]:
     """Keys and values of a map array, those of its rows alone."""
-    first, last = _span(array)
-    return array.keys.slice(first, last - first), array.items.slice(first, last - first)
+    pairs: Any = items(array)
+    return pairs.field(0), pairs.field(1)
 
 
 def struct(array: pa.Array, columns: Sequence[pa.Array], type: pa.DataType) -> pa.Array:
@@ -262,10 +221,6 @@ def _blank(type: pa.DataType) -> Any:
     if pa.types.is_decimal(type):
         return Decimal(0)
     return False if pa.types.is_boolean(type) else 0
-
-
-def _is_list_view(type: pa.DataType) -> bool:
-    return pa.types.is_list_view(type) or pa.types.is_large_list_view(type)
 
 
 def _child(array: pa.Array, part: Field, number: int) -> pa.Array:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.murmur import murmur3_128
-from lakeformat.engines.kernels import casts
 from lakeformat.model.dataclass import dataclass
 
 GONE = -1  # The position of a row that was deleted again, or never written.
@@ -103,7 +103,7 @@ def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
 
 def _hash(column: pa.Array) -> np.ndarray:
     """A number of each value, the same for equal values."""
-    column = casts.flat(column)
+    column = layouts.plain(column)
     type = column.type
     if pa.types.is_floating(type):
         column = pc.add(column, pa.scalar(0, type))  # -0.0 is 0.0.

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import waist
-from lakeformat.engines.kernels import casts, rows
+from lakeformat.codec import layouts, waist
+from lakeformat.engines.kernels import rows
 from lakeformat.engines.keyed import key_values
 from lakeformat.engines.keyed.hash_index import with_room
 from lakeformat.engines.keyed.key_map import KeyMap
@@ -145,14 +145,14 @@ class Placer:
         return []
 
     def _settle(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = [casts.flat(batch.column(name)) for name in self._places.key]
+        keys = [layouts.plain(batch.column(name)) for name in self._places.key]
         slots, fresh = _admit(self._keys, keys)
         if len(fresh[0]):
             home, bucket = self._look_up(fresh)
             self._home = np.concatenate([self._home, home])
             self._current = np.concatenate([self._current, home])
             self._bucket = np.concatenate([self._bucket, bucket])
-        own = self._numbers([casts.flat(batch.column(name)) for name in self._places.partition])
+        own = self._numbers([layouts.plain(batch.column(name)) for name in self._places.partition])
         order = np.argsort(slots, kind="stable")
         begins = np.append(True, slots[order][1:] != slots[order][:-1])
         was = np.empty(len(own), np.int64)
@@ -202,7 +202,7 @@ class Placer:
         def find(task: ReadTask) -> list[tuple[np.ndarray, pa.RecordBatch]]:
             pairs = []
             for batch in self._read(_narrowed(task, within)):
-                codes = wanted.codes([casts.flat(batch.column(name)) for name in self._places.key])
+                codes = wanted.codes([layouts.plain(batch.column(name)) for name in self._places.key])
                 hits = np.flatnonzero(codes >= 0)
                 if len(hits):
                     there = batch.select([*self._places.partition, BUCKET.name]).take(pa.array(hits))
@@ -212,7 +212,7 @@ class Placer:
         with ThreadPoolExecutor(self._threads, "keys") as pool:
             for pairs in pool.map(find, self._places.tasks):
                 for at, there in pairs:
-                    home[at] = self._numbers([casts.flat(there.column(name)) for name in self._places.partition])
+                    home[at] = self._numbers([layouts.plain(there.column(name)) for name in self._places.partition])
                     bucket[at] = there.column(BUCKET.name).to_numpy(zero_copy_only=False)
         return home, bucket
 

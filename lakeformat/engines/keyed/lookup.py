@@ -10,9 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import worker
-from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.kernels import rows
 from lakeformat.engines.keyed import merge
 from lakeformat.engines.row_level import marks
 from lakeformat.errors import LakeError
@@ -57,7 +58,7 @@ def _rises(store: Store, task: ReadTask) -> bool:
     fields = tuple(find_field(part.fields, name) for name in task.merge.key)
     last: list[pa.Array] = []
     for batch in worker.read(store, replace(part, fields=fields)):
-        keys = [casts.flat(batch.column(field.name)) for field in fields]
+        keys = [layouts.plain(batch.column(field.name)) for field in fields]
         if last:
             keys = [pa.concat_arrays([before, column]) for before, column in zip(last, keys, strict=True)]
         if not rows.rise(keys):

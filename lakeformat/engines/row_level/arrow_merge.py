@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import fields_from_arrow, to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided, Spread
@@ -155,7 +156,7 @@ def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
 
 def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last of rows that are equal in these columns; the result keeps the order."""
-    codes = rows.key_codes([casts.flat(source[flat_name(SOURCE, name)]) for name in key])
+    codes = rows.key_codes([layouts.plain(source[flat_name(SOURCE, name)]) for name in key])
     _, last = np.unique(codes[::-1], return_index=True)
     return source if len(last) == len(codes) else source.take(pa.array(np.sort(len(codes) - 1 - last)))
 
@@ -296,7 +297,7 @@ def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
         elif pa.types.is_uint64(column.type):
             columns.append(column.cast(pa.decimal128(20, 0)))
         else:
-            columns.append(column if column.type == casts.flat_type(column.type) else casts.flat(column))
+            columns.append(column if column.type == layouts.plain_type(column.type) else layouts.plain(column))
     return pa.table(columns, names=table.column_names)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import arrow, worker
-from lakeformat.engines.kernels import assign, casts, rows
+from lakeformat.engines.kernels import assign, rows
 from lakeformat.engines.keyed.key_map import GONE, KeyMap
 from lakeformat.engines.row_level import marks
 from lakeformat.errors import InvalidInput, LakeError
@@ -59,7 +60,7 @@ class DeltaFiles:
         for batch in arrow.batches(data, (*self._layout.data.fields, ROW_KIND), self._layout.data.partition_by):
             kinds = pa.nulls(batch.num_rows, pa.string())
             if ROW_KIND.name in batch.schema.names:
-                kinds = casts.flat(batch.column(ROW_KIND.name)).cast(pa.string())
+                kinds = layouts.plain(batch.column(ROW_KIND.name)).cast(pa.string())
                 batch = batch.drop_columns([ROW_KIND.name])
             assign.check(batch.schema, self._fields, self._layout.data.partition_by)
             for start in range(0, batch.num_rows, worker.BATCH_ROWS):

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import bitmap
+from lakeformat.codec import bitmap, layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.numbers import distinct
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided
-from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.kernels import rows
 from lakeformat.engines.row_level import arrow_merge, marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import Choice
 from lakeformat.engines.written import Copied
@@ -56,7 +56,7 @@ class Staged:
         )
         read = [replace(task, fields=tuple(find_field(task.fields, f.name) for f in columns)) for task in self.tasks]
         table = pa.Table.from_batches(_read(store, read), arrow_schema(columns))
-        rows = casts.flat(table[outcomes.ROW]).to_numpy()
+        rows = layouts.plain(table[outcomes.ROW]).to_numpy()
         table = table.drop_columns([outcomes.ROW]).rename_columns([field.name for _, field in kept])
         if not (rows[1:] > rows[:-1]).all():
             table = table.take(pa.array(np.argsort(rows)))
@@ -327,7 +327,7 @@ def _decisions(path: str, choice: Choice) -> pa.RecordBatch:
 def _choices(store: Store, decisions: Sequence[ReadTask], counts: dict[str, int]) -> Iterator[tuple[str, Choice]]:
     """The choices that `_decisions` recorded, file by file."""
     for path, table in _by_file(_read(store, decisions)):
-        positions, source, clause = (casts.flat(table[f.name]).to_numpy() for f in outcomes.DECISIONS[1:])
+        positions, source, clause = (layouts.plain(table[f.name]).to_numpy() for f in outcomes.DECISIONS[1:])
         clauses = np.full(counts[path], outcomes.NONE, np.int8)
         clauses[positions] = clause
         updated = source != outcomes.NONE

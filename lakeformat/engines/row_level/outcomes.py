@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import numbers
+from lakeformat.codec import layouts, numbers
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.engines.engine import Spread
 from lakeformat.engines.kernels import assign, casts, ranks
@@ -63,7 +63,7 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
     """The values of each key in `source`; only the smallest and largest if there are more than `limit`."""
     spreads = []
     for key in merge.keys:
-        values = casts.flat(evaluation.evaluate(key.source, source))
+        values = layouts.plain(evaluation.evaluate(key.source, source))
         has_null = values.null_count > 0
         distinct = values.slice(0, _SAMPLE * limit).unique().drop_null()
         if len(distinct) <= limit < len(values):
@@ -102,7 +102,7 @@ class Index:
             values, stored = evaluation.evaluate(key.source, source), evaluation.evaluate(key.target, empty).type
             type = evaluation.common_type(stored, values.type)
             self._compared.append((key, type == stored))
-            values = casts.flat(_looked_up(key, key.target, values, type))
+            values = layouts.plain(_looked_up(key, key.target, values, type))
             distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
         # The key with most values first: it excludes most rows of the table from the other look-ups.
@@ -341,7 +341,7 @@ def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.Re
         fields = tuple(find_field(fields, name) for name, _ in clause.assignments)
     elif clause.act is Act.DELETE:
         return pa.RecordBatch.from_arrays([], [])
-    columns = [casts.flat(evaluation.evaluate(value, rows)) for _, value in clause.assignments]
+    columns = [layouts.plain(evaluation.evaluate(value, rows)) for _, value in clause.assignments]
     given = pa.RecordBatch.from_arrays(columns, [name for name, _ in clause.assignments])
     assign.check(given.schema, fields)
     return assign.assign(given, fields)
@@ -374,7 +374,7 @@ def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         for clauses, rows in ((matched, np.flatnonzero(has_source)), (alone, np.flatnonzero(~has_source))):
             choice[rows] = choose(clauses, table.take(pa.array(rows)))
         kept = pa.array(np.flatnonzero(has_source | (choice != NONE)))
-        columns = [casts.flat(table[f.name]).take(kept) for f in DECISIONS[:-1]]
+        columns = [layouts.plain(table[f.name]).take(kept) for f in DECISIONS[:-1]]
         columns.append(pa.array(choice.astype(np.int32)).take(kept))
         yield pa.RecordBatch.from_arrays(columns, [f.name for f in DECISIONS])
 
@@ -394,7 +394,7 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
         made, places = by_key(merge, target, choice, partial(_taken, source))
         kept = np.flatnonzero(has_source & (choice == NONE))
         rest = [_stored(target, f).take(pa.array(kept)) for f in merge.target]
-        stands = casts.flat(table[ROW])
+        stands = layouts.plain(table[ROW])
         yield pa.RecordBatch.from_arrays([*made.columns, stands.take(pa.array(places))], [*names, ROW])
         yield pa.RecordBatch.from_arrays(
             [*rest, pa.nulls(len(kept), pa.string()), stands.take(pa.array(kept))], [*names, ROW]
@@ -406,14 +406,14 @@ def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Ite
     for batch in batches:
         table = pa.Table.from_batches([batch])
         target, source = _sides(merge, table)
-        choice = pc.fill_null(casts.flat(table[CHOICE]), NONE).to_numpy(zero_copy_only=False)
+        choice = pc.fill_null(layouts.plain(table[CHOICE]), NONE).to_numpy(zero_copy_only=False)
         yield changed(merge, target, choice, partial(_taken, source), whole)
 
 
 def _sides(merge: Merge, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The columns of both sides; the table's with its types."""
     fields = tuple(f for f in merge.target if flat_name(TARGET, f.name) in table.column_names)
-    columns = [casts.flat(table[flat_name(TARGET, f.name)]) for f in fields]
+    columns = [layouts.plain(table[flat_name(TARGET, f.name)]) for f in fields]
     given = assign.assign(pa.RecordBatch.from_arrays(columns, [f.name for f in fields]), fields)
     source = table.select([name for name in table.column_names if name.startswith(f"{SOURCE}.")])
     return named(TARGET, pa.Table.from_batches([given])), source
@@ -429,12 +429,12 @@ def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
 def _stored(target: pa.Table, field: Field) -> pa.Array:
     name = flat_name(TARGET, field.name)
     if name in target.column_names:
-        return casts.flat(target[name])
+        return layouts.plain(target[name])
     return casts.nulls(target.num_rows, to_arrow(field.type))
 
 
 def _numpy(mask: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(casts.flat(mask).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(layouts.plain(mask).to_numpy(zero_copy_only=False), bool)
 
 
 class _Values:
@@ -481,13 +481,13 @@ class _Values:
     def hits(self, values: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         """(the rows, ascending, whose value exists; its index)."""
         if self._numbers is not None:
-            rows, places = self._number_hits(ranks.ordinals(casts.flat(values)))
+            rows, places = self._number_hits(ranks.ordinals(layouts.plain(values)))
         else:
             assert self._known is not None, self
             if values.type in (pa.string(), pa.binary()):
                 places = _joined(values, self._known)
             else:
-                positions = casts.flat(pc.index_in(values, value_set=self._known))
+                positions = layouts.plain(pc.index_in(values, value_set=self._known))
                 places = pc.fill_null(positions, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
             rows = np.flatnonzero(places != NONE)
             places = places[rows]

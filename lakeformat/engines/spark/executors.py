@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import worker
@@ -217,7 +218,7 @@ def export(
     """Write rows to files of others; answers with the files."""
     rows = (
         pa.RecordBatch.from_arrays(
-            [casts.flat(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
+            [layouts.plain(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
             schema=schema,
         )
         for batch in batches

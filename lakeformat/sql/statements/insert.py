@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot.tokens import TokenType
 
+from lakeformat.codec import layouts
 from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.engines.choose import spark_engine
 from lakeformat.engines.kernels import assign, casts
@@ -272,7 +273,7 @@ def _columns(context: Context, asked: Insert, data: Any) -> Any:
     data = _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
     for index, name in enumerate(wanted):
         if name in fills and data.column(index).null_count:
-            batch = pa.RecordBatch.from_arrays([casts.flat(data.column(index))], [name])
+            batch = pa.RecordBatch.from_arrays([layouts.plain(data.column(index))], [name])
             assign.check(batch.schema, (fills[name],))
             column = assign.assign(batch, (fills[name],)).column(0)
             data = data.set_column(index, name, pc.coalesce(column, assign.default(fills[name], 1)[0]))
@@ -313,7 +314,7 @@ def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:
         own = from_arrow(column.type)
     except UnsupportedFeature:  # Not a type of tables; the write raises the error.
         return column
-    return pa.chunked_array([casts.rebuilt(casts.flat(column), own, _without_type)])
+    return pa.chunked_array([casts.rebuilt(layouts.plain(column), own, _without_type)])
 
 
 def _without_type(array: pa.Array, _: Type) -> pa.Array:
