@@ -8,15 +8,24 @@ from contextlib import contextmanager
 from lakeformat.errors import LakeError, UnsupportedFeature
 
 
+def named(name: str, error: Exception) -> LakeError:
+    """`error`, if it is a `LakeError`; else an `UnsupportedFeature` that names the table."""
+    if isinstance(error, LakeError):
+        return error
+    made = UnsupportedFeature(
+        f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; leave the column out "
+        f"(exclude_columns), or the table"
+    )
+    made.__cause__ = error
+    return made
+
+
 @contextmanager
 def of_table(name: str) -> Iterator[None]:
-    """Raise an exception that is not a `LakeError` as `UnsupportedFeature` that names the table."""
+    """Raise an exception that is not a `LakeError` as one that names the table."""
     try:
         yield
     except LakeError:
         raise
     except Exception as error:
-        raise UnsupportedFeature(
-            f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; leave the column out "
-            f"(exclude_columns), or the table"
-        ) from error
+        raise named(name, error) from error

@@ -11,9 +11,8 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import cramjam
 import pymysql
@@ -61,6 +60,7 @@ _ROWS = {  # Type -> (kind of its rows, whether it has extra data: version 2).
     170: (RowKind.UPDATE_AFTER, True),
     171: (RowKind.DELETE, True),
 }
+_PLAIN = {EventType.QUERY, EventType.XID, EventType.TABLE_MAP, EventType.GTID, EventType.MARIADB_GTID}
 _PARTIAL_UPDATE = 39
 _COMPRESSED_ROWS = range(166, 172)
 _LAST_MYSQL, _FIRST_MARIADB, _LAST_MARIADB = 42, 160, 171
@@ -80,16 +80,16 @@ _COMPRESSION, _ZSTD = 2, 0  # Field of a compressed transaction, and its value.
 _TIMEOUT_SECONDS = 60.0  # Without an event or a heartbeat the connection is lost.
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
+    """An event that the server sent."""
+
     type: int
     time: int  # Seconds since 1970.
     server: int
     body: bytes  # Without header and checksum.
 
 
-@dataclass(frozen=True, slots=True)
-class RowsEvent:
+class RowsEvent(NamedTuple):
     """Rows of one table. An update has two images of each row."""
 
     table_id: int
@@ -147,11 +147,13 @@ class LogReader:
             MysqlPacket(packet, self._connection.encoding).raise_for_error()
         time, type, server, _, end, flags = _HEADER.unpack_from(packet)
         body = packet[_HEADER_BYTES : -_CHECKSUM_BYTES if self._has_checksum else None]
+        if end:
+            self.offset = end
+        if type in _ROWS or type in _PLAIN:
+            return Event(type, time, server, body)
         if type == EventType.ROTATE:
             self.offset, self.file = int.from_bytes(body[:8], "little"), body[8:].decode()
-        elif end:
-            self.offset = end
-        if type == EventType.FORMAT_DESCRIPTION:
+        elif type == EventType.FORMAT_DESCRIPTION:
             self._describe(packet[_HEADER_BYTES:])
         elif type == EventType.TRANSACTION_PAYLOAD:
             self._inner.extend(_of_payload(body))
@@ -219,27 +221,31 @@ class LogReader:
     def _packet(self) -> bytes:
         whole = b""
         while True:
-            size = _LENGTH.unpack(self._take(_PACKET_HEADER))[0] & _WHOLE
-            part = self._take(size)
+            self._require(_PACKET_HEADER)
+            size = _LENGTH.unpack_from(self._data, self._start)[0] & _WHOLE
+            self._require(_PACKET_HEADER + size)
+            start = self._start + _PACKET_HEADER
+            self._start = start + size
+            part = bytes(self._data[start : self._start])
             whole = whole + part if whole else part
             if size < _WHOLE:
                 return whole
 
-    def _take(self, size: int) -> bytes:
-        data, start = self._data, self._start
-        if len(data) - start < size:
-            del data[:start]
-            start = 0
-            while len(data) < size:
-                try:
-                    more = self._read(_READ_BYTES)
-                except OSError as error:
-                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"the connection was lost ({error})") from error
-                if not more:
-                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server ended the connection")
-                data += more
-        self._start = start + size
-        return bytes(data[start : start + size])
+    def _require(self, size: int) -> None:
+        """Read until `size` bytes follow `_start`."""
+        data = self._data
+        if len(data) - self._start >= size:
+            return
+        del data[: self._start]
+        self._start = 0
+        while len(data) < size:
+            try:
+                more = self._read(_READ_BYTES)
+            except OSError as error:
+                raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"the connection was lost ({error})") from error
+            if not more:
+                raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server ended the connection")
+            data += more
 
 
 def mariadb_gtid(event: Event) -> tuple[str, int]:

@@ -480,8 +480,8 @@ class MySql:
         log, batch = _Log(self, after, tables), _Batch(self, dict(tables), limit)
         try:
             while log.order < until.order:
-                ended = log.read(batch)
-                if ended and (log.order >= until.order or batch.has(limit)):
+                log.read(batch)
+                if log.order >= until.order or batch.has(limit):
                     yield from batch.transactions(log.position)
                     batch.close()
                     batch = _Batch(self, batch.tables, limit)
@@ -824,6 +824,7 @@ class _Log:
         self._is_known = self._is_xa = False
         self._is_open = False  # After a GTID.
         self._is_begun = False  # Within a transaction, which its statements do not end.
+        self._read_file, self._file_order = "", 0  # The file of the last event, and the order of its begin.
         self._first = 0  # Number of the transaction's first row event.
         self._savepoints: dict[str, int] = {}  # Name -> number of the row event after it.
         self._described: dict[
@@ -834,14 +835,20 @@ class _Log:
         with refusals():
             self._reader = source._log_reader((file, int(offset)))
 
-    def read(self, batch: _Batch) -> bool:
-        """Read one event into `batch`; True if it ends a transaction or a DDL statement."""
-        reader = self._reader
+    def read(self, batch: _Batch) -> None:
+        """Read events into `batch`, up to one that ends a transaction or a DDL statement, or that is outside of one."""
         with refusals():
-            event = reader.fetch()
+            while not self._read_event(batch):
+                pass
+
+    def _read_event(self, batch: _Batch) -> bool:
+        reader = self._reader
+        event = reader.fetch()
         if event is None:
             raise SourceError(f"the server ended its log after {self.position.text}; run it again")
-        at = _order(reader.file, reader.offset)
+        if reader.file != self._read_file:
+            self._read_file, self._file_order = reader.file, _order(reader.file, 0)
+        at = self._file_order | reader.offset
         rows = reader.rows(event)
         if rows is not None:
             self._add_rows(rows, batch, at)
@@ -886,10 +893,9 @@ class _Log:
         if self._is_fresh(table.name, at):
             try:
                 self._require_whole(table)
-                with failures.of_table(table.name):
-                    batch.add(event, table)
-            except LakeError as error:
-                batch.fail(table.name, error, at)
+                batch.add(event, table)
+            except Exception as error:
+                batch.fail(table.name, failures.named(table.name, error), at)
 
     def _begin_transaction(self, event: Event, batch: _Batch) -> None:
         if event.type == EventType.MARIADB_GTID:
