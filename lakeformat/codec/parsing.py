@@ -143,6 +143,8 @@ def check_columns(fields: tuple[Field, ...]) -> None:
     seen: set[int] = set()
     for field in walk(fields):
         check(field.id, int, "the id of a field")
+        if not NO_ID <= field.id < 2**31:
+            raise CorruptFile(f"field {field.name!r} has the id {field.id}, beyond 32 bits")
         check(field.name, str, "the name of a field")
         if field.id != NO_ID and field.id in seen:
             raise CorruptFile(f"two fields have the id {field.id}, one of them {field.name!r}")

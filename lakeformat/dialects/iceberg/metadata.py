@@ -78,6 +78,8 @@ _SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which 
 _WRITTEN_VERSIONS = (2, 3)  # The first is the default (`format-version`).
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
+# The most of each counter from which a table can still be changed.
+_MOST = {"last-sequence-number": 2**63 - 2, "next-row-id": 2**62, "last-column-id": 2**30, "last-partition-id": 2**30}
 _COMMENT = "comment"
 _METADATA_PATH = "write.metadata.path"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
@@ -832,6 +834,9 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
         )
     if is_encrypted(base):
         raise UnsupportedFeature(f"{where}: encrypted (encryption.key-id): it is read, not written")
+    for key, most in _MOST.items():
+        if not -1 <= base.document.get(key, 0) <= most:
+            raise CorruptTable(f"{where}: {key} is {base.document[key]}: no number is left for what would be written")
     options.require_writable(base.schema.properties, where)
 
 

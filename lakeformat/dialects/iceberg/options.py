@@ -46,6 +46,13 @@ _DEFAULTS: dict[str, int | float | bool | str] = {
     "write.summary.partition-limit": 0,
     "write.target-file-size-bytes": 512 << 20,
 }
+_POSITIVE = {
+    "commit.manifest.min-count-to-merge",
+    "commit.manifest.target-size-bytes",
+    "read.split.target-size",
+    "write.delete.target-file-size-bytes",
+    "write.target-file-size-bytes",
+}
 
 
 def check_value(key: str, value: str) -> None:
@@ -64,14 +71,17 @@ def check_value(key: str, value: str) -> None:
 
 
 def integer(options: Options, key: str) -> int:
-    """A whole number; raises `InvalidInput`."""
+    """A whole number of 64 bits, positive for a size or a count that is divided by; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
         return int(_DEFAULTS[key])
+    least = 1 if key in _POSITIVE else -(2**63)
     try:
-        return int(value)
+        if least <= (number := int(value)) < 2**63:
+            return number
     except ValueError:
-        raise InvalidInput(f"property {key!r} is {value!r}; it must be a whole number") from None
+        pass
+    raise InvalidInput(f"property {key!r} is {value!r}; it must be a whole number{' above 0' if least == 1 else ''}")
 
 
 def number(options: Options, key: str) -> float:

@@ -43,8 +43,13 @@ def parse_type(value: Any) -> Type:
         if value in _NAMES:
             return _NAMES[value]
         if match := _DECIMAL.fullmatch(value):
-            return scalar(Kind.DECIMAL, int(match[1]), int(match[2]))
+            precision, scale = int(match[1]), int(match[2])
+            if not 1 <= precision <= 38 or scale > precision:
+                raise CorruptFile(f"type {value}: a decimal has 1 to 38 digits, at most all of them after the point")
+            return scalar(Kind.DECIMAL, precision, scale)
         if match := _FIXED.fullmatch(value):
+            if int(match[1]) >= 2**31:
+                raise CorruptFile(f"type {value}: a fixed has less than 2^31 bytes")
             return scalar(Kind.FIXED, int(match[1]))
         if match := _GEO.fullmatch(value):
             return Geo(Kind(match[1]), text=value)
@@ -190,7 +195,10 @@ def check_widened(before: tuple[Field, ...], after: tuple[Field, ...]) -> None:
 
 
 def _field(value: Any) -> Field:
-    type = parse_type(value["type"])
+    try:
+        type = parse_type(value["type"])
+    except CorruptFile as error:
+        raise CorruptFile(f"field {value['name']!r}: {error}") from error
     initial, default = (
         None if value.get(key) is None else default_value.from_json(value[key], type, f"column {value['name']}")
         for key in ("initial-default", "write-default")

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from lakeformat import CorruptTable, Lake
+from lakeformat import CorruptTable, InvalidInput, Lake, LakeError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 DELETED = 2
@@ -257,3 +259,74 @@ def test_a_partition_field_that_became_void_keeps_its_values(tmp_path):
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3, 5, 6, 8, 11]
     table.compact(full=True)
     assert sorted(table.scan(where="dt = 'd2'").to_arrow()["id"].to_pylist()) == [2, 5, 8, 11]
+
+
+# --- Numbers that no writer should make ---
+
+
+def numbers_in(part, path=()):
+    """Where the whole numbers of a document lie."""
+    if isinstance(part, dict | list):
+        for key, inner in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from numbers_in(inner, (*path, key))
+    elif isinstance(part, int) and not isinstance(part, bool):
+        yield path
+
+
+VERBS = {
+    "scan": lambda table: table.scan(where="dt = 'd1'").to_arrow(),
+    "append": lambda table: table.append(rows([7])),
+    "delete": lambda table: table.delete("id = 4"),
+    "add_column": lambda table: table.alter().add_column("n", "row<a int>").commit(),
+    "tag": lambda table: table.create_tag("now"),
+    "inspect": lambda table: (table.inspect.files(), table.inspect.history(), table.snapshots()),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_extreme_numbers_in_a_document_raise_errors_of_the_library(tmp_path, version):
+    table = Lake(tmp_path).create_table(
+        "d.t", SCHEMA, format="iceberg", partition_by=["dt"], properties={"format-version": str(version)}
+    )
+    table.append(rows(range(5)))
+    path = tmp_path / "d.db/t/metadata/v2.metadata.json"
+    text = path.read_text()
+    chance = random.Random(version)
+    counters = [("last-sequence-number",), ("last-column-id",), ("last-partition-id",), ("next-row-id",)]
+    others = [path for path in numbers_in(json.loads(text)) if path not in counters]
+    for keys in [*counters[: 2 + version - 1], *chance.sample(others, 6)]:
+        for value in (2**31, 2**63 - 1, -(2**63)):
+            changed = document = json.loads(text)
+            for key in keys[:-1]:
+                document = document[key]
+            document[keys[-1]] = value
+            for verb in VERBS.values():
+                for later in path.parent.glob("v[3-9].metadata.json"):
+                    later.unlink()
+                path.write_text(json.dumps(changed))
+                with suppress(LakeError):
+                    verb(Lake(tmp_path).table("d.t"))
+
+
+@pytest.mark.parametrize(
+    "type", ["decimal(39,2)", "decimal(0,0)", "decimal(5,6)", "decimal(5,99999999999)", "fixed[2147483648]"]
+)
+def test_types_out_of_range_are_named(tmp_path, type):
+    Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg")
+    change_document(tmp_path / "d.db/t", lambda document: document["schemas"][0]["fields"][1].update(type=type))
+    with pytest.raises(CorruptTable, match=f"'dt'.*{re.escape(type)}"):
+        Lake(tmp_path).table("d.t").scan()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", str(2**63), "many"])
+@pytest.mark.parametrize(
+    "key", ["commit.manifest.target-size-bytes", "write.target-file-size-bytes", "read.split.target-size"]
+)
+def test_sizes_that_are_none_are_refused(tmp_path, key, value):
+    with pytest.raises(InvalidInput, match=key):
+        Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg", properties={key: value})
+    table = Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg")
+    change_document(tmp_path / "d.db/t", lambda document: document["properties"].update({key: value}))
+    for verb in VERBS.values():
+        with suppress(LakeError):
+            verb(table)
