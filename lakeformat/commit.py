@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -22,12 +21,11 @@ from lakeformat.errors import (
     StoreRefused,
 )
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.log import log
 from lakeformat.model.operation import Operation, new_files
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 # Forked processes share the state of `random` and would all wait equally long.
 _jitter = random.SystemRandom().random

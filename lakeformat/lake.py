@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import os
 import re
 import uuid
@@ -45,6 +44,7 @@ from lakeformat.expression.order import parse
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
+from lakeformat.model.log import log
 from lakeformat.model.partition import Partitioning, SortOrder, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.session_table import SessionFiles, SessionTable, require_parquet
@@ -64,8 +64,6 @@ from lakeformat.warehouse.data_source import Reading, TablesByOptions
 from lakeformat.warehouse.functions import Functions
 from lakeformat.warehouse.roots import FORMATS, read_root, refers_to_catalog
 from lakeformat.warehouse.views import Views
-
-log = logging.getLogger("lakeformat")
 
 if TYPE_CHECKING:
     from lakeformat.warehouse import loading

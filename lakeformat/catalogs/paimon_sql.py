@@ -3,7 +3,6 @@ warehouse. External tables, which Java's catalog does not have, are properties o
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,13 +16,12 @@ from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.catalogs.sql_functions import SqlFunctions
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.log import log
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage import paths
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import CreateHead, Head
 from lakeformat.storage.store import Reader, Store
-
-log = logging.getLogger("lakeformat")
 
 _TABLES = sa.MetaData()
 _LINES = sa.Table(

@@ -46,7 +46,7 @@ from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import ROW_KIND, RowKind
 from lakeformat.table import Table
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lakeformat")
 _CARRY = 16 << 20  # A table without changes records its position every so many bytes of log.
 _TRIES = 3
 _SEQUENCE_FIELD = "sequence.field"  # Paimon's option.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import tempfile
 from collections import OrderedDict
@@ -25,11 +24,10 @@ from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.log import log
 from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
 from lakeformat.model.work import CHANGED, ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 CHUNK_BYTES = 64 << 20  # Bytes in memory of rows that are encoded together: a row group or stripe.
 BUFFER_BYTES = 256 << 20  # Bytes of buffered rows, over all files of one write.

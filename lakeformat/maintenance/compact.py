@@ -3,7 +3,6 @@ again."""
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,14 +16,13 @@ from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.expression import order
 from lakeformat.maintenance.progress import track
+from lakeformat.model.log import log
 from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RewriteManifests, RowDelta
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import RewriteTask, Upkeep, WrittenFile
 from lakeformat.verbs.change import Change
-
-log = logging.getLogger("lakeformat")
 
 _AT_ONCE = 64  # Tasks passed to the engine at once.
 _STARTS = 3

@@ -7,7 +7,6 @@ format, and the old metadata is deleted.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
 from lakeformat.maintenance import compact, mirror
 from lakeformat.model import evolution
+from lakeformat.model.log import log
 from lakeformat.model.operation import Adopt, Create, Evolve, Operation, OperationKind, Overwrite, Request
 from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.predicate import ALWAYS
@@ -34,8 +34,6 @@ from lakeformat.storage.paths import relative
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
-
-log = logging.getLogger("lakeformat")
 
 _ROUNDS = 5
 _KEPT = {"comment", "write.format.default"}  # Prefix of properties that mirrored metadata has.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from lakeformat.dialects.dialect import Format
 from lakeformat.errors import Conflict
 from lakeformat.maintenance.expire import remove
+from lakeformat.model.log import log
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 _ROUNDS = 5
 

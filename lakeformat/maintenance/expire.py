@@ -3,7 +3,6 @@ for it."""
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,10 +13,9 @@ from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
 from lakeformat.errors import StoreError, UnsupportedFeature
 from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
+from lakeformat.model.log import log
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 # Files deleted per call. Object storage deletes a thousand per request, several requests at a time.
 _AT_ONCE = 10_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +24,7 @@ from lakeformat.errors import (
     NotFound,
     UnsupportedFeature,
 )
+from lakeformat.model.log import log
 from lakeformat.model.operation import Follow, Request
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage.catalogued import files_of
@@ -32,8 +32,6 @@ from lakeformat.storage.head import FollowHead, load_newest
 from lakeformat.storage.reaching import beside
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 _ROUNDS = 10
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from lakeformat import lazy
+from lakeformat.model.log import log
 
 tqdm = lazy.library("tqdm")
-log = logging.getLogger("lakeformat")
 T = TypeVar("T")
 _QUIET_SECONDS = 5.0
 

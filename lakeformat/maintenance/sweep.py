@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from itertools import chain
 
@@ -10,6 +9,7 @@ from lakeformat.commit import newest
 from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.maintenance.expire import remove
+from lakeformat.model.log import log
 from lakeformat.model.operation import OperationKind, Rewrite
 from lakeformat.model.snapshot import Expiry
 from lakeformat.model.work import ReadTask
@@ -17,8 +17,6 @@ from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Listed, Reader, Store
 from lakeformat.verbs.change import Change
-
-log = logging.getLogger("lakeformat")
 
 
 def missing(store: Reader, view: AnyView) -> list[str]:

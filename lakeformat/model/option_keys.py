@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-import logging
 import re
 from collections.abc import Iterable
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
-
-log = logging.getLogger("lakeformat")
+from lakeformat.model.log import log
 
 _OURS = "lakeformat."
 _CUTOFF = 0.8  # Of difflib's ratio: two swapped letters in a word of six still pass, other words do not.

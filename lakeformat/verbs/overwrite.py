@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.log import log
 from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -26,8 +26,6 @@ from lakeformat.model.work import (
 from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import after, looking, remove_elsewhere
-
-log = logging.getLogger("lakeformat")
 
 
 def overwrite(

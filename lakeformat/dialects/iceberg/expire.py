@@ -3,7 +3,6 @@ are deleted that no remaining snapshot of the committed table reaches."""
 
 from __future__ import annotations
 
-import logging
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.log import log
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
@@ -27,8 +27,6 @@ from lakeformat.storage.paths import is_absolute, relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
 NOTHING = Expiry((), ())
-
-log = logging.getLogger("lakeformat")
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")

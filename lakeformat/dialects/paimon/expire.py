@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, partition_times, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
 from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.log import log
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
@@ -35,8 +35,6 @@ from lakeformat.storage.paths import relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
 NOTHING = Expiry((), ())
-
-log = logging.getLogger("lakeformat")
 
 # The names that engines give to a table's files; other files are never deleted.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

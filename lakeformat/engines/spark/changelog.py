@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial, reduce
 
@@ -14,11 +13,10 @@ from lakeformat.engines.row_level.delta import DeltaFiles, given
 from lakeformat.engines.spark import executors, few, jobs, session
 from lakeformat.engines.spark.frames import OURS, assignable, quoted
 from lakeformat.engines.spark.types import arrow_of
+from lakeformat.model.log import log
 from lakeformat.model.work import ROW_KIND, DeltaLayout, WrittenFile
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 
 def check(frame: DataFrame, layout: DeltaLayout) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import re
 import time
@@ -19,11 +18,10 @@ from lakeformat.engines.row_level.merge_parts import Made
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.frames import mapped
 from lakeformat.errors import LakeError
+from lakeformat.model.log import log
 from lakeformat.model.work import WrittenFile, paths_of
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
-
-log = logging.getLogger("lakeformat")
 
 _PAUSES = (0.0, 1.0, 2.0)  # Seconds before each listing of what the tasks of a failed job have written.
 

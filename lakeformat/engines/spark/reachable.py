@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import cached_property
 from queue import Empty, SimpleQueue
@@ -13,8 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from lakeformat import redact
-
-log = logging.getLogger("lakeformat")
+from lakeformat.model.log import log
 
 # A setting of the session: the schemes of locations that Spark may read, separated by commas; all of these if unset.
 SCHEMES = "spark.lakeformat.nativeSchemes"
