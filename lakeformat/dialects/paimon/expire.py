@@ -356,7 +356,7 @@ def _old(
     given = options.of(schema)
     waits = not (given.outlives_snapshots and given.consumer_changelog_only)
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
-    if consumed is not None and consumed in documents and _needs_rows_before(documents[consumed]):
+    if consumed is not None and consumed in documents and scan.needs_before(documents[consumed]):
         consumed -= 1
     expired: list[int] = []
     for index, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
@@ -528,11 +528,6 @@ def _changes_in_data_files(document: Mapping[str, Any]) -> bool:
     """Whether a snapshot's changes are read from the data files it added, since it has no changelog."""
     is_append = document["commitKind"] == "APPEND" and bool(document.get("deltaManifestList"))
     return is_append and not document.get("changelogManifestList")
-
-
-def _needs_rows_before(document: Mapping[str, Any]) -> bool:
-    """Whether a snapshot's changes also need the rows before it."""
-    return document["commitKind"] == "OVERWRITE" and not document.get("changelogManifestList")
 
 
 def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:

@@ -615,8 +615,9 @@ def delta(
     if restored or (keyed and document["commitKind"] == "OVERWRITE"):
         values = manifest.partitions(entries, schema)[1]
         touched = ALWAYS if restored else manifest.scope_of(schema, manifest.partition_values(values, schema))
-        before = metadata.earlier(reader, base, since) if since else None
-        return _delta_of_all(reader, before, state, fields, conditions.and_(predicate, touched))
+        return _delta_of_all(
+            reader, _before(reader, base, document, since), state, fields, conditions.and_(predicate, touched)
+        )
     if keyed:
         if options.of(schema).changelog_producer in {"lookup", "full-compaction"}:
             return []  # A later compaction writes the changelog.
@@ -624,9 +625,18 @@ def delta(
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
     if options.of(schema).data_evolution_enabled:
-        return _delta_of_rows(reader, base, state, entries, since, fields, residual, scope)
+        whole = entries if scope == ALWAYS else _listed(reader, base, document["deltaManifestList"], ALWAYS)
+        if not needs_before(document) and tracking.are_new(whole, document.get("nextRowId")):
+            new = Files(entries, schema)
+            return [Delta(RowKind.INSERT, tuple(tasks(reader, state, new, fields, residual)))]
+        if not is_there:
+            raise NotFound(
+                f"{reader.root}: snapshot {snapshot_id} has expired, and the columns that it gave to existing rows cannot be read "
+                "without those before; read the table from a later one on"
+            )
+        return _delta_of_rows(reader, _before(reader, base, document, since), state, entries, fields, residual, scope)
     before, lost = state, manifest.EMPTY_ENTRIES
-    if since and document["commitKind"] == "OVERWRITE":
+    if since and needs_before(document):
         before = metadata.earlier(reader, base, since)  # Its files are not kept once it has expired.
         lost = _lost_rows(reader, before, state, scope)
     result = []
@@ -637,6 +647,15 @@ def delta(
         changed = pa.concat_tables([entries.filter(pc.equal(kinds, int(entry_kind))), lost])
         result.append(Delta(kind, tuple(tasks(reader, then, Files(changed, schema), fields, residual))))
     return result
+
+
+def needs_before(document: Mapping[str, Any]) -> bool:
+    """Whether `delta` of a snapshot reads the one before it, which expiry then keeps for consumers: files and deletion
+    vectors that it removed are in no list of its own."""
+    if document.get("changelogManifestList"):
+        return False
+    restored = metadata.RESTORED_FROM in (document.get("properties") or {})
+    return restored or document["commitKind"] == "OVERWRITE"
 
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
@@ -669,18 +688,26 @@ def _delta_of_all(
     ]
 
 
+def _before(reader: Reader, base: State, document: Mapping[str, Any], since: int) -> State | None:
+    """The table before a snapshot; if that only added files, by its own base manifest list, since the one before may have
+    expired."""
+    if not since:
+        return None
+    if needs_before(document):
+        return metadata.earlier(reader, base, since)
+    return replace(base, version=since, document={**document, "deltaManifestList": None})
+
+
 def _delta_of_rows(
     reader: Reader,
-    base: State,
+    before: State | None,
     state: State,
     entries: pa.Table,
-    since: int,
     fields: tuple[Field, ...],
     predicate: Expression,
     scope: Expression,
 ) -> list[Delta]:
     """The rows before and after the snapshot `state`, of all row ranges of its `entries` or deletion vectors."""
-    before = metadata.earlier(reader, base, since) if since else None
     if before is not None:
         entries = pa.concat_tables([entries, _lost_rows(reader, before, state, scope)])
     result = []

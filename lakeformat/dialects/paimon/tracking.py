@@ -111,6 +111,15 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     return entries.take(pa.array(np.sort(anchors))), Beside(beside, names_of)
 
 
+def are_new(entries: pa.Table, next_row_id: int | None) -> bool:
+    """Whether the files of a commit have the row ids that it assigned, with all columns: the last ones before
+    `next_row_id`."""
+    if next_row_id is None or not len(entries) or entries["_WRITE_COLS"].null_count < len(entries):
+        return False
+    first, count = pc.min(entries["_FIRST_ROW_ID"]).as_py(), pc.sum(entries["_ROW_COUNT"]).as_py()
+    return bool(first is not None and first + count == next_row_id)
+
+
 def _in_ranges(whole: pa.Table, blobs: pa.Table, where: str) -> tuple[pa.Table, pa.Array]:
     """(blob files, the newest first for each file of `whole` and column; the name of the file whose rows each has)."""
     first, count = (np.asarray(blobs[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
