@@ -4,15 +4,23 @@ A sensor's cursor is JSON: for each asset the snapshot that it looked at last.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat import clock
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dagster.asset_table import specs_of
+from lakeformat.dagster.declaration import settled
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.markdown import count_text
+from lakeformat.dagster.measures import measures, rows_by_key
+from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of
 from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.dagster.upkeep import (
     LOW_PRIORITY,
@@ -26,9 +34,12 @@ from lakeformat.dagster.upkeep import (
     upkeep_step,
 )
 from lakeformat.errors import LakeError
+from lakeformat.model.snapshot import Snapshot
 
 EVERY_SECONDS = 30
 COMPACTION = "compact"
+KEEPS_ROWS = ("compact", "analyze", "replace")  # Kinds of snapshots.
+FOREIGN_TAG = "lake/foreign"  # Of a materialization that another program made.
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +122,11 @@ def foreign_commits(
     at_most: int = 100,
     io_manager_key: str = "io_manager",
 ) -> dg.SensorDefinition:
-    """The sensor `foreign_commits`, which reports commits of other engines and programs to the tables of `assets` as
-    observations.
+    """The sensor `foreign_commits`, which reports commits of other engines and programs to the tables of `assets`.
+
+    A commit that changed rows is a materialization of each partition that it changed, without a run, tagged
+    `lake/foreign`, with the snapshot as data version: what is downstream becomes stale. Other commits, and those of
+    partitions that the asset does not have, are observations.
 
     At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
     It uses the resource `lake`. `io_manager_key`: see `tables_of`.
@@ -124,11 +138,11 @@ def foreign_commits(
         name="foreign_commits",
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
-        description="Reports what other engines and programs committed to our tables, as observations of the assets.",
+        description="Reports what other engines and programs committed to our tables, as events of the assets.",
     )
     def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         seen = json.loads(context.cursor or "{}")
-        events: list[dg.AssetObservation] = []
+        events: list[dg.AssetMaterialization | dg.AssetObservation] = []
         reasons = []
         for name, asset in tables.items():
             table, problem = _open(lake, asset)
@@ -140,7 +154,12 @@ def foreign_commits(
                 seen[name] = snapshots[-1].id
             foreign = [snapshot for snapshot in snapshots if "dagster/run_id" not in snapshot.properties]
             reported = foreign[max(0, len(foreign) - at_most) :]
-            events += [dg.AssetObservation(asset.key, metadata=_foreign(table.name, snapshot)) for snapshot in reported]
+            try:
+                events += _foreign_events(lake, asset, table, reported, context.instance)
+            except LakeError as error:
+                context.log.warning(f"{name}: {error}")
+                reasons.append(f"{name}: {error}")
+                continue
             if len(foreign) > len(reported):
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
             reasons.append(f"{name}: {len(snapshots)} new snapshots")
@@ -240,13 +259,89 @@ def _request(
     )
 
 
-def _foreign(table: str, snapshot: Any) -> Mapping[str, Any]:
+def _foreign_events(
+    lake: LakeResource, asset: TableAsset, table: Any, snapshots: Sequence[Snapshot], instance: dg.DagsterInstance
+) -> list[dg.AssetMaterialization | dg.AssetObservation]:
+    """The events of foreign snapshots, oldest first. The last one of each partition has its rows."""
+    keys_of = _partitions_of(lake, asset, table, instance)
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = []
+    counted: set[str | None] = set()
+    for snapshot in reversed(snapshots):
+        changed = table.snapshot(snapshot.id)
+        changes_rows = snapshot.kind not in KEEPS_ROWS and (changed.rows_added or changed.rows_removed)
+        keys = keys_of(changed) if changes_rows else []
+        measured = measures(table, snapshot) if not counted or not keys else {}
+        metadata = {**_foreign(table.name, snapshot), **measured}
+        for key in reversed(keys):
+            rows = {} if key is None or key in counted else _rows_of(lake, asset, table, key, snapshot)
+            counted.add(key)
+            events.append(
+                dg.AssetMaterialization(
+                    asset.key,
+                    partition=key,
+                    description=_sentence(changed, key),
+                    metadata={**metadata, **rows},
+                    tags={"dagster/data_version": str(snapshot.id), FOREIGN_TAG: "true"},
+                )
+            )
+        if not keys:
+            events.append(dg.AssetObservation(asset.key, description=_sentence(changed, None), metadata=metadata))
+    return events[::-1]
+
+
+def _partitions_of(
+    lake: LakeResource, asset: TableAsset, table: Any, instance: dg.DagsterInstance
+) -> Callable[[Snapshot], list[str | None]]:
+    """What tells which of the asset's partitions a snapshot changed; None is the whole of an unpartitioned asset."""
+    if asset.partitions is None:
+        return lambda snapshot: [None]
+    to = settled(asset.table(lake), table.schema.fields)
+    if to.partition_by is None:
+        return lambda snapshot: []
+    with dg.partition_loading_context(dynamic_partitions_store=instance):
+        specs = specs_of(to, table.schema, asset.partitions.get_partition_keys())
+    keys, columns = list(specs), columns_of(to.partition_by)
+    names = table.schema.partitioning.names
+
+    def changed(snapshot: Snapshot) -> list[str | None]:
+        if has_windows(specs) or not set(columns) <= set(names):
+            earlier = [older.id for older in table.snapshots() if older.id == snapshot.parent_id]
+            rows = table.changes(earlier[0] if earlier else None, snapshot.id, columns=list(columns)).to_arrow()
+        else:
+            values = [change.values for change in snapshot.partitions or () if change.rows_added or change.rows_removed]
+            types = {name: to_arrow(table.schema.field(name).type) for name in columns}
+            rows = pa.table(
+                {name: pa.array([value[names.index(name)] for value in values], types[name]) for name in columns}
+            )
+        indexes = np.unique(indexes_of(specs, rows))
+        return [keys[index] for index in indexes[indexes >= 0].tolist()]
+
+    return changed
+
+
+def _rows_of(lake: LakeResource, asset: TableAsset, table: Any, key: str, snapshot: Snapshot) -> dict[str, int]:
+    to = settled(asset.table(lake), table.schema.fields)
+    specs = specs_of(to, table.schema, [key])
+    counts = rows_by_key(table, specs, columns_of(to.partition_by or {}), snapshot.id)
+    return {"dagster/partition_row_count": counts[key]} if key in counts else {}
+
+
+def _sentence(snapshot: Snapshot, key: str | None) -> str:
+    changes = [
+        f"{'+' if verb == 'added' else '-'}{count_text(count, 'row')}"
+        for verb in ("added", "removed")
+        if (count := getattr(snapshot, f"rows_{verb}"))
+    ]
+    where = "" if key is None else f"; partition {key} changed"
+    return f"Another program committed snapshot {snapshot.id} ({snapshot.kind}): {', '.join(changes) or 'no row changed'}{where}"
+
+
+def _foreign(table: str, snapshot: Snapshot) -> Mapping[str, Any]:
     metadata = {
         "dagster/table_name": table,
         "lake/snapshot_id": snapshot.id,
         "lake/snapshot_kind": snapshot.kind,
         "lake/committed_at": dg.MetadataValue.timestamp(snapshot.timestamp_ms / 1000),
-        "dagster/row_count": snapshot.total_rows,
         "lake/operation_id": snapshot.operation_id,
     }
     return {name: value for name, value in metadata.items() if value is not None}

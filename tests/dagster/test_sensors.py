@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from lakeformat.commit import commit
 from lakeformat.dagster import Upkeep, foreign_commits, maintenance
 from lakeformat.dagster.drawings import MOST, pictures
-from lakeformat.dagster.io_manager import READS_TAG
+from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.upkeep import TABLE_TAG, TASK_TAG, Maintain, first_to_keep
 from lakeformat.engines.arrow import ArrowEngine
@@ -275,6 +275,68 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     assert {event.asset_key for event in result.asset_events} == {TABLES["flights"].key}
     assert result.asset_events[1].metadata["dagster/row_count"].value == 3
     assert "flights: 0 new snapshots" in tick(FOREIGN_COMMITS).skip_reason.skip_message
+
+
+def test_a_foreign_commit_is_a_materialization_of_each_partition_that_it_changed(flights, tick):
+    flights.append(pa.concat_tables([rows(1), rows(2, 3, day="2013-01-02"), rows(4, day="1999-01-01")]))
+    flights.delete(where="dt = '2013-01-02' and n = 2")
+    flights.append(rows(5, day="1999-01-01"))
+    flights.compact(full=True)
+    added, also, deleted, outside, compacted = tick(FOREIGN_COMMITS).asset_events
+    assert [(event.partition, event.metadata["lake/snapshot_id"].value) for event in (added, also, deleted)] == [
+        (DAY, 1), ("2013-01-02", 1), ("2013-01-02", 2)
+    ]  # fmt: skip
+    assert deleted.tags == {"dagster/data_version": "2", "lake/foreign": "true"}
+    assert (
+        added.metadata["dagster/partition_row_count"].value
+        == deleted.metadata["dagster/partition_row_count"].value
+        == 1
+    )
+    assert (
+        deleted.description
+        == "Another program committed snapshot 2 (delete): +1 row, -2 rows; partition 2013-01-02 changed"
+    )
+    assert isinstance(outside, dg.AssetObservation), "a partition that the asset does not have"
+    assert isinstance(compacted, dg.AssetObservation), "compaction changes no row"
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_foreign_delete_makes_its_day_stale(lake, instance, format):
+    days = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-01-04")
+    hidden = (
+        {"partition_by": {"window": "at"}, "layout": ["days(at)"]} if format == "iceberg" else {"partition_by": "dt"}
+    )
+
+    @dg.asset(
+        partitions_def=days, metadata={"format": format, **hidden}, backfill_policy=dg.BackfillPolicy.single_run()
+    )
+    def orders(context: dg.AssetExecutionContext) -> pa.Table:
+        moments = [datetime.fromisoformat(day) for day in context.partition_keys]
+        return pa.table({"dt": list(context.partition_keys), "at": pa.array(moments, pa.timestamp("us"))})
+
+    @dg.asset
+    def whole() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+    ends = {"dagster/asset_partition_range_start": "2013-01-01", "dagster/asset_partition_range_end": "2013-01-03"}
+    dg.materialize([orders], resources=resources, instance=instance, tags=ends)
+    dg.materialize([whole], resources=resources, instance=instance)
+    sensor = foreign_commits([orders, whole])
+    assert not sensor(dg.build_sensor_context(instance=instance, resources={"lake": lake})).asset_events
+    made = lake.lake.table("nyc.orders").delete(where="dt = '2013-01-02'")
+    lake.lake.table("nyc.whole").append(pa.table({"n": [2]}))
+    events = sensor(dg.build_sensor_context(instance=instance, resources={"lake": lake})).asset_events
+    assert [(type(event), event.asset_key.path[-1], event.partition) for event in events] == [
+        (dg.AssetMaterialization, "orders", "2013-01-02"), (dg.AssetMaterialization, "whole", None)
+    ]  # fmt: skip
+    for event in events:
+        instance.report_runless_asset_event(event)
+    record = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=orders.key, asset_partitions=["2013-01-02"]), limit=1
+    ).records[0]
+    assert record.asset_materialization.tags["dagster/data_version"] == str(made.id)
+    assert record.asset_materialization.metadata["dagster/partition_row_count"].value == 0
 
 
 def test_of_a_long_past_the_newest_commits_are_observed(flights, tick):
