@@ -49,29 +49,29 @@ def specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield dict(spec)
 
 
-def milliseconds(what: str, age: datetime.timedelta | None) -> int | None:
+def milliseconds(name: str, age: datetime.timedelta | None) -> int | None:
     if age is not None and (not isinstance(age, datetime.timedelta) or age < datetime.timedelta(0)):
-        raise InvalidInput(f"{what}={age!r}: give a datetime.timedelta that is not negative")
+        raise InvalidInput(f"{name}={age!r}: give a datetime.timedelta that is not negative")
     return None if age is None else round(age.total_seconds() * 1000)
 
 
-def whole(what: str, value: Any, least: int) -> Any:
+def whole(name: str, value: Any, least: int) -> Any:
     """A 64-bit integer that is at least `least`, or None. Raises `InvalidInput`."""
     if value is None:
         return None
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < 2**63:
-        raise InvalidInput(f"{what}={value!r}: it must be a whole number{f', at least {least}' if least >= 0 else ''}")
+        raise InvalidInput(f"{name}={value!r}: it must be a whole number{f', at least {least}' if least >= 0 else ''}")
     return int(value)
 
 
-def text(what: str, value: Any, may_be_empty: bool = False) -> None:
+def text(name: str, value: Any, may_be_empty: bool = False) -> None:
     """Raise `InvalidInput` for a value that is no text, or that UTF-8 cannot encode."""
     if not isinstance(value, str) or not (value or may_be_empty) or "\0" in value:
-        raise InvalidInput(f"{what} is {value!r}; it must be text")
+        raise InvalidInput(f"{name} is {value!r}; it must be text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what} is {value!r}, which is no text that a file can hold") from error
+        raise InvalidInput(f"{name} is {value!r}, which is no text that a file can hold") from error
 
 
 def columns(value: Any) -> tuple[str, ...]:

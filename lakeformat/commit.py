@@ -38,7 +38,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
     operation: Operation,
     attempts: int = 10,
     *,
-    known: AnyView | None = None,
+    loaded: AnyView | None = None,
     stamp: Callable[[int], Stamp] = Stamp.now,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = _jitter,
@@ -46,7 +46,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
 ) -> Snapshot:
     """Commit `operation` exactly once, whoever else is writing, in at most `attempts` attempts.
 
-    `known` is a view that the caller has loaded; its version is not read again. The returned snapshot says how many
+    `loaded` is a view that the caller has loaded; its version is not read again. The returned snapshot says how many
     attempts and milliseconds the commit took. A repeated call with the same id is always safe and returns the same
     snapshot.
 
@@ -76,7 +76,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
         version = -1
         try:
             version = head.version()
-            view = format.load(store, version, known)
+            view = format.load(store, version, loaded)
             # The answer to an attempt was lost, or the caller repeated the call.
             if landed_snapshot := settle(store, operation, view, doubts) or view.find(operation):
                 return landed(landed_snapshot, attempt)
@@ -172,9 +172,9 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
     return None
 
 
-def newest(store: Store, format: Format, known: AnyView | None = None) -> AnyView:
-    """The table as it is now. `known`: see `commit`."""
-    return load_newest(format.head(store), partial(format.load, store, known=known))
+def newest(store: Store, format: Format, loaded: AnyView | None = None) -> AnyView:
+    """The table as it is now. `loaded`: see `commit`."""
+    return load_newest(format.head(store), partial(format.load, store, known=loaded))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:

@@ -176,11 +176,11 @@ class Lake:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
         _require_format(format)
         self._require_warehouse()
-        if there := self._find(name):
+        if existing := self._find(name):
             if if_exists == "ignore":
-                return there
+                return existing
             raise AlreadyExists(
-                f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
+                f"{name}: there is a table already at {existing.uri}; pass if_exists='ignore' to take it as it is"
             )
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         catalog = self._keeper(format)
@@ -373,11 +373,11 @@ class Lake:
 
         Folders of Iceberg tables that only a catalog can open are left out and logged.
         """
-        known = self.namespaces()
-        if namespace is not None and namespace not in known:
-            raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
+        namespaces = self.namespaces()
+        if namespace is not None and namespace not in namespaces:
+            raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(namespaces) or 'none'}")
         names, unnamed = set(), []
-        for database in known if namespace is None else [namespace]:
+        for database in namespaces if namespace is None else [namespace]:
             if self._catalog:
                 names |= set(self._catalog.tables(database))
             for folder in () if "." in database else self._store.folders(f"{database}{_DATABASE}"):
@@ -446,11 +446,11 @@ class Lake:
             namespace = name.rpartition(".")[0] or name
             inside = [name] if "." in name else [f"{name}.{f}" for f in self._store.folders(f"{name}{_DATABASE}")]
             inside = [table for table in inside if _NAME.fullmatch(table.rpartition(".")[2])]
-            there = [table for table in inside if self._format(self._table_store(table)) == "paimon"]
-            if ("." in name and not there) or namespace not in folders:
+            paimon_tables = [table for table in inside if self._format(self._table_store(table)) == "paimon"]
+            if ("." in name and not paimon_tables) or namespace not in folders:
                 raise NotFound(f"{name}: no Paimon table lies in {self._store.root}/{namespace}{_DATABASE}")
             known = catalog.tables(namespace)
-            lacking += [table for table in there if table not in known and table not in lacking]
+            lacking += [table for table in paimon_tables if table not in known and table not in lacking]
         for namespace in sorted({name.rpartition(".")[0] or name for name in names or folders}):
             catalog.create_namespace(namespace)
         for table in lacking:
@@ -663,7 +663,7 @@ class Lake:
             latest = spark_engine.session_tables.files(spark, backup, {})
             if latest != files:  # Written before it got its other name.
                 table, adoptable = self._over(spark, backup, name, latest, properties, {"migrated": "true"}, location)
-            made = self._created_over(spark, table, adoptable, latest)
+            created = self._created_over(spark, table, adoptable, latest)
         except CommitUnknown as error:
             raise CommitUnknown(
                 f"{error}. If there is no table {name}, give the source its name back: it is {backup.name} in Spark's catalog"
@@ -678,7 +678,7 @@ class Lake:
             raise
         if drop_backup:
             spark_engine.session_tables.drop(spark, backup)
-        return made
+        return created
 
     def import_spark_table(
         self,
@@ -710,7 +710,7 @@ class Lake:
         described = spark_engine.session_tables.describe(spark, source)
         name = name or described.name
         schema = Schema(described.fields, comment=described.comment)
-        made = self.create_table_as(
+        snapshot = self.create_table_as(
             name,
             spark_engine.session_tables.rows(spark, described),
             schema,
@@ -720,23 +720,23 @@ class Lake:
         )
         table = self.table(name)
         try:
-            rows = table.scan(snapshot_id=made.id if made else None).to_spark(spark)
-            there, here = (
+            rows = table.scan(snapshot_id=snapshot.id if snapshot else None).to_spark(spark)
+            source_sum, copy_sum = (
                 spark_engine.session_tables.checksum(frame)
                 for frame in (spark_engine.session_tables.rows(spark, described), rows)
             )
-            if there != here:
+            if source_sum != copy_sum:
                 raise LakeError(
-                    f"{name}: not copied: {described.name} has {there[0]:,} rows, the copy {here[0]:,}, or their checksums "
+                    f"{name}: not copied: {described.name} has {source_sum[0]:,} rows, the copy {copy_sum[0]:,}, or their checksums "
                     "differ: others wrote to it meanwhile? Try again"
                 )
         except BaseException:
             with suppress(LakeError):
                 current = table.current_snapshot()
-                if (current and current.id) == (made and made.id):  # No other writer has committed to it.
+                if (current and current.id) == (snapshot and snapshot.id):  # No other writer has committed to it.
                     self.drop_table(name, purge=True)
             raise
-        log.info("%s: %d rows copied from %s, checksum %d", name, here[0], described.name, here[1])
+        log.info("%s: %d rows copied from %s, checksum %d", name, copy_sum[0], described.name, copy_sum[1])
         if drop_source:
             spark_engine.session_tables.drop(spark, described)
         return table
@@ -748,7 +748,7 @@ class Lake:
         name: str,
         files: SessionFiles,
         properties: Mapping[str, Any] | None,
-        own: Mapping[str, str],
+        location_properties: Mapping[str, str],
         location: str | None,
     ) -> tuple[Table, Adoptable]:
         """An Iceberg table that does not exist yet, and the files of a table of Spark's as its files."""
@@ -756,11 +756,11 @@ class Lake:
         self._require_warehouse()
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
-        given = {key: value for key, value in source.properties.items() if key not in _OF_SPARK}
-        given |= {**(properties or {}), **own}
+        table_properties = {key: value for key, value in source.properties.items() if key not in _OF_SPARK}
+        table_properties |= {**(properties or {}), **location_properties}
         schema = Schema(source.fields)
         table, declared = self._new(
-            name, schema, "iceberg", source.partition_by, (), given, source.comment, (), location
+            name, schema, "iceberg", source.partition_by, (), table_properties, source.comment, (), location
         )
         return table, adopting.inspect(table, declared, files, spark)
 
@@ -771,16 +771,16 @@ class Lake:
             adopting.create_over(table, adoptable)
             return self.table(table.name)
         tables.create(table, adoptable.schema)  # The catalog chooses the location.
-        made = self.table(table.name)
+        created = self.table(table.name)
         try:
-            made.add_files(files.paths, files.partitions, spark=spark)
+            created.add_files(files.paths, files.partitions, spark=spark)
         except CommitUnknown:
             raise
         except BaseException:
             with suppress(LakeError):
                 catalog.drop(table.name)
             raise
-        return made
+        return created
 
     def _looked_at(
         self, store: Store, name: str, schema: pa.Schema | None, properties: Mapping[str, Any] | None
@@ -836,11 +836,11 @@ class Lake:
         """
         if on_error not in loading.ON_ERROR:
             raise InvalidInput(f"on_error={on_error!r}: it is one of {', '.join(loading.ON_ERROR)}")
-        asked = layout(format, options or {})
+        file_layout = layout(format, options or {})
         store, file = self._exchanged(source)
         opened = name if isinstance(name, Table) else self.table(name)
         return loading.load(
-            opened, store, file, pattern, folders, asked, columns, force, on_error, spark, id, properties
+            opened, store, file, pattern, folders, file_layout, columns, force, on_error, spark, id, properties
         )
 
     def export_files(
@@ -864,14 +864,14 @@ class Lake:
         Raises `AlreadyExists`, `InvalidInput` for a folder of the warehouse or of a table, and `UnsupportedFeature` for
         columns that the format cannot spell. No new file is left behind then.
         """
-        asked = layout(format, options or {}, exports=True)
+        file_layout = layout(format, options or {}, exports=True)
         store, _ = self._exchanged(folder, is_folder=True)
         roots = [real(self._store.root), real(store.root)]
         if any(paths.relative(a, b) is not None for a, b in (roots, roots[::-1])) or self._format(store) is not None:
             raise InvalidInput(
                 f"{folder} is a place of tables; export into a folder outside of the warehouse {self.uri}"
             )
-        return loading.export(store, data, asked, overwrite)
+        return loading.export(store, data, file_layout, overwrite)
 
     def _exchanged(self, address: str, is_folder: bool = False) -> tuple[Store, str]:
         """The store of a folder, or of a file's folder and the file's name; with the lake's options where they are of its
@@ -1251,10 +1251,10 @@ def _require_alike(name: str, declared: Schema, table: Table) -> None:
         "primary key": (declared.primary_key, schema.primary_key),
         **{f"property {key!r}": (value, schema.properties.get(key)) for key, value in declared.properties.items()},
     }
-    for what, (asked, there) in pairs.items():
-        if asked != there:
+    for label, (declared_value, table_value) in pairs.items():
+        if declared_value != table_value:
             raise InvalidInput(
-                f"{name}: {what} {asked!r} of the declaration, and {there!r} of the table that is at {table.uri} already; "
+                f"{name}: {label} {declared_value!r} of the declaration, and {table_value!r} of the table that is at {table.uri} already; "
                 "register_table, or CREATE TABLE ... LOCATION without columns, takes it as it is"
             )
 
@@ -1274,8 +1274,8 @@ def _fields(schema: Any) -> tuple[Field, ...]:
     )
 
 
-def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    asked = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
-    if not all(isinstance(name, str) for name in asked):
-        raise InvalidInput(f"{what}={names!r}: give names of columns")
-    return asked
+def _names(label: str, names: Iterable[str]) -> tuple[str, ...]:
+    listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in listed):
+        raise InvalidInput(f"{label}={names!r}: give names of columns")
+    return listed

@@ -220,15 +220,15 @@ class WriteSession:
         self._tried.add(prepared.identifier)
         try:
             store = self._reach(view)
-            made = commit(store, self.format.head(store), self.format, operation, view.attempts(), known=view)
+            snapshot = commit(store, self.format.head(store), self.format, operation, view.attempts(), loaded=view)
         except (Conflict, CommitLost):
             self._waiting[prepared.identifier] = ()
             self._tried.discard(prepared.identifier)
             raise
         self._forget(prepared.identifier)
-        self._keep_up(view, request, made)
-        expire.after(self._reach(view), self.format, view, made, clock.now_ms())
-        return made
+        self._keep_up(view, request, snapshot)
+        expire.after(self._reach(view), self.format, view, snapshot, clock.now_ms())
+        return snapshot
 
     def settle(self) -> None:
         """Wait for the compaction that is running."""
@@ -250,7 +250,7 @@ class WriteSession:
                 request=Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self.branch), added=()
             )
             store = self._reach(view)
-            commit(store, self.format.head(store), self.format, fence, view.attempts(), known=view)
+            commit(store, self.format.head(store), self.format, fence, view.attempts(), loaded=view)
             self._require_absent(prepared.identifier)
         discard(self._reach(self._view()), tuple(file.path for file in prepared.files))
         self._forget(prepared.identifier)
@@ -298,7 +298,7 @@ class WriteSession:
         if made is not None:
             compact.again(Change(self._reach(view), view, engine, request), self.format, upkeep, made)
 
-    def _keep_up(self, view: AnyView, request: Request, made: Snapshot) -> None:
+    def _keep_up(self, view: AnyView, request: Request, snapshot: Snapshot) -> None:
         """Start the compaction that belongs to a commit, beside later commits; one at a time. The process waits for it
         before it ends."""
         assert request.session is not None, request
@@ -308,11 +308,11 @@ class WriteSession:
             return
         self.settle()
         change = Change(self._reach(view), view, self._engine or engine_for(), request)
-        if not compact.is_due(change, self.format, upkeep, made):
+        if not compact.is_due(change, self.format, upkeep, snapshot):
             return
 
         def work() -> None:
-            compacted = compact.after(change, self.format, upkeep, made)
+            compacted = compact.after(change, self.format, upkeep, snapshot)
             if compacted is not None:
                 expire.after(self._reach(view), self.format, view, compacted, clock.now_ms())
 
@@ -331,11 +331,11 @@ class WriteSession:
             raise InvalidInput(f"commit {identifier} of {self.user!r} is part of the table; nothing was removed")
 
     def _require_files(self, prepared: Prepared) -> None:
-        gone = [file.path for file in prepared.files if not self.store.exists(file.path)]
-        if gone:
+        missing = [file.path for file in prepared.files if not self.store.exists(file.path)]
+        if missing:
             raise NotFound(
-                f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of {self.user!r}, {len(gone)} "
-                f"are gone, e.g. {gone[0]}: a commit of it failed, or they were swept. Nothing was committed: prepare it again"
+                f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of {self.user!r}, {len(missing)} "
+                f"are gone, e.g. {missing[0]}: a commit of it failed, or they were swept. Nothing was committed: prepare it again"
             )
 
     def _view(self) -> AnyView:
@@ -416,7 +416,7 @@ class DeltaWriter:
             self._prepared = self._session._hold(self._view, id, added)
         own = {STREAM: self._session.user, CHECKPOINT: str(id)}
         try:
-            made = self._session.commit(self._prepared, properties={**(properties or {}), **own})
+            snapshot = self._session.commit(self._prepared, properties={**(properties or {}), **own})
         except CommitUnknown:
             raise
         except BaseException:
@@ -424,7 +424,7 @@ class DeltaWriter:
             self._prepared = None
             raise
         self._prepared, self.last_checkpoint = None, id
-        return made
+        return snapshot
 
     def close(self) -> None:
         """Delete what no checkpoint committed."""

@@ -296,8 +296,8 @@ class Table:
         if len(partitions) != len(paths):
             raise InvalidInput(f"partition: {len(partitions)} are given for {len(paths)} paths")
 
-        def set_properties(asked: Mapping[str, str]) -> None:
-            self.evolve([evolution.SetProperties(asked)])
+        def set_properties(properties_to_set: Mapping[str, str]) -> None:
+            self.evolve([evolution.SetProperties(properties_to_set)])
 
         def plan(change: Change) -> Operation | None:
             return adopt.plan(change, tuple(paths), partitions, not check_duplicate_files, set_properties)
@@ -650,14 +650,14 @@ class Table:
             order = compact.asked_order(self.name, change.view, sort_by)
             scope = self._chosen("compact", change.view, where)
             if partial_progress:
-                made = compact.compact_in_parts(change, self._format, full, scope, order, most, min_files, numbers)
+                snapshot = compact.compact_in_parts(change, self._format, full, scope, order, most, min_files, numbers)
             else:
-                made = compact.compact(
+                snapshot = compact.compact(
                     change, self._format, full, scope, sort_by=order, min_files=min_files, buckets=numbers
                 )
-            if made is not None:
-                expire.after(change.store, self._format, change.view, made, clock.now_ms())
-            return made
+            if snapshot is not None:
+                expire.after(change.store, self._format, change.view, snapshot, clock.now_ms())
+            return snapshot
 
         return self._runner.once(compacted, id, properties, engine_for(spark=spark))
 
@@ -1011,17 +1011,17 @@ class Table:
         if sum(v is not None for v in (snapshot_id, tag, as_of)) != 1:
             raise InvalidInput("rollback_to takes one of snapshot_id, tag and as_of")
         view = self._view()
-        request, made = self._runner.request(view, id, properties)
-        if made is None:
+        request, restored = self._runner.request(view, id, properties)
+        if restored is None:
             old = self._version(snapshot_id, as_of, tag)
             if old.snapshot is None or (view.snapshot is not None and old.snapshot.id == view.snapshot.id):
                 return None
             with tags.kept(self._store, old, tag):
-                made = self._runner.commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
+                restored = self._runner.commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
         if isinstance(view, Upkept):
-            expire.remove(self._runner.reach(view), view.replaced_history(made.id))
+            expire.remove(self._runner.reach(view), view.replaced_history(restored.id))
         self._runner.follow(view)
-        return made
+        return restored
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Tell other engines which snapshot of a Paimon table is the earliest, by the hint that they read, after files of
@@ -1254,7 +1254,7 @@ class Table:
 
     def _merge(
         self,
-        asked: MergeInto,
+        declared: MergeInto,
         id: str | None,
         properties: Mapping[str, str] | None,
         spark: Any,
@@ -1265,9 +1265,9 @@ class Table:
             return self._view()
 
         def plan(change: Change) -> Operation | None:
-            return merge.plan(change, asked, grow)
+            return merge.plan(change, declared, grow)
 
-        return self._runner.write(plan, engine_for(asked.source, spark), id, properties, watermark)
+        return self._runner.write(plan, engine_for(declared.source, spark), id, properties, watermark)
 
     def _changes(
         self,

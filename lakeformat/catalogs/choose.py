@@ -22,18 +22,18 @@ def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dic
     """A catalog's own options, and the properties of new tables that do not set them (`table-default.<property>`; Paimon's
     CatalogUtils.tableDefaultOptions, Iceberg's CatalogProperties). Raises `InvalidInput`."""
     defaults = {key.removeprefix(_TABLE_DEFAULT): options[key] for key in options if key.startswith(_TABLE_DEFAULT)}
-    own = {key: options[key] for key in options if not key.startswith(_TABLE_DEFAULT)}
+    catalog_options = {key: options[key] for key in options if not key.startswith(_TABLE_DEFAULT)}
     for key, value in defaults.items():
         if not key or not isinstance(value, str):
             raise InvalidInput(
                 f"catalog_options: '{_TABLE_DEFAULT}{key}' is {value!r}: write {_TABLE_DEFAULT}<property> and text"
             )
-    if own and address is None:
+    if catalog_options and address is None:
         raise InvalidInput(
-            f"catalog_options: {min(own)!r} means nothing without a catalog; say which, e.g. catalog='sql'. Known for folders is "
+            f"catalog_options: {min(catalog_options)!r} means nothing without a catalog; say which, e.g. catalog='sql'. Known for folders is "
             f"{_TABLE_DEFAULT}<property>, for new Paimon tables"
         )
-    return own, defaults
+    return catalog_options, defaults
 
 
 def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
@@ -67,20 +67,20 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     return module.PaimonSqlCatalog(address, warehouse, options.get("name", "jdbc"), _locks(options, warehouse))
 
 
-def _format(options: Mapping[str, str], what: str) -> str:
-    """The table format that the options ask `what` to keep."""
+def _format(options: Mapping[str, str], label: str) -> str:
+    """The table format that the options ask `label` to keep."""
     format = options.get("format", "iceberg")
     if format not in _SQL_OPTIONS:
-        raise InvalidInput(f"catalog_options: format={format!r}: {what} is one of {' or '.join(_SQL_OPTIONS)}")
+        raise InvalidInput(f"catalog_options: format={format!r}: {label} is one of {' or '.join(_SQL_OPTIONS)}")
     return format
 
 
 def _locks(options: Mapping[str, str], warehouse: str) -> bool:
     """Whether commits of Paimon's JDBC catalog take a lock: where Java's does, unless an option says otherwise."""
-    given = options.get("lock.enabled", "false" if paths.scheme_of(warehouse) in (None, "file") else "true")
-    if str(given).lower() not in ("true", "false"):
-        raise InvalidInput(f"catalog_options: lock.enabled={given!r}: it must be 'true' or 'false'")
-    return str(given).lower() == "true"
+    enabled = options.get("lock.enabled", "false" if paths.scheme_of(warehouse) in (None, "file") else "true")
+    if str(enabled).lower() not in ("true", "false"):
+        raise InvalidInput(f"catalog_options: lock.enabled={enabled!r}: it must be 'true' or 'false'")
+    return str(enabled).lower() == "true"
 
 
 def _rest(address: str, options: Mapping[str, str]) -> Catalog:
@@ -104,11 +104,11 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
                 f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond Latin-1, or "
                 "blanks at an end"
             )
-    given = tuple(sorted(options.items()))
+    pairs = tuple(sorted(options.items()))
     if format == "iceberg":
-        return rest.RestCatalog(address.rstrip("/"), tuple(pair for pair in given if pair[0] != "format"))
+        return rest.RestCatalog(address.rstrip("/"), tuple(pair for pair in pairs if pair[0] != "format"))
     if (provider := options.get("token.provider", "bear")) != "bear":
         raise UnsupportedFeature(
             f"catalog_options: token.provider={provider!r}: not supported; 'bear' is, with 'token'"
         )
-    return rest.PaimonRestCatalog(address.rstrip("/"), given)
+    return rest.PaimonRestCatalog(address.rstrip("/"), pairs)

@@ -72,13 +72,17 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
 def goes_on(base: Document, new: Document) -> bool:
     """Whether a server can turn `base` into `new`: the same table, with equal snapshots and schemas where both have
     them, and newer snapshots only."""
-    known, there = _snapshots(base), _snapshots(new)
-    same = all(snapshot["manifest-list"] == there[id]["manifest-list"] for id, snapshot in known.items() if id in there)
+    old_snapshots, new_snapshots = _snapshots(base), _snapshots(new)
+    same = all(
+        snapshot["manifest-list"] == new_snapshots[id]["manifest-list"]
+        for id, snapshot in old_snapshots.items()
+        if id in new_snapshots
+    )
     columns = {schema["schema-id"]: _columns(schema) for schema in new["schemas"]}
     same = same and all(
         columns.get(schema["schema-id"], _columns(schema)) == _columns(schema) for schema in base["schemas"]
     )
-    numbers = [snapshot["sequence-number"] for id, snapshot in there.items() if id not in known]
+    numbers = [snapshot["sequence-number"] for id, snapshot in new_snapshots.items() if id not in old_snapshots]
     later = min(numbers, default=base["last-sequence-number"] + 1) > base["last-sequence-number"]
     return bool(same and later and base["table-uuid"] == new["table-uuid"])
 
@@ -112,13 +116,13 @@ def view_creation(name: str, new: Document) -> dict[str, Any]:
 
 def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
     """The updates of a view. The server numbers new versions and schemas: -1 is the one added last."""
-    known = {schema["schema-id"] for schema in base["schemas"]}
-    added = [schema for schema in new["schemas"] if schema["schema-id"] not in known]
+    schema_ids = {schema["schema-id"] for schema in base["schemas"]}
+    added = [schema for schema in new["schemas"] if schema["schema-id"] not in schema_ids]
     changes: list[dict[str, Any]] = [{"action": "add-schema", "schema": schema} for schema in added]
     version_id = new["current-version-id"]
     if version_id not in {version["version-id"] for version in base["versions"]}:
         version = next(candidate for candidate in new["versions"] if candidate["version-id"] == version_id)
-        schema_id = version["schema-id"] if version["schema-id"] in known else -1
+        schema_id = version["schema-id"] if version["schema-id"] in schema_ids else -1
         changes.append({"action": "add-view-version", "view-version": {**version, "schema-id": schema_id}})
         version_id = -1
     if version_id != base["current-version-id"]:

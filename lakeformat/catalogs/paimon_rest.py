@@ -170,10 +170,10 @@ class PaimonRestCatalog:
         if not response.is_good:
             raise self._server.refused(response, f"{name}: a token for its files")
         with specified(f"{self.uri}: {name}: a token for its files", _PROTOCOL):
-            given, expires_ms = response.body["token"], response.body["expiresAtMillis"]
-            if not isinstance(expires_ms, int) or not all(isinstance(value, str) for value in given.values()):
+            token, expires_ms = response.body["token"], response.body["expiresAtMillis"]
+            if not isinstance(expires_ms, int) or not all(isinstance(value, str) for value in token.values()):
                 raise TypeError(f"a token that runs out at {expires_ms!r}")
-            return vended.of_paimon(given, expires_ms, location)
+            return vended.of_paimon(token, expires_ms, location)
 
     def newest(self, name: str, may_lack: bool = False) -> int:
         """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first, and with
@@ -204,7 +204,7 @@ class PaimonRestCatalog:
     def _get(
         self,
         path: str,
-        what: str,
+        label: str,
         may_lack: Collection[str],
         query: Mapping[str, str] | None = None,
         none_at: Collection[int] = (),
@@ -217,7 +217,7 @@ class PaimonRestCatalog:
         if response.status == 404 and response.body.get("resourceType") in may_lack:
             return None
         if not response.is_good:
-            raise server.refused(response, what)
+            raise server.refused(response, label)
         return response
 
     def _changed(

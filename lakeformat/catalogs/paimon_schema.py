@@ -69,27 +69,27 @@ def _of_columns(
         yield _change("addColumn", fieldNames=path, dataType=column["type"], comment=comment, move=None)
         if column.get("defaultValue") is not None:
             yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=column["defaultValue"])
-    for index, wanted in enumerate([column["name"] for column in new]):
-        if order[index] == wanted:
+    for index, target in enumerate([column["name"] for column in new]):
+        if order[index] == target:
             continue
         if above:
             raise UnsupportedFeature(
                 f"{where}: the order of the parts of {'.'.join(above)}: Paimon's REST protocol moves columns alone; add parts last"
             )
-        order.remove(wanted)
-        order.insert(index, wanted)
+        order.remove(target)
+        order.insert(index, target)
         behind = order[index - 1] if index else None
-        move = {"fieldName": wanted, "referenceFieldName": behind, "type": "AFTER" if index else "FIRST"}
+        move = {"fieldName": target, "referenceFieldName": behind, "type": "AFTER" if index else "FIRST"}
         yield _change("updateColumnPosition", move=move)
 
 
-def _renamings(names: Mapping[int, str], wanted: Mapping[int, str]) -> Iterator[tuple[int, str, str]]:
+def _renamings(names: Mapping[int, str], targets: Mapping[int, str]) -> Iterator[tuple[int, str, str]]:
     """(id, name, new name), ordered so that no two columns ever have the same name."""
-    taken, waiting = dict(names), [id for id in names if names[id] != wanted[id]]
+    taken, waiting = dict(names), [id for id in names if names[id] != targets[id]]
     while waiting:
-        free = [id for id in waiting if wanted[id] not in taken.values()]
+        free = [id for id in waiting if targets[id] not in taken.values()]
         id = free[0] if free else waiting[0]  # A cycle of names: one column gets a temporary name.
-        to = wanted[id] if free else next(n for i in range(len(taken) + 1) if (n := f"_{i}") not in taken.values())
+        to = targets[id] if free else next(n for i in range(len(taken) + 1) if (n := f"_{i}") not in taken.values())
         yield id, taken[id], to
         taken[id] = to
         if free:
@@ -127,5 +127,5 @@ def _of_type(old: Any, new: Any, path: list[str], where: str) -> Iterator[dict[s
             yield from _of_type(old[part], new[part], [*path, part], where)
 
 
-def _change(action: str, **what: Any) -> dict[str, Any]:
-    return {"action": action, **what}
+def _change(action: str, **fields: Any) -> dict[str, Any]:
+    return {"action": action, **fields}

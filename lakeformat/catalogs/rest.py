@@ -282,9 +282,9 @@ class RestCatalog:
         """An option of the user, or else of the server's configuration."""
         return _client(self.uri, self.options, os.getpid()).setting(key)
 
-    def refused(self, response: Response, what: str) -> StoreError:
+    def refused(self, response: Response, label: str) -> StoreError:
         said = redact.redacted(response.message, *redact.secrets_of(dict(self.options)))
-        return StoreError(f"{self.uri}: {what}: the catalog says {response.status}: {said}")
+        return StoreError(f"{self.uri}: {label}: the catalog says {response.status}: {said}")
 
     def _view(self, name: str) -> str:
         namespace, _, view = name.rpartition(".")
@@ -445,7 +445,7 @@ class RestHead:
 
 
 @contextmanager
-def specified(what: str, specification: str = "Iceberg's REST specification") -> Iterator[None]:
+def specified(label: str, specification: str = "Iceberg's REST specification") -> Iterator[None]:
     """Raise `StoreError` for a body with a missing key or a value of another type."""
     try:
         yield
@@ -453,7 +453,7 @@ def specified(what: str, specification: str = "Iceberg's REST specification") ->
         raise
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise StoreError(
-            f"{what}: the answer is not as {specification} has it ({error!r}); is this the address of such a catalog?"
+            f"{label}: the answer is not as {specification} has it ({error!r}); is this the address of such a catalog?"
         ) from error
 
 
@@ -481,12 +481,12 @@ class _Client:
             message = redact.redacted(response.message, *redact.secrets_of(options))
             raise StoreError(f"{uri}: the catalog's configuration: {response.status}: {message}")
         with specified(f"{uri}: the catalog's configuration"):
-            said = _understood(response, f"{uri}: the catalog's configuration").body
-            merged = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
+            configuration = _understood(response, f"{uri}: the catalog's configuration").body
+            merged = {**(configuration.get("defaults") or {}), **options, **(configuration.get("overrides") or {})}
             self._options = {name: str(value) for name, value in merged.items() if value is not None}
             if self._options.get("token") != options.get("token"):
                 self._say_token(_token(self._options.get("token", "")))
-            listed = [_text(endpoint) for endpoint in _list(said.get("endpoints") or [])]
+            listed = [_text(endpoint) for endpoint in _list(configuration.get("endpoints") or [])]
         is_said = self._options.get(_VIEWS, "false").lower() == "true"
         self.keeps_views = _VIEW_ENDPOINT in listed if listed else is_said
         self._uri = self._options.get("uri", self._uri).rstrip("/")
@@ -524,9 +524,9 @@ class _Client:
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
-    def _sent(self, method: str, address: str, **how: Any) -> Response:
+    def _sent(self, method: str, address: str, **request: Any) -> Response:
         try:
-            answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **how)
+            answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **request)
         except (requests.RequestException, ValueError) as error:
             raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from redact.cause(
                 error, *redact.secrets_in(address), *redact.secrets_of(self._options)
@@ -538,11 +538,11 @@ class _Client:
             return Response(answer.status_code, {}, redact.redacted(begun, *redact.secrets_of(self._options)))
 
 
-def _understood(response: Response, what: str) -> Response:
+def _understood(response: Response, label: str) -> Response:
     """The response. Raises for a successful status whose body is no JSON object."""
     if response.is_good and response.nonsense:
         raise StoreError(
-            f"{what}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
+            f"{label}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
         )
     return response
 

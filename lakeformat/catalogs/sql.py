@@ -108,13 +108,13 @@ class SqlCatalog:
         return {key: value for key, value in lines if key != "exists"}
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
-        given = {"exists": "true", **properties}  # A namespace exists if it has rows.
+        lines = {"exists": "true", **properties}  # A namespace exists if it has rows.
         own = self._lines_of(name)
         with _connected(self.uri) as (connection, _):
-            connection.execute(sa.delete(_NAMESPACES).where(*own, _NAMESPACES.c.property_key.in_([*given, *remove])))
+            connection.execute(sa.delete(_NAMESPACES).where(*own, _NAMESPACES.c.property_key.in_([*lines, *remove])))
             line = {"catalog_name": self.name, "namespace": name}
             connection.execute(
-                sa.insert(_NAMESPACES), [{**line, "property_key": k, "property_value": v} for k, v in given.items()]
+                sa.insert(_NAMESPACES), [{**line, "property_key": k, "property_value": v} for k, v in lines.items()]
             )
 
     def drop_namespace(self, name: str) -> None:

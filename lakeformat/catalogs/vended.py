@@ -38,11 +38,11 @@ class Vended:
 
 def read(answer: Mapping[str, Any], location: str) -> Vended:
     """The storage access to `location` in a `LoadTableResult` or `LoadCredentialsResponse`. Raises `UnsupportedFeature`."""
-    said = {**(answer.get("config") or {})}
+    answered = {**(answer.get("config") or {})}
     for storage in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
         if location.startswith(storage["prefix"]):
-            said |= storage["config"]
-    config = {name: str(value) for name, value in said.items()}
+            answered |= storage["config"]
+    config = {name: str(value) for name, value in answered.items()}
     match paths.scheme_of(location):
         case "s3" | "s3a":
             return _s3(config, location)
@@ -63,13 +63,13 @@ def of_paimon(token: Mapping[str, str], expires_ms: int, location: str) -> Vende
         raise UnsupportedFeature(
             f"{location}: the catalog hands out a token for {scheme}: files; known are those for s3:"
         )
-    said: dict[str, str] = {}
+    answered: dict[str, str] = {}
     for key, value in token.items():
         name = key.removeprefix("fs.").replace("-", ".")
         if name.startswith(("s3.", "s3a.")):
-            said[name.partition(".")[2]] = value
-    options = {option: said[name] for name, option in _PAIMON_S3.items() if name in said}
-    values = tuple((name, said[key]) for key, name in _PAIMON_S3_KEYS.items() if key in said)
+            answered[name.partition(".")[2]] = value
+    options = {option: answered[name] for name, option in _PAIMON_S3.items() if name in answered}
+    values = tuple((name, answered[key]) for key, name in _PAIMON_S3_KEYS.items() if key in answered)
     if not values:
         raise UnsupportedFeature(
             f"{location}: the catalog's token names no keys for S3, but {', '.join(sorted(token))}"

@@ -65,14 +65,14 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 
 
 def parse_after(
-    data: bytes, where: str, known: Mapping[str, Written]
+    data: bytes, where: str, parsed: Mapping[str, Written]
 ) -> tuple[dict[str, Any], bytes, dict[str, Written]]:
-    """As `parse`, for an object whose lists may begin with `known` items, by name: (the object, its lists without the
+    """As `parse`, for an object whose lists may begin with `parsed` items, by name: (the object, its lists without the
     known items; the bytes that were parsed; the known items of each list)."""
     if data.startswith(_GZIP):
         return parse(data, where), data, {}
     rest, cut, mark = data, dict[str, Written](), f"{uuid.uuid4()}"
-    for name, begun in known.items():
+    for name, begun in parsed.items():
         start = rest.find(key := f'"{name}":['.encode())
         after = start + len(key)
         end = begun.stands_at(rest, after) if start >= 0 and begun.text else None

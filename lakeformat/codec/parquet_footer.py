@@ -136,11 +136,11 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
     if any(struct is None or struct[1] >= _NANS for struct, _ in places):
         changed = _counted_anew(footer, counts)
     else:
-        made, done = [], 0
+        parts, done = [], 0
         for (stop, last), count in places:
-            made += [footer[done:stop], bytes([(_NANS - last) << 4 | _I64]), _zigzag(count)]
+            parts += [footer[done:stop], bytes([(_NANS - last) << 4 | _I64]), _zigzag(count)]
             done = stop
-        changed = b"".join([*made, footer[done:]])
+        changed = b"".join([*parts, footer[done:]])
     return end[: -8 - size] + changed + len(changed).to_bytes(4, "little") + _MAGIC
 
 
@@ -188,13 +188,13 @@ def annotated(end: bytes, marks: Sequence[bytes]) -> bytes:
     footer = end[-8 - size : -8]
     stops = _elements(footer)
     assert len(stops) == len(marks) + 1, (len(stops), len(marks))
-    made, done = [], 0
+    parts, done = [], 0
     for (stop, last), mark in zip(stops[1:], marks, strict=True):
         if mark:
             assert last < _LOGICAL_TYPE, last
-            made += [footer[done:stop], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), mark]
+            parts += [footer[done:stop], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), mark]
             done = stop
-    changed = b"".join([*made, footer[done:]])
+    changed = b"".join([*parts, footer[done:]])
     return end[: -8 - size] + changed + len(changed).to_bytes(4, "little") + _MAGIC
 
 
@@ -204,17 +204,17 @@ def damaged_page(chunk: Buffer) -> int | None:
     position, end = 0, len(chunk)
     while position < end:
         start, number = position, 0
-        known = {}
+        header = {}
         while chunk[position]:
             position, number, kind = _field(chunk, position, number)
             if number in (_STORED_SIZE, _CRC):
                 value, position = varint.read(chunk, position)
-                known[number] = value >> 1 ^ -(value & 1)
+                header[number] = value >> 1 ^ -(value & 1)
             else:
                 position = _skip(chunk, position, kind)
-        stored = chunk[position + 1 : position + 1 + known[_STORED_SIZE]]
-        assert len(stored) == known[_STORED_SIZE], (start, known)
-        if _CRC in known and zlib.crc32(stored) != known[_CRC] & 0xFFFFFFFF:
+        stored = chunk[position + 1 : position + 1 + header[_STORED_SIZE]]
+        assert len(stored) == header[_STORED_SIZE], (start, header)
+        if _CRC in header and zlib.crc32(stored) != header[_CRC] & 0xFFFFFFFF:
             return start
         position += 1 + len(stored)
     return None
@@ -332,14 +332,14 @@ def _fields(data: bytes, position: int) -> tuple[_Fields, int]:
 
 
 def _struct_of(fields: _Fields) -> bytes:
-    made, last = bytearray(), 0
+    struct, last = bytearray(), 0
     for number, (kind, value) in sorted(fields.items()):
         step = number - last
-        made += bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint.write(number << 1)
-        made += value
+        struct += bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint.write(number << 1)
+        struct += value
         last = number
-    made.append(0)
-    return bytes(made)
+    struct.append(0)
+    return bytes(struct)
 
 
 def _items(structs: bytes) -> list[bytes]:

@@ -17,7 +17,7 @@ Shape = Any  # A type; [shape] for lists; {key: shape}, a key with "?" where it 
 
 
 @contextmanager
-def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
+def naming(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
     """Any error while `where` is parsed becomes `error` (or `UnsupportedFeature`), which names `where`."""
     try:
         yield
@@ -34,14 +34,14 @@ def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
 
 
 @contextmanager
-def specified(where: str, what: str) -> Iterator[None]:
-    """A missing key, or a value of another type, is a `CorruptFile`: `where` holds no `what`. Other errors pass."""
+def specified(where: str, document: str) -> Iterator[None]:
+    """A missing key, or a value of another type, is a `CorruptFile`: `where` holds no `document`. Other errors pass."""
     try:
         yield
     except LakeError:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, StopIteration) as error:
-        raise CorruptFile(f"{where}: no {what} ({error!r})") from error
+        raise CorruptFile(f"{where}: no {document} ({error!r})") from error
 
 
 def check(document: Any, shape: Shape, path: str = "it") -> None:
@@ -77,19 +77,21 @@ def _fits(document: Any, shape: Shape) -> bool:
         if not isinstance(document, dict):
             return False
         if str in shape:
-            wanted = shape[str]
-            return all(type(part) is wanted or _fits(part, wanted) for part in document.values())
-        for key, wanted in shape.items():
+            part_type = shape[str]
+            return all(type(part) is part_type or _fits(part, part_type) for part in document.values())
+        for key, part_type in shape.items():
             part = document.get(key.removeprefix("?"))
             if part is None:
                 if key[0] != "?":
                     return False
-            elif type(part) is not wanted and not _fits(part, wanted):
+            elif type(part) is not part_type and not _fits(part, part_type):
                 return False
         return True
     if kind is list:
-        wanted = shape[0]
-        return isinstance(document, list) and all(type(part) is wanted or _fits(part, wanted) for part in document)
+        part_type = shape[0]
+        return isinstance(document, list) and all(
+            type(part) is part_type or _fits(part, part_type) for part in document
+        )
     return isinstance(document, shape) and (shape is bool or not isinstance(document, bool))
 
 

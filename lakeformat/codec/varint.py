@@ -7,15 +7,15 @@ import numpy as np
 _SLICE = 1 << 16  # Numbers that are encoded together.
 
 
-def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """(the number at `at`, where it ends). Raises `IndexError` at the end of the data."""
+def read(data: bytes | memoryview, offset: int) -> tuple[int, int]:
+    """(the number at `offset`, where it ends). Raises `IndexError` at the end of the data."""
     value = shift = 0
     while True:
-        byte = data[at]
+        byte = data[offset]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 0x80:
-            return value, at
+            return value, offset
 
 
 def write(value: int) -> bytes:

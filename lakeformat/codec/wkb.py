@@ -39,10 +39,10 @@ def box(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[Corner, Corner] 
                 if len(values):
                     low[places] = np.fmin(low[places], np.fmin.reduce(values, axis=0))
                     high[places] = np.fmax(high[places], np.fmax.reduce(values, axis=0))
-    known = everywhere & (low <= high)
-    if not known[:2].all():
+    is_bounded = everywhere & (low <= high)
+    if not is_bounded[:2].all():
         return None
-    return _corner(low, known), _corner(high, known)
+    return _corner(low, is_bounded), _corner(high, is_bounded)
 
 
 def joined(one: tuple[Corner, Corner], other: tuple[Corner, Corner]) -> tuple[Corner, Corner]:
@@ -53,8 +53,8 @@ def joined(one: tuple[Corner, Corner], other: tuple[Corner, Corner]) -> tuple[Co
     return ends[0], ends[1]  # type: ignore[return-value]  # Tuples of four, as given.
 
 
-def _corner(values: np.ndarray, known: np.ndarray) -> Corner:
-    z, m = (float(values[i]) if known[i] else None for i in (2, 3))
+def _corner(values: np.ndarray, is_bounded: np.ndarray) -> Corner:
+    z, m = (float(values[i]) if is_bounded[i] else None for i in (2, 3))
     return float(values[0]), float(values[1]), z, m
 
 
@@ -77,27 +77,27 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
     left[:, 0], inner[:, 0] = 1, -1
     rows = np.arange(len(values))
     while len(rows):
-        at, level = position[rows], depth[rows]
+        header, level = position[rows], depth[rows]
         left[rows, level] -= 1
-        wanted, shape = inner[rows, level], shapes[rows, level]
-        is_ring = wanted == _RING
-        _check(np.where(is_ring, True, at + 5 <= end[rows]), values, rows, name, "it ends within a header")
-        order = np.where(is_ring, shape & 1, data[at])
+        inner_type, shape = inner[rows, level], shapes[rows, level]
+        is_ring = inner_type == _RING
+        _check(np.where(is_ring, True, header + 5 <= end[rows]), values, rows, name, "it ends within a header")
+        order = np.where(is_ring, shape & 1, data[header])
         _check(order <= 1, values, rows, name, "its byte order is neither 0 nor 1")
-        code = _number(data, np.where(is_ring, at, at + 1), order)
+        code = _number(data, np.where(is_ring, header, header + 1), order)
         _check(is_ring | (code & _FLAGS == 0), values, rows, name, "it is EWKB (PostGIS's flags); write it as ISO WKB")
         kind = np.where(is_ring, _RING, code % 1000)
         dims = np.where(is_ring, shape >> 1, code // 1000)
         fits = is_ring | ((kind >= _POINT) & (kind <= _COLLECTION) & (dims <= 3))
-        fits &= (wanted < 0) | (kind == wanted)
+        fits &= (inner_type < 0) | (kind == inner_type)
         fits &= (level == 0) | (dims == shape >> 1)
         _check(fits, values, rows, name, "its type is none of the seven of ISO, or differs from what it is a part of")
         width = 8 * (2 + (dims & 1) + (dims >> 1))
         is_point = kind == _POINT
-        count_at = np.where(is_ring, at, at + 5)
+        count_at = np.where(is_ring, header, header + 5)
         _check(is_point | (count_at + 4 <= end[rows]), values, rows, name, "it ends within a header")
         count = np.where(is_point, 1, _number(data, np.minimum(count_at, len(data) - 4), order))
-        begin = np.where(is_point, at + 5, count_at + 4)
+        begin = np.where(is_point, header + 5, count_at + 4)
         is_run = is_point | is_ring | (kind == _LINE)
         least = np.where(
             is_run, width, np.where(kind == _POLYGON, 4, np.where(kind == _MULTIPOINT, 5 + width, _COUNTED))
@@ -144,10 +144,10 @@ def _runs(
     data: np.ndarray, begin: np.ndarray, count: np.ndarray, order: np.ndarray, dims: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for shape in np.unique(dims << 1 | order):
-        own = np.flatnonzero(dims << 1 | order == shape)
+        chosen = np.flatnonzero(dims << 1 | order == shape)
         has = _has(int(shape) >> 1)
         size = 2 + int(has.sum())
-        first = np.repeat(begin[own] - 8 * size * (np.cumsum(count[own]) - count[own]), count[own])
+        first = np.repeat(begin[chosen] - 8 * size * (np.cumsum(count[chosen]) - count[chosen]), count[chosen])
         starts = first + 8 * size * np.arange(len(first))
         # A double beginning at each byte, without a copy: numpy reads unaligned ones.
         doubles = np.ndarray((max(0, len(data) - 7),), "<f8" if shape & 1 else ">f8", data, 0, (1,))
@@ -158,11 +158,11 @@ def _has(dims: int) -> np.ndarray:
     return np.array([dims in (1, 3), dims in (2, 3)])
 
 
-def _number(data: np.ndarray, at: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The four bytes at each `at` as a number: little-endian where `order` is 1."""
+def _number(data: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The four bytes at each `offsets` as a number: little-endian where `order` is 1."""
     size = max(0, len(data) - 3)
     little, big = (np.ndarray((size,), code, data, 0, (1,)) for code in ("<u4", ">u4"))
-    return np.where(order == 1, little[at], big[at]).astype(np.int64)
+    return np.where(order == 1, little[offsets], big[offsets]).astype(np.int64)
 
 
 def _check(fits: np.ndarray, values: pa.Array, rows: np.ndarray, name: str, why: str) -> None:

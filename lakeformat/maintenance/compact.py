@@ -69,7 +69,7 @@ def compact_in_parts(
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots; returns the last. A part that fails is left out and does not affect
     the others. If all parts fail, raises the error of the last one."""
-    change, made = _placed(change, format, scope)
+    change, snapshot = _placed(change, format, scope)
     store, view = change.store, change.view
     tasks = worth_it(view, full, scope, sort_by, min_files, buckets)
     size = max(-(-len(tasks) // most), 1)
@@ -78,13 +78,13 @@ def compact_in_parts(
         asked = replace(change, request=replace(change.request, id=str(uuid.uuid4())))
         try:
             operation = rewritten(asked, scope, tasks[start : start + size])
-            made = commit(store, format.head(store), format, operation, view.attempts(), known=view)
+            snapshot = commit(store, format.head(store), format, operation, view.attempts(), loaded=view)
         except LakeError as error:
             failed = error
             log.warning("%s: a part of the compaction failed, others go on: %s", store.root, error)
-    if made is None and failed is not None:
+    if snapshot is None and failed is not None:
         raise failed
-    return made
+    return snapshot
 
 
 def worth_it(
@@ -128,10 +128,10 @@ def _placed(change: Change, format: Format, scope: Expression, starts: int = _ST
         return rewritten(now, scope, tasks) if tasks else None
 
     asked = replace(change, request=replace(change.request, id=f"{change.request.id}/place"))
-    made = _until_done(asked, format, operation, "giving rows their buckets", starts)
-    if made is None:
+    snapshot = _until_done(asked, format, operation, "giving rows their buckets", starts)
+    if snapshot is None:
         return change, None
-    return replace(change, view=newest(change.store, format).on(change.request.branch)), made
+    return replace(change, view=newest(change.store, format).on(change.request.branch)), snapshot
 
 
 def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
@@ -205,50 +205,50 @@ def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -
     )
 
 
-def after(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> Snapshot | None:
-    """The auto-compaction of the write `made`, in a snapshot of its own; None if nothing is worth rewriting.
+def after(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> Snapshot | None:
+    """The auto-compaction of the write `written`, in a snapshot of its own; None if nothing is worth rewriting.
 
     The write has landed, so nothing is raised: a compaction that failed or lost against others is left to the next
     write. If readers cannot see the rows without it, it is retried when storage fails.
     """
-    if upkeep is None or not made.partitions:
+    if upkeep is None or not written.partitions:
         return None
-    store, request = change.store, _asked(change.request, made)
+    store, request = change.store, _asked(change.request, written)
     starts = _STARTS if upkeep.waits else 1  # Readers cannot see the rows without it.
     for left in reversed(range(_STARTS if upkeep.hides else 1)):
         try:
             now = replace(change, view=newest(store, format).on(request.branch), request=request)
-            return compact(now, format, upkeep.full, _scope(change.view, upkeep, made), starts)
+            return compact(now, format, upkeep.full, _scope(change.view, upkeep, written), starts)
         except Exception as error:
             if isinstance(error, StoreError) and left:
                 continue
             if upkeep.hides:
-                log.warning(_HIDDEN, store.root, made.id, error, exc_info=True)
+                log.warning(_HIDDEN, store.root, written.id, error, exc_info=True)
             elif isinstance(error, Conflict | CommitLost):
-                log.info("%s: compaction after snapshot %d: %s", store.root, made.id, error)
+                log.info("%s: compaction after snapshot %d: %s", store.root, written.id, error)
             else:
-                log.warning(_FAILED, store.root, made.id, exc_info=True)
+                log.warning(_FAILED, store.root, written.id, exc_info=True)
             break
     return None
 
 
-def again(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> None:
+def again(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> None:
     """The auto-compaction of a repeated write, if it is missing: the process that wrote may have died before it."""
-    asked = _asked(change.request, made)
+    asked = _asked(change.request, written)
     if upkeep is None or not upkeep.waits or change.view.find(Append(request=asked, added=())) is not None:
         return
-    after(change, format, upkeep, made)
+    after(change, format, upkeep, written)
 
 
-def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> bool:
+def is_due(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> bool:
     """Whether `after` would find anything to do. It raises nothing either."""
-    if upkeep is None or not made.partitions:
+    if upkeep is None or not written.partitions:
         return False
     try:
         view = newest(change.store, format).on(change.request.branch)
-        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, made), clock.now_ms()))
+        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, written), clock.now_ms()))
     except Exception:
-        log.warning(_FAILED, change.store.root, made.id, exc_info=True)
+        log.warning(_FAILED, change.store.root, written.id, exc_info=True)
         return False
 
 
@@ -257,15 +257,15 @@ def upkeep(view: AnyView, number: int | None = None) -> Upkeep | None:
     return view.upkeep(number) if isinstance(view, Upkept) else None
 
 
-def _asked(request: Request, made: Snapshot) -> Request:
-    return Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
+def _asked(request: Request, written: Snapshot) -> Request:
+    return Request(id=f"{request.id}/compact", absent_until=written.id, branch=request.branch)
 
 
-def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
+def _scope(view: AnyView, upkeep: Upkeep, written: Snapshot) -> Expression:
     return (
         ALWAYS
         if upkeep.everywhere
-        else view.partitions.scope_of({partition.values for partition in made.partitions or ()})
+        else view.partitions.scope_of({partition.values for partition in written.partitions or ()})
     )
 
 
@@ -300,13 +300,15 @@ def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapsh
     others were faster three times."""
 
     def operation(now: Change) -> RowDelta | None:
-        tasks, gone, files = now.view.conversion(scope) if isinstance(now.view, DeletesByKey) else ([], (), ())
-        if not gone:
+        tasks, equality_deletes, files = (
+            now.view.conversion(scope) if isinstance(now.view, DeletesByKey) else ([], (), ())
+        )
+        if not equality_deletes:
             return None
         return RowDelta(
             request=_as_of(now),
             added=tuple(file for written in now.engine.mark(now.files, tasks) for file in written),
-            removed=gone,
+            removed=equality_deletes,
             referenced=files,
             read_at=now.view.snapshot_id,
             kind=OperationKind.CONVERT,
@@ -320,7 +322,7 @@ def _until_done(
     change: Change,
     format: Format,
     operation: Callable[[Change], Rewrite | RowDelta | None],
-    what: str,
+    label: str,
     starts: int = _STARTS,
 ) -> Snapshot | None:
     """Commit the operation; if others were faster, plan it again from the current table."""
@@ -328,15 +330,15 @@ def _until_done(
     for start in range(starts):
         if start:
             change = replace(change, view=newest(store, format).on(change.request.branch))
-        asked = operation(change)
-        if asked is None:
+        planned = operation(change)
+        if planned is None:
             return None
         try:
-            return commit(store, format.head(store), format, asked, change.view.attempts(), known=change.view)
+            return commit(store, format.head(store), format, planned, change.view.attempts(), loaded=change.view)
         except Conflict as conflict:
             if start == starts - 1:
                 raise
-            log.info("%s: %s starts over: %s", store.root, what, conflict)
+            log.info("%s: %s starts over: %s", store.root, label, conflict)
     raise AssertionError("unreachable")
 
 

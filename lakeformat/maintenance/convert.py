@@ -51,19 +51,19 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
             f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; leave it out"
         )
     for _ in range(_ROUNDS):
-        gone: tuple[str, ...] = ()
+        unused: tuple[str, ...] = ()
         if is_mirrored:
             view = _prepared(store, format, engine)
             _show(store, format, view, history)
         else:
-            view, gone = _adopted(store, format, to, engine)
+            view, unused = _adopted(store, format, to, engine)
         if newest(store, format).version != view.version:
             continue
         _verify(store, view, newest(store, to))
         beside = view.mirror() if isinstance(view, Mirrored) else None
         if beside is not None and beside.root != store.root:
             mirror.remove(store, beside)
-        if _switch(store, format, view, to.name, gone):
+        if _switch(store, format, view, to.name, unused):
             finish(store, format, to, spark)
             return
         log.info("%s: others committed while it was converted; once more", store.root)
@@ -168,15 +168,15 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     _mark(store, format, view, to.name)
     _clear(store, to)
     _create(store, to, schema, tuple(groups[columns][0].fields for columns in others))
-    made = newest(store, to)
+    created = newest(store, to)
     stay = {task.paths[0] for task, one in zip(whole, adopted, strict=True) if one.refused is None}
-    anew = [RewriteTask((task,), made.layout()) for task in tasks if task.paths[0] not in stay]
+    anew = [RewriteTask((task,), created.layout()) for task in tasks if task.paths[0] not in stay]
     written = [file for files in engine.rewrite(store, anew) for file in files]
     added = [(id, [group.file for group in groups[columns] if group.file]) for id, columns in enumerate(others)]
-    added.append((made.schema.id, [*(outcome.file for outcome in groups.get(now, ()) if outcome.file), *written]))
+    added.append((created.schema.id, [*(outcome.file for outcome in groups.get(now, ()) if outcome.file), *written]))
     for schema_id, files in added:
         if files:
-            request = replace(_request(made), schema_id=schema_id)
+            request = replace(_request(created), schema_id=schema_id)
             _commit(store, to, newest(store, to), Adopt(request=request, added=tuple(files), may_repeat=True))
     used = {store.location(file.path) for _, files in added for file in files}
     kept = (*format.metadata_folders, *to.metadata_folders, *load_history.FOLDERS.values())
@@ -227,21 +227,21 @@ def _clear(store: Store, to: Format) -> None:
     store.delete([f.path for folder in folders for f in store.list(folder) if f.path != fence.MARK])
 
 
-def _mark(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...] = ()) -> Conversion:
+def _mark(store: Store, format: Format, view: AnyView, to: str, unused: tuple[str, ...] = ()) -> Conversion:
     """Write the mark: the target format, and the name of the next version, which the fence will take."""
     head = format.head(store)
     assert isinstance(head, CreateHead), head
     names = set(store.names(head.folder))
     ending = next(suffix for suffix in head.suffixes if f"{head.prefix}{view.version}{suffix}" in names)
     path = f"{head.folder}/{head.prefix}{view.version + 1}{ending}"
-    under_way = Conversion(to, path, view.schema.primary_key, gone)
+    under_way = Conversion(to, path, view.schema.primary_key, unused)
     store.write(fence.MARK, under_way.emit())
     return under_way
 
 
-def _switch(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...]) -> bool:
+def _switch(store: Store, format: Format, view: AnyView, to: str, unused: tuple[str, ...]) -> bool:
     """Create the fence. False if others have committed the next version of the table."""
-    under_way = _mark(store, format, view, to, gone)
+    under_way = _mark(store, format, view, to, unused)
     nothing = Snapshot(0, "convert", 0, view.schema.id)
     format.head(store).advance(view.version, Plan({}, under_way.path, fence.fence(to, str(uuid.uuid4())), nothing))
     return under_way.is_done(store)
@@ -263,7 +263,7 @@ def _own(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None
 
 
 def _commit(store: Store, format: Format, view: AnyView, operation: Operation) -> Snapshot:
-    return commit(store, format.head(store), format, operation, view.attempts(), known=view)
+    return commit(store, format.head(store), format, operation, view.attempts(), loaded=view)
 
 
 def _request(view: AnyView) -> Request:

@@ -27,14 +27,14 @@ def expire(
     retention: Retention | None,
     now_ms: int,
     keep_from: int | None = None,
-    known: AnyView | None = None,
+    loaded: AnyView | None = None,
 ) -> Expiry:
     """Expire old snapshots and delete the files that only they reached; returns what was removed. Without a retention,
     the table's own.
 
     Expired tags are deleted first. An interruption leaves only files that a later expiry or the sweep deletes.
     """
-    view = newest(store, format) if known is None else known
+    view = newest(store, format) if loaded is None else loaded
     is_mirrored = isinstance(view, Mirrored) and view.mirror() is not None
     if is_mirrored:
         mirror.follow(store, format)
@@ -42,10 +42,10 @@ def expire(
         release(store, format, view, view.maintenance.expiry_of_tag(tag))
         view = newest(store, format, view)
     kept = replace(retention or view.maintenance.default_retention(now_ms), keep_from=keep_from)
-    gone = release(store, format, view, view.maintenance.expiry(kept, now_ms))
+    expired = release(store, format, view, view.maintenance.expiry(kept, now_ms))
     if is_mirrored:
         mirror.follow(store, format)
-    return gone
+    return expired
 
 
 def asked(
@@ -61,19 +61,19 @@ def asked(
     return retention
 
 
-def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: int) -> None:
-    """The mirror update and the expiry that belong to the commit `made` on `view`, if the table asks for them. The
+def after(store: Store, format: Format, view: AnyView, snapshot: Snapshot, now_ms: int) -> None:
+    """The mirror update and the expiry that belong to the commit `snapshot` on `view`, if the table asks for them. The
     commit has landed, so nothing is raised: what fails is left to the next commit."""
-    if isinstance(view, Mirrored) and (view.mirror() or made.kind == "evolve") and not mirror.after(store, format):
+    if isinstance(view, Mirrored) and (view.mirror() or snapshot.kind == "evolve") and not mirror.after(store, format):
         return  # Files that the mirror still refers to must stay.
     try:
-        kept = view.due(made, now_ms) if isinstance(view, Upkept) else None
+        kept = view.due(snapshot, now_ms) if isinstance(view, Upkept) else None
         if kept is not None:
             gone = expire(store, format, kept, now_ms)
-            log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), made.id)
+            log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), snapshot.id)
     except Exception:
         log.warning(
-            "%s: expiry after snapshot %d failed; the next commit tries again", store.root, made.id, exc_info=True
+            "%s: expiry after snapshot %d failed; the next commit tries again", store.root, snapshot.id, exc_info=True
         )
 
 
@@ -92,19 +92,19 @@ def release(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expi
     """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns what
     was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
     if expiry.operation is not None:
-        commit(store, format.head(store), format, expiry.operation, view.attempts(), known=view)
-        gone = expiry if expiry.then is None else expiry.then(newest(store, format, view).state)
+        commit(store, format.head(store), format, expiry.operation, view.attempts(), loaded=view)
+        released = expiry if expiry.then is None else expiry.then(newest(store, format, view).state)
     elif expiry.then is not None:
         remove(store, expiry)
         try:
-            gone = expiry.then(view.state)
+            released = expiry.then(view.state)
         except Exception:
             discard(store, expiry.files)
             raise
     else:
-        gone = expiry
-    remove(store, gone)
-    return gone
+        released = expiry
+    remove(store, released)
+    return released
 
 
 def remove(store: Store, expiry: Expiry) -> None:

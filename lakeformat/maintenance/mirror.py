@@ -77,12 +77,12 @@ def remove(store: Store, mirror: Mirror) -> None:
         with suppress(NotFound):
             _catalog(mirror.shown_in).drop(mirror.shown_in.name)
     files = _beside(store, mirror)
-    own = (
+    names = (
         name
         for name in files.names(METADATA_FOLDER)
         if name.endswith((".metadata.json", ".avro")) or HINT.endswith(name)
     )
-    files.delete([f"{METADATA_FOLDER}/{name}" for name in own])
+    files.delete([f"{METADATA_FOLDER}/{name}" for name in names])
     files.remove_empty_folders([METADATA_FOLDER])
 
 
@@ -112,10 +112,10 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
             files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in versions])
             continue
         assert isinstance(shown, Follower), shown
-        known = None if rolled_back else shown.followed(store.root, kept_in.format_version)
+        followed = None if rolled_back else shown.followed(store.root, kept_in.format_version)
         files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])
         request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)
-        published = view.published(known, shown.schema.id if known else -1)
+        published = view.published(followed, shown.schema.id if followed else -1)
         operation = Follow(request=request, published=published)
         if snapshot := shown.find(operation):
             if kept_in.shown_in is not None and not isinstance(files, Rehearsal):

@@ -15,14 +15,14 @@ T = TypeVar("T")
 _QUIET_SECONDS = 5.0
 
 
-def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
     """The items, one by one. Shows the progress; in a log at most every five seconds."""
     if sys.stderr.isatty():
-        yield from tqdm.tqdm(items, desc=what, total=total, leave=False)
+        yield from tqdm.tqdm(items, desc=label, total=total, leave=False)
         return
-    said = time.monotonic()
+    logged = time.monotonic()
     for done, item in enumerate(items):
-        if time.monotonic() - said > _QUIET_SECONDS:
-            said = time.monotonic()
-            log.info("%s: %d of %d", what, done, total)
+        if time.monotonic() - logged > _QUIET_SECONDS:
+            logged = time.monotonic()
+            log.info("%s: %d of %d", label, done, total)
         yield item

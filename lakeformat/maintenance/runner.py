@@ -126,13 +126,13 @@ class Runner:
     def commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
         """Commit an operation. With `engine`, for a write of rows, also run the auto-compaction that belongs to it."""
         store = self.reach(view)
-        made = commit(store, self.format.head(store), self.format, operation, view.attempts(), known=view)
+        snapshot = commit(store, self.format.head(store), self.format, operation, view.attempts(), loaded=view)
         upkeep = view.upkeep() if engine is not None and isinstance(view, Upkept) else None
         if upkeep is not None:
-            compact.after(self.change(view, operation.request, engine), self.format, upkeep, made)
+            compact.after(self.change(view, operation.request, engine), self.format, upkeep, snapshot)
         if isinstance(view, Upkept | Mirrored):
-            expire.after(store, self.format, view, made, clock.now_ms())
-        return made
+            expire.after(store, self.format, view, snapshot, clock.now_ms())
+        return snapshot
 
     def follow(self, view: AnyView) -> None:
         """Run what follows a change of tags or history alone."""

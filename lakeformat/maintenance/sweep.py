@@ -68,7 +68,7 @@ def sweep(
     format: Format,
     older_than_ms: int,
     dry_run: bool,
-    known: AnyView | None = None,
+    loaded: AnyView | None = None,
     below: str | None = None,
 ) -> list[Listed]:
     """Delete, or with `dry_run` only list, the orphan files older than `older_than_ms` (epoch milliseconds), all or
@@ -76,7 +76,7 @@ def sweep(
     inside = "" if below is None else _inside(store, below)
     orphans = [
         orphan
-        for orphan in newest(store, format, known).maintenance.orphans(older_than_ms)
+        for orphan in newest(store, format, loaded).maintenance.orphans(older_than_ms)
         if orphan.path.startswith(inside)
     ]
     if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):

@@ -25,22 +25,22 @@ else:
         """As `dataclasses.dataclass`, with the options that the library uses."""
 
         def decorate(cls: type) -> type:
-            made = standard(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
-            own = made.__dict__
-            methods = {"__init__": _Init(made, frozen), "__repr__": _repr}
-            if "__eq__" not in own:
-                methods["__eq__"] = _equality(_values(made, [f.name for f in fields(made) if f.compare]))
+            generated = standard(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+            members = generated.__dict__
+            methods = {"__init__": _Init(generated, frozen), "__repr__": _repr}
+            if "__eq__" not in members:
+                methods["__eq__"] = _equality(_values(generated, [f.name for f in fields(generated) if f.compare]))
             if frozen:
-                methods |= {"__setattr__": _refuse_set(made), "__delattr__": _refuse_delete(made)}
+                methods |= {"__setattr__": _refuse_set(generated), "__delattr__": _refuse_delete(generated)}
                 if slots:
                     methods |= {"__getstate__": _state, "__setstate__": _set_state}
             for name, method in methods.items():
-                if name not in own:
-                    setattr(made, name, method)
-            if own.get("__hash__") is None:  # Python's own None beside an `__eq__`, too.
-                hashed = [f.name for f in fields(made) if (f.compare if f.hash is None else f.hash)]
-                made.__hash__ = _hash(_values(made, hashed)) if frozen else None
-            return made
+                if name not in members:
+                    setattr(generated, name, method)
+            if members.get("__hash__") is None:  # Python's own None beside an `__eq__`, too.
+                hashed = [f.name for f in fields(generated) if (f.compare if f.hash is None else f.hash)]
+                generated.__hash__ = _hash(_values(generated, hashed)) if frozen else None
+            return generated
 
         return decorate
 
@@ -51,11 +51,11 @@ else:
             self._cls, self._frozen = cls, frozen
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            made = self._cls.__dict__["__init__"]
-            if made is self:  # Two threads may both compile it.
-                made = _compiled(self._cls, self._frozen)
-                self._cls.__init__ = made
-            return made.__get__(instance, owner)
+            init = self._cls.__dict__["__init__"]
+            if init is self:  # Two threads may both compile it.
+                init = _compiled(self._cls, self._frozen)
+                self._cls.__init__ = init
+            return init.__get__(instance, owner)
 
     class _New:
         """The default of an argument that stands for a new value of its factory."""
@@ -68,15 +68,15 @@ else:
     def _compiled(cls: type, frozen: bool) -> Callable[..., None]:
         names: dict[str, Any] = {"_set": object.__setattr__, "_NEW": _NEW}
         ordered, keyed, body = ["self"], [], []
-        for at, f in enumerate(fields(cls)):
+        for index, f in enumerate(fields(cls)):
             value = f.name if f.init else None
             if f.default is not MISSING:
-                names[f"_default{at}"] = f.default
-                default, value = f"=_default{at}", value or f"_default{at}"
+                names[f"_default{index}"] = f.default
+                default, value = f"=_default{index}", value or f"_default{index}"
             elif f.default_factory is not MISSING:
-                names[f"_make{at}"] = f.default_factory
+                names[f"_make{index}"] = f.default_factory
                 default = "=_NEW"
-                value = f"_make{at}() if {f.name} is _NEW else {f.name}" if f.init else f"_make{at}()"
+                value = f"_make{index}() if {f.name} is _NEW else {f.name}" if f.init else f"_make{index}()"
             else:
                 default = ""
             if f.init:
@@ -87,10 +87,10 @@ else:
             body.append("self.__post_init__()")
         parameters = ", ".join([*ordered, *(["*", *keyed] if keyed else [])])
         exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), names)
-        made = names["__init__"]
-        made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-        made.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
-        return made
+        init = names["__init__"]
+        init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+        init.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
+        return init
 
     def _values(cls: type, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
         """The tuple of some fields' values."""

@@ -195,19 +195,19 @@ def apply(
 def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
     """The changes by which the columns of a table become `fields`, in their order. A column whose name exists (whatever
     the case) is kept if its new type holds all values; otherwise a new column replaces it."""
-    wanted, old = tuple(fields), {column.name.casefold(): column for column in schema.fields}
+    target, old = tuple(fields), {column.name.casefold(): column for column in schema.fields}
     changes: list[Change] = []
-    gone = [
-        column.name for column in schema.fields if column.name.casefold() not in {f.name.casefold() for f in wanted}
+    dropped = [
+        column.name for column in schema.fields if column.name.casefold() not in {f.name.casefold() for f in target}
     ]
     order = [column.name for column in schema.fields]
-    for column in wanted:
+    for column in target:
         before = old.get(column.name.casefold())
         if before is not None and not _can_become(before, column):
-            aside = _unused(f"{before.name}_before", [*order, *(f.name for f in wanted)])
+            aside = _unused(f"{before.name}_before", [*order, *(f.name for f in target)])
             changes.append(RenameColumn((before.name,), aside))
             order[order.index(before.name)] = aside
-            gone.append(aside)
+            dropped.append(aside)
             before = None
         if before is None:
             changes.append(AddColumn((column.name,), column.type, column.nullable, column.comment, column.default))
@@ -224,9 +224,9 @@ def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
             changes.append(ChangeComment((column.name,), column.comment))
         if before.default != column.default:
             changes.append(ChangeDefault((column.name,), column.default))
-    changes += [DropColumn((name,)) for name in gone]
-    names = [column.name for column in wanted]
-    if [name for name in order if name not in gone] != names:
+    changes += [DropColumn((name,)) for name in dropped]
+    names = [column.name for column in target]
+    if [name for name in order if name not in dropped] != names:
         changes.append(MoveColumn((names[0],), first=True))
         changes += [MoveColumn((name,), after=previous) for previous, name in pairwise(names)]
     return tuple(changes)
@@ -378,22 +378,22 @@ def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_ol
         )
     asked = Field(NO_ID, path[-1], _type(change.type, column), change.nullable, _comment(change.comment, column))
     new, last = number((asked,), schema.last_field_id, collections_have_ids)
-    made = _with_default(new[0], change.default, column)
+    added = _with_default(new[0], change.default, column)
     if fills_old_rows:
-        made = replace(made, initial=made.default)
+        added = replace(added, initial=added.default)
 
     def add(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
         _require_new(siblings, name, column)
-        return _placed((*siblings, made), made, change.first, change.after, column, stay=True)
+        return _placed((*siblings, added), added, change.first, change.after, column, stay=True)
 
     return replace(_edited(schema, path, add), last_field_id=last)
 
 
-def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple[Field, ...]:
-    column = _sibling(siblings, name, what)
+def _rename(siblings: tuple[Field, ...], name: str, to: str, label: str) -> tuple[Field, ...]:
+    column = _sibling(siblings, name, label)
     if not isinstance(to, str) or not to.strip():
-        raise InvalidInput(f"column {what}: {to!r} is not a name")
-    _require_new(tuple(s for s in siblings if s is not column), to, what)
+        raise InvalidInput(f"column {label}: {to!r} is not a name")
+    _require_new(tuple(s for s in siblings if s is not column), to, label)
     return tuple(replace(s, name=to) if s is column else s for s in siblings)
 
 
@@ -415,61 +415,61 @@ def _order_renamed(order: SortOrder, path: tuple[str, ...], to: str) -> SortOrde
     return replace(order, fields=fields)
 
 
-def _drop(siblings: tuple[Field, ...], name: str, what: str) -> tuple[Field, ...]:
-    column = _sibling(siblings, name, what)
+def _drop(siblings: tuple[Field, ...], name: str, label: str) -> tuple[Field, ...]:
+    column = _sibling(siblings, name, label)
     if len(siblings) == 1:
-        raise InvalidInput(f"column {what} is the last one; something must be left")
+        raise InvalidInput(f"column {label} is the last one; something must be left")
     return tuple(s for s in siblings if s is not column)
 
 
-def _move(siblings: tuple[Field, ...], name: str, first: bool, after: str | None, what: str) -> tuple[Field, ...]:
-    return _placed(siblings, _sibling(siblings, name, what), first, after, what, stay=False)
+def _move(siblings: tuple[Field, ...], name: str, first: bool, after: str | None, label: str) -> tuple[Field, ...]:
+    return _placed(siblings, _sibling(siblings, name, label), first, after, label, stay=False)
 
 
 def _placed(
-    siblings: tuple[Field, ...], moved: Field, first: bool, after: str | None, what: str, stay: bool
+    siblings: tuple[Field, ...], moved: Field, first: bool, after: str | None, label: str, stay: bool
 ) -> tuple[Field, ...]:
     if (first and after is not None) or not (first or after is not None or stay):
-        raise InvalidInput(f"column {what}: say either first=True or after=another column")
+        raise InvalidInput(f"column {label}: say either first=True or after=another column")
     others = tuple(s for s in siblings if s is not moved)
     if first:
         return (moved, *others)
     if after is None:
         return siblings
     if after == moved.name:
-        raise InvalidInput(f"column {what} cannot come after itself")
+        raise InvalidInput(f"column {label} cannot come after itself")
     index = others.index(_sibling(others, spelled(others, after), after)) + 1
     return (*others[:index], moved, *others[index:])
 
 
-def _retype(field: Field, new: Type, what: str) -> Field:
+def _retype(field: Field, new: Type, label: str) -> Field:
     if not isinstance(field.type, Scalar) or not isinstance(new, Scalar):
         if field.type == new:
             return field
         parts = children(field.type)
-        hint = f"; change one of its parts, e.g. {what}.{_roles(field.type)[0]}" if parts else ""
-        raise InvalidInput(f"column {what} is {field.type} and cannot become {new}{hint}")
+        hint = f"; change one of its parts, e.g. {label}.{_roles(field.type)[0]}" if parts else ""
+        raise InvalidInput(f"column {label} is {field.type} and cannot become {new}{hint}")
     if not can_widen(field.type, new):
         raise InvalidInput(
-            f"column {what} is {field.type}: {new} does not hold all its values; add a column of that type instead"
+            f"column {label} is {field.type}: {new} does not hold all its values; add a column of that type instead"
         )
-    return _with_default(replace(field, type=new), field.default, what)
+    return _with_default(replace(field, type=new), field.default, label)
 
 
-def _allow_nulls(field: Field, nullable: bool, what: str) -> Field:
+def _allow_nulls(field: Field, nullable: bool, label: str) -> Field:
     if field.nullable and not nullable:
-        raise InvalidInput(f"column {what} may hold nulls already: NOT NULL cannot be added")
+        raise InvalidInput(f"column {label} may hold nulls already: NOT NULL cannot be added")
     return replace(field, nullable=nullable)
 
 
-def _with_default(field: Field, default: str | bytes | None, what: str) -> Field:
+def _with_default(field: Field, default: str | bytes | None, label: str) -> Field:
     if default is not None and not (isinstance(default, bytes) and _takes_bytes(field.type)):
         if not isinstance(default, str):
-            raise InvalidInput(f"column {what}: a default is given as text, not {default!r}")
+            raise InvalidInput(f"column {label}: a default is given as text, not {default!r}")
         if isinstance(field.type, Scalar) and field.type.kind not in _UNCHECKED:
             # The format decides what it keeps.
             kind = scalar(Kind.TIME_MICROS) if field.type.kind is Kind.TIME else field.type
-            coerce(default, kind, f"the default of column {what}")
+            coerce(default, kind, f"the default of column {label}")
     return replace(field, default=default)
 
 
@@ -552,18 +552,18 @@ def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
     return path
 
 
-def _sibling(siblings: tuple[Field, ...], name: str, what: str) -> Field:
+def _sibling(siblings: tuple[Field, ...], name: str, label: str) -> Field:
     for sibling in siblings:
         if sibling.name == name:
             return sibling
-    raise NotFound(f"no column {what!r}; there are {', '.join(sibling.name for sibling in siblings)}")
+    raise NotFound(f"no column {label!r}; there are {', '.join(sibling.name for sibling in siblings)}")
 
 
-def _require_new(siblings: tuple[Field, ...], name: str, what: str) -> None:
+def _require_new(siblings: tuple[Field, ...], name: str, label: str) -> None:
     """Names that differ only in case are one name to Spark."""
     for sibling in siblings:
         if sibling.name.casefold() == name.casefold():
-            raise AlreadyExists(f"column {what}: there is {sibling.name!r} already; choose another name")
+            raise AlreadyExists(f"column {label}: there is {sibling.name!r} already; choose another name")
 
 
 def _require_free(schema: Schema, path: tuple[str, ...], done: str) -> None:
@@ -577,17 +577,17 @@ def _require_free(schema: Schema, path: tuple[str, ...], done: str) -> None:
             raise InvalidInput(f"column {path[0]} is {role} and cannot be {done}; make a new table instead")
 
 
-def _type(type: str | Type, what: str) -> Type:
+def _type(type: str | Type, label: str) -> Type:
     if isinstance(type, str):
         return parse_type(type)
     if not isinstance(type, Scalar | ListOf | MapOf | MultisetOf | Row):
-        raise InvalidInput(f"column {what}: {type!r} is no type; write it as SQL does, e.g. 'decimal(10, 2)'")
+        raise InvalidInput(f"column {label}: {type!r} is no type; write it as SQL does, e.g. 'decimal(10, 2)'")
     return type
 
 
-def _comment(comment: str | None, what: str) -> str | None:
+def _comment(comment: str | None, label: str) -> str | None:
     if comment is not None and not isinstance(comment, str):
-        raise InvalidInput(f"the comment of {what} is text, not {comment!r}")
+        raise InvalidInput(f"the comment of {label} is text, not {comment!r}")
     return comment
 
 

@@ -141,8 +141,8 @@ class Merge:
     def require_by_key(self, key: tuple[str, ...]) -> None:
         """Raise `InvalidInput` if rows of a table that merges rows by `key` could get another key, or the key of
         another row."""
-        known = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
-        missing = [name for name in key if name not in known]
+        key_sources = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
+        missing = [name for name in key if name not in key_sources]
         if missing and self.of(Group.NOT_MATCHED):
             raise InvalidInput(
                 f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked for by "
@@ -150,7 +150,7 @@ class Merge:
             )
         for clause in self.clauses:
             for name, value in clause.assignments if clause.act is Act.UPDATE else ():
-                if name in key and value not in (known.get(name), Column((flat_name(TARGET, name),))):
+                if name in key and value not in (key_sources.get(name), Column((flat_name(TARGET, name),))):
                     raise InvalidInput(
                         f"{clause.group}: update of {name!r}, which is in the primary key; delete the rows and insert them, "
                         f"or make t.{name} = s.{name} part of the condition"

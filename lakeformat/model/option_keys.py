@@ -46,28 +46,28 @@ def near(key: str, documented: Documented) -> str | None:
     return _near(key, documented.heeded | documented.ignored)
 
 
-def check(keys: Iterable[str], documented: Documented, what: str, where: str) -> None:
+def check(keys: Iterable[str], documented: Documented, kind: str, where: str) -> None:
     """Raise `InvalidInput` for misspelt keys. Log those that lakeformat does not act on, once per table and key.
 
-    `what`: the format's word for an option. `where`: the table.
+    `kind`: the format's word for an option. `where`: the table.
     """
     ignored = []
     for key in keys:
         if documented.is_heeded(key):
             continue
         if not key.strip():
-            raise InvalidInput(f"{where}: unknown {what} {key!r}: it has no name")
+            raise InvalidInput(f"{where}: unknown {kind} {key!r}: it has no name")
         if documented.is_known(key):
             ignored.append(key)
         elif meant := near(key, documented):
-            raise InvalidInput(f"{where}: unknown {what} {key!r}; did you mean {meant}?")
+            raise InvalidInput(f"{where}: unknown {kind} {key!r}; did you mean {meant}?")
         elif key.startswith(_OURS):
             ours = sorted(key for key in documented.heeded if key.startswith(_OURS))
-            raise InvalidInput(f"{where}: unknown {what} {key!r}; those of lakeformat are {', '.join(ours)}")
+            raise InvalidInput(f"{where}: unknown {kind} {key!r}; those of lakeformat are {', '.join(ours)}")
     for key in ignored:
         if (where, key) not in _logged:
             _logged.add((where, key))
-            log.warning("%s: %s %r is kept for other engines; lakeformat does not act on it", where, what, key)
+            log.warning("%s: %s %r is kept for other engines; lakeformat does not act on it", where, kind, key)
 
 
 def _matches(key: str, keys: frozenset[str]) -> bool:
@@ -89,15 +89,15 @@ def _near(key: str, keys: frozenset[str]) -> str | None:
     return " or ".join(repr(meant) for likeness, meant in sorted(candidates) if likeness == best)
 
 
-def _likeness(key: str, known: str) -> float:
+def _likeness(key: str, other: str) -> float:
     """0 to 1. Case and separators do not count; keys with equally many parts are compared part by part."""
-    key, known = key.lower(), known.lower()
-    if _SEPARATORS.sub("", key) == _SEPARATORS.sub("", known):
+    key, other = key.lower(), other.lower()
+    if _SEPARATORS.sub("", key) == _SEPARATORS.sub("", other):
         return 1.0
-    matcher = difflib.SequenceMatcher(None, key, known, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, key, other, autojunk=False)
     if matcher.real_quick_ratio() < _CUTOFF or matcher.quick_ratio() < _CUTOFF:
         return 0.0
-    parts, others = key.split("."), known.split(".")
+    parts, others = key.split("."), other.split(".")
     if len(parts) == len(others) and any(
         difflib.SequenceMatcher(None, a, b, autojunk=False).ratio() < _PART_CUTOFF
         for a, b in zip(parts, others, strict=True)

@@ -96,19 +96,19 @@ def require_identity(partitioning: Partitioning, format: str) -> None:
             )
 
 
-def parse_field(text: str, what: str = "partition_by") -> PartitionField:
-    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field. Raises `InvalidInput`, naming `what`."""
+def parse_field(text: str, label: str = "partition_by") -> PartitionField:
+    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field. Raises `InvalidInput`, naming `label`."""
     match = _TRANSFORM.fullmatch(text)
     if not match:
         return PartitionField(text, Transform(), text)
     kind = _TRANSFORMS.get(match["name"].lower())
     if kind is None:
         raise InvalidInput(
-            f"{what} {text!r}: no transform {match['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
+            f"{label} {text!r}: no transform {match['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
         )
     wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
     if wants != (match["number"] is not None):
-        raise InvalidInput(f"{what} {text!r}: write {kind}({'16, ' if wants else ''}{match['column']})")
+        raise InvalidInput(f"{label} {text!r}: write {kind}({'16, ' if wants else ''}{match['column']})")
     number = int(match["number"]) if wants else None
     name = match["column"] if kind is TransformKind.IDENTITY else f"{match['column']}_{kind}"
     return PartitionField(match["column"], Transform(kind, number), name)

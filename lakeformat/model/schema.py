@@ -194,11 +194,11 @@ def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
     part_at = find_field(fields, path[0])
     for depth, name in enumerate(path[1:], 1):
         parts = part_at.type.fields if isinstance(part_at.type, Row) else ()
-        there = [part for part in parts if part.name == name]
-        if not there:
+        exact = [part for part in parts if part.name == name]
+        if not exact:
             parts_text = f"its parts are {', '.join(p.name for p in parts)}" if parts else "and has no named parts"
             raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(path[:depth])} is {part_at.type}, {parts_text}")
-        part_at = there[0]
+        part_at = exact[0]
     return part_at
 
 
@@ -276,16 +276,16 @@ _SOURCES_OF: dict[TransformKind, Collection[Kind]] = {
 _PARTITIONABLE = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}
 
 
-def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
-    """The type of a transform's values over a column of type `source`. Raises `InvalidInput`, naming the column `what`, for a
+def result_type(transform: Transform, source: Type, label: str = "column") -> Type:
+    """The type of a transform's values over a column of type `source`. Raises `InvalidInput`, naming the column `label`, for a
     type that the transform does not take."""
     kind = transform.kind
     if not isinstance(source, Scalar) or source.kind not in _SOURCES_OF.get(kind, _PARTITIONABLE):
-        raise InvalidInput(f"{transform}({what}): {what} is {source}, which {kind} does not take")
+        raise InvalidInput(f"{transform}({label}): {label} is {source}, which {kind} does not take")
     if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
-        raise InvalidInput(f"{transform}({what}): the number must be at least 1")
+        raise InvalidInput(f"{transform}({label}): the number must be at least 1")
     if kind is TransformKind.TRUNCATE and (transform.parameter or 0) >= 2**31:
-        raise InvalidInput(f"{transform}({what}): the number must be below 2147483648")
+        raise InvalidInput(f"{transform}({label}): the number must be below 2147483648")
     match kind:
         case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
             return scalar(Kind.INT)

@@ -206,7 +206,7 @@ def utc(epoch_ms: int) -> str:
 
 
 def carried(
-    given: Mapping[str, str],
+    properties: Mapping[str, str],
     session: tuple[str, int] | None,
     before: Mapping[str, str],
     streams: Mapping[str, str] | None = None,
@@ -214,16 +214,16 @@ def carried(
     """The properties of a snapshot: those of its commit, and those carried from the snapshot `before`, whose rows it
     includes. A commit that says how far its rows follow a database replaces all of that. `streams`: the properties of
     the snapshot that the streams' numbers come from, if it is another."""
-    made = dict(given)
-    if not any(name.startswith(_FOLLOWS) for name in given):
-        made = {k: v for k, v in before.items() if k.startswith(_FOLLOWS) and k != _OF_THE_COMMIT} | made
+    merged = dict(properties)
+    if not any(name.startswith(_FOLLOWS) for name in properties):
+        merged = {k: v for k, v in before.items() if k.startswith(_FOLLOWS) and k != _OF_THE_COMMIT} | merged
     numbers = stream_numbers(before if streams is None else streams)
     if session is not None:
         user, number = session
         numbers[user] = max(number, numbers.pop(user, number))
     if numbers:
-        made[STREAMS] = json.dumps(dict(list(numbers.items())[-_MOST_STREAMS:]))
-    return made
+        merged[STREAMS] = json.dumps(dict(list(numbers.items())[-_MOST_STREAMS:]))
+    return merged
 
 
 def stream_numbers(properties: Mapping[str, str]) -> dict[str, int]:

@@ -245,10 +245,10 @@ class _Reader:
         if not self._symbol(symbol):
             raise self._expected(f"{symbol!r}")
 
-    def _name(self, what: str) -> str:
+    def _name(self, label: str) -> str:
         token = self._token()
         if token[1] is None and token[2] is None:
-            raise self._expected(what)
+            raise self._expected(label)
         self._next += 1
         return token[1] if token[1] is not None else (token[2] or "").replace("``", "`")
 
@@ -266,9 +266,9 @@ class _Reader:
         self._next += 1
         return token.replace("''", "'")
 
-    def _expected(self, wanted: str) -> InvalidInput:
+    def _expected(self, label: str) -> InvalidInput:
         at = self._tokens[self._next][0] if self._next < len(self._tokens) else len(self._text)
-        return self._refusal(f"expected {wanted} at position {at}, found {self._text[at:].strip()[:20] or 'the end'!r}")
+        return self._refusal(f"expected {label} at position {at}, found {self._text[at:].strip()[:20] or 'the end'!r}")
 
     def _refusal(self, reason: str) -> InvalidInput:
         return InvalidInput(f"type {self._text!r}: {reason}")

@@ -130,11 +130,11 @@ class MergeSpec:
 
     def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
         """`columns`, and those that merging needs."""
-        wanted = dict.fromkeys((*columns, *self.sequence))
+        names = dict.fromkeys((*columns, *self.sequence))
         for group in self.groups:
-            if group.removes_record or wanted.keys() & {*group.columns, *group.sequence}:
-                wanted |= dict.fromkeys(group.sequence)
-        return tuple(wanted)
+            if group.removes_record or names.keys() & {*group.columns, *group.sequence}:
+                names |= dict.fromkeys(group.sequence)
+        return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)

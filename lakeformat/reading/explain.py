@@ -136,10 +136,10 @@ def _leaves(task: ReadTask) -> list[ReadTask]:
     return [leaf for part in task.parts for leaf in _leaves(part)] if task.parts else [task]
 
 
-def _texts(known: Mapping[str, Bounds], count: int) -> list[str | None]:
+def _texts(bounds_of: Mapping[str, Bounds], count: int) -> list[str | None]:
     """`id: 5 .. 9, nulls: 0`, for each file."""
     shown: list[list[str]] = [[] for _ in range(count)]
-    for name, bounds in known.items():
+    for name, bounds in bounds_of.items():
         ends = zip(bounds.minimum.to_pylist(), bounds.maximum.to_pylist(), bounds.null_count.to_pylist(), strict=True)
         for texts, (low, high, nulls) in zip(shown, ends, strict=True):
             span = "no values" if low is None and high is None else f"{_value(low)} .. {_value(high)}"

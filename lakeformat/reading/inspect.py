@@ -191,9 +191,9 @@ class Inspect:
         """The names of this format's metadata tables."""
         return tuple(sorted({*self._format.inspections, "audit_log"}))
 
-    def _table(self, name: str, *how: Any) -> pa.Table:
+    def _table(self, name: str, *options: Any) -> pa.Table:
         if name not in self._format.inspections:
             raise UnsupportedFeature(
                 f"{self._format.name} tables have no metadata table {name}; they have {', '.join(self.names)}"
             )
-        return self._view().inspect(name, *how)
+        return self._view().inspect(name, *options)

@@ -172,21 +172,21 @@ class Scan:
             import duckdb
         except ModuleNotFoundError:
             raise InvalidInput("a checksum needs DuckDB: pip install 'lakeformat[duckdb]'") from None
-        wanted = self.schema if schema is None else schema
-        scan = self.select(wanted.names)
+        target = self.schema if schema is None else schema
+        scan = self.select(target.names)
         failed: list[LakeError] = []
 
         def batches() -> Iterator[pa.RecordBatch]:
             try:
                 for batch in scan.to_batches():
-                    yield from pa.Table.from_batches([batch]).cast(wanted).to_batches()
+                    yield from pa.Table.from_batches([batch]).cast(target).to_batches()
             except LakeError as error:
                 failed.append(error)
                 raise
 
-        names = ", ".join(map(quoted, wanted.names))
+        names = ", ".join(map(quoted, target.names))
         with _hashing(os.getpid()).cursor() as connection:
-            connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
+            connection.register("rows", pa.RecordBatchReader.from_batches(target, batches()))
             query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"
             try:
                 row = connection.execute(query).fetchone()

@@ -59,11 +59,11 @@ class Cache:
         cached = self._get(key)
         if cached is not None:
             return cast(Z, cached)
-        made = make()
+        value = make()
         with self._lock:
             if key not in self._entries:
-                self._put(key, made, made.nbytes + _MARKS_BYTES)
-        return made
+                self._put(key, value, value.nbytes + _MARKS_BYTES)
+        return value
 
     def put(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
@@ -222,12 +222,12 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
     absent = [path for path, table in by_path.items() if table is None]
     if isinstance(reader, Cached) and reader.elsewhere is not None and len(absent) >= reader.elsewhere.least:
         made = zip(absent, reader.elsewhere.decoded(absent, parse), strict=True)
-        there = {path: table for path, table in made if table is not None}
+        decoded_tables = {path: table for path, table in made if table is not None}
         for (path, table), size_bytes in zip(
-            there.items(), map(pa.Table.get_total_buffer_size, there.values()), strict=True
+            decoded_tables.items(), map(pa.Table.get_total_buffer_size, decoded_tables.values()), strict=True
         ):
             reader.cache.put(reader.root, path + mark, table, size_bytes)
-        by_path |= there
+        by_path |= decoded_tables
         return [by_path[path] for path in paths]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
         paths_of_some = [path for path, _ in some]
@@ -303,10 +303,10 @@ def remember(reader: Reader, path: str, table: pa.Table) -> None:
     it. Only small tables: a large one would push out what readers need."""
     if not isinstance(reader, Cached) or len(table) > REMEMBERED_BYTES // ROW_BYTES:
         return
-    own = table.combine_chunks()
-    size_bytes = own.get_total_buffer_size()  # Counts the whole buffers that a slice refers to.
+    combined = table.combine_chunks()
+    size_bytes = combined.get_total_buffer_size()  # Counts the whole buffers that a slice refers to.
     if size_bytes <= REMEMBERED_BYTES:
-        reader.cache.put(reader.root, path, own, size_bytes)
+        reader.cache.put(reader.root, path, combined, size_bytes)
 
 
 def cache_of(reader: Reader) -> Cache | None:

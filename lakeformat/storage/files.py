@@ -642,10 +642,10 @@ def _new_file(name: str, fsync: bool) -> int:
     raise StoreRefused(f"{folder}: the folder cannot be made, or is removed as often as it is made")
 
 
-def _unwritable(folder: str, what: str, error: OSError) -> OSError:
+def _unwritable(folder: str, reason: str, error: OSError) -> OSError:
     """For good if the folder's path, rights or file system refuse it; else the error itself."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
-        return StoreRefused(f"{folder}: {what}: {error.strerror}")
+        return StoreRefused(f"{folder}: {reason}: {error.strerror}")
     return error
 
 
@@ -699,10 +699,10 @@ def _client(base: str, options: tuple[tuple[str, str], ...], lease: Lease | None
         # A panic of the native library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        given = sorted(name for name, _ in options)
+        option_names = sorted(name for name, _ in options)
         secrets = redact.secrets_of(dict(options))
         said = redact.redacted(_first_line(error), *secrets)
-        raise InvalidInput(f"{base}: cannot open the store with options {given}: {said}") from redact.cause(
+        raise InvalidInput(f"{base}: cannot open the store with options {option_names}: {said}") from redact.cause(
             error, *secrets
         )
 
@@ -730,10 +730,10 @@ def _option(name: str, value: str) -> tuple[str, str]:
 
 
 def _endpoint(options: tuple[tuple[str, str], ...]) -> str:
-    given = dict(_option(name, value) for name, value in options)
+    by_name = dict(_option(name, value) for name, value in options)
     for key in ("endpoint", "endpoint_url", "azure_endpoint", "azure_storage_endpoint"):
-        if key in given:
-            return given[key]
+        if key in by_name:
+            return by_name[key]
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
@@ -745,13 +745,13 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
         with _store_errors(name, "create"):
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
     except StoreError as error:
-        said = " ".join(str(error.__cause__).split())  # XML with several lines.
-        status = int(match[1]) if (match := _STATUS.search(said)) else None
+        answer = " ".join(str(error.__cause__).split())  # XML with several lines.
+        status = int(match[1]) if (match := _STATUS.search(answer)) else None
         match error.__cause__:
             case AlreadyExistsError() | PreconditionError():
                 # S3 answers 409 also while another request for the name is running, which may fail.
                 if status == 409 and not store.exists(key.removeprefix(f"{store.prefix}/")):
-                    raise StoreError(f"{name}: cannot create: {said}") from error
+                    raise StoreError(f"{name}: cannot create: {answer}") from error
                 return False
             case NotImplementedError() | NotSupportedError():
                 status = 501
@@ -760,10 +760,10 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
         if status == 501:
             raise UnsupportedFeature(
                 f"{base}: this store cannot create an object only if it is absent, so tables in it can be read but "
-                f"not written: {said}"
+                f"not written: {answer}"
             ) from error
         if status is not None and 400 <= status < 500 and status not in (408, 409, 412, 429):
-            raise StoreRefused(f"{name}: cannot create: {said}") from error
+            raise StoreRefused(f"{name}: cannot create: {answer}") from error
         raise
     return True
 
@@ -920,10 +920,10 @@ class Ranges(io.RawIOBase):
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetch ranges (start, end) together and keep them, in place of those prefetched before."""
-        wanted = sorted({(a, b) for a, b in ranges if a < b and self._in_memory(a, b) is None})
+        missing = sorted({(a, b) for a, b in ranges if a < b and self._in_memory(a, b) is None})
         self._ahead = []
-        fetched = self._fetch([a for a, _ in wanted], [b for _, b in wanted]) if wanted else []
-        self._ahead = [(start, memoryview(data)) for (start, _), data in zip(wanted, fetched, strict=True)]
+        fetched = self._fetch([a for a, _ in missing], [b for _, b in missing]) if missing else []
+        self._ahead = [(start, memoryview(data)) for (start, _), data in zip(missing, fetched, strict=True)]
 
     def read(self, size: int | None = -1) -> bytes:
         return bytes(self._take(self._size if size is None or size < 0 else size))

@@ -93,13 +93,13 @@ class CreateHead:
     key: str = ""  # By which `newest` knows the folder.
 
     def version(self) -> int:
-        known = self._known()
-        if known is not None and not self.store.exists(self._path(known.version + 1)) and self._is_proven(known):
-            return known.version
+        newest = self._known()
+        if newest is not None and not self.store.exists(self._path(newest.version + 1)) and self._is_proven(newest):
+            return newest.version
         version, names = self._listed()
         if self.newest is not None and self.store.is_local and names > self.newest.few and version > 0:
             contents = self._contents(version)
-            is_proven = known is not None and (known.version, known.contents) == (version, contents)
+            is_proven = newest is not None and (newest.version, newest.contents) == (version, contents)
             self.newest.versions[self.key] = _Newest(version, contents, is_proven)
         return version
 
@@ -121,11 +121,11 @@ class CreateHead:
     def _known(self) -> _Newest | None:
         return None if self.newest is None else self.newest.versions.get(self.key)
 
-    def _is_proven(self, known: _Newest) -> bool:
+    def _is_proven(self, newest: _Newest) -> bool:
         """Whether no name above a version that was the newest has become free since. The answer holds for the time before the call, so
         callers look for the next name, or take it, first."""
-        is_hinted = known.contents[1] == str(known.version).encode()
-        return known.is_proven and is_hinted and self._contents(known.version) == known.contents
+        is_hinted = newest.contents[1] == str(newest.version).encode()
+        return newest.is_proven and is_hinted and self._contents(newest.version) == newest.contents
 
     def _contents(self, version: int) -> tuple[bytes | None, ...]:
         return tuple(self.store.read_many([self._path(version), f"{self.folder}/{HINT}", f"{self.folder}/{RESTORED}"]))
@@ -148,19 +148,19 @@ class CreateHead:
         # The name may be free again, since expiry and restores delete: later versions would hide what is created.
         if is_version and self.version() > version:
             return Outcome.LOST
-        known = self._known()
+        newest = self._known()
         created = self.store.create(plan.root_path, plan.root)
         # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
         if not created and self.store.read(plan.root_path) != plan.root:
             return Outcome.LOST
         # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is never
         # deleted, so if ours is the newest now, nothing newer was there when it was created.
-        follows = is_version and known is not None and known.version == version and self._is_proven(known)
+        follows = is_version and newest is not None and newest.version == version and self._is_proven(newest)
         if not follows:
             if is_version and self.version() != version + 1:
                 return Outcome.UNKNOWN
-        elif known is not None and self.newest is not None:
-            contents = (plan.root, str(version + 1).encode(), known.contents[2])
+        elif newest is not None and self.newest is not None:
+            contents = (plan.root, str(version + 1).encode(), newest.contents[2])
             self.newest.versions[self.key] = _Newest(version + 1, contents, is_proven=True)
         with suppress(StoreError):
             self.store.write_hints(plan.hints)

@@ -50,11 +50,11 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
         _create_at(store, format, keeper, view, name, tag)
         return
     with tags.kept(store, cast(AnyView, view), tag):
-        made = [path for path, data in begins_at.items() if store.create(path, data)]
+        created = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
         view.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.
     except AlreadyExists:
-        discard(store, made)
+        discard(store, created)
         raise
     for path, data in schemas.items():
         store.create(path, data)

@@ -16,15 +16,15 @@ def create(change: Change, column: str, kind: str, scope: Expression) -> SetGlob
     """The operation that indexes the rows of a column which no index has, by files that are written now; None if there are
     none."""
     view = _indexed(change.view)
-    made = []
+    files = []
     for part in view.unindexed_rows(column, kind, scope):
         batches = list(change.engine.read(change.files, part.reads, part.fields))
         for data, file in view.index_files(part, pa.Table.from_batches(batches, arrow_schema(part.fields))):
             change.store.write(file.path, data)
-            made.append(file)
-    if not made:
+            files.append(file)
+    if not files:
         return None
-    return SetGlobalIndexes(request=change.request, added=tuple(made), read_at=change.view.snapshot_id)
+    return SetGlobalIndexes(request=change.request, added=tuple(files), read_at=change.view.snapshot_id)
 
 
 def drop(view: AnyView, request: Request, column: str, kind: str, scope: Expression) -> SetGlobalIndexes | None:

@@ -83,7 +83,7 @@ class Run(Protocol):
     """The function that runs a merge."""
 
     def __call__(
-        self, asked: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
+        self, declared: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
     ) -> Snapshot | None: ...
 
 
@@ -192,13 +192,13 @@ class WhenNotMatchedBySource(_When):
 
 def plan(
     change: Change,
-    asked: MergeInto,
+    declared: MergeInto,
     grow: Callable[[list[evolution.AddColumn]], AnyView],
 ) -> Rewrite | RowDelta | Append | None:
     """The operation that a merge becomes on this base; None if nothing changes. `grow` adds columns to the table."""
-    source = change.engine.stage(change.files, asked.source, change.view.layout(), change.view.schema.fields)
+    source = change.engine.stage(change.files, declared.source, change.view.layout(), change.view.schema.fields)
     try:
-        change, merge = _bound_to_source(change, asked, source, grow)
+        change, merge = _bound_to_source(change, declared, source, grow)
         layout = change.view.layout(from_files=True)
         for _, clause in merge.of(Group.NOT_MATCHED):
             given = {name for name, _ in clause.assignments}
@@ -225,18 +225,18 @@ def plan(
 
 
 def _bound_to_source(
-    change: Change, asked: MergeInto, source: Source, grow: Callable[[list[evolution.AddColumn]], AnyView]
+    change: Change, declared: MergeInto, source: Source, grow: Callable[[list[evolution.AddColumn]], AnyView]
 ) -> tuple[Change, Merge]:
     """The merge with the names of both sides resolved, and the change on the table that has the source's new columns if
     the merge adds them."""
-    if asked.key:
-        asked = upserting(asked, change.view.schema.fields, source.fields)
-        source.keep_last(asked.key)
-    if asked.evolve_schema and (new := new_columns(asked, change.view.schema.fields, source.fields)):
+    if declared.key:
+        declared = upserting(declared, change.view.schema.fields, source.fields)
+        source.keep_last(declared.key)
+    if declared.evolve_schema and (new := new_columns(declared, change.view.schema.fields, source.fields)):
         schema = (view := grow(new)).schema
         request = replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
         change = replace(change, view=view, request=request)
-    return change, bound(asked, change.view.schema.fields, source.fields)
+    return change, bound(declared, change.view.schema.fields, source.fields)
 
 
 def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, condition: Expression) -> RowDelta | None:
@@ -363,11 +363,14 @@ def _by_column(
     )
 
 
-def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
+def upserting(declared: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
     """An upsert as a merge. Raises `InvalidInput` for columns that the table lacks, and for a missing key."""
-    known, kinds = {field.name for field in target}, [field.name for field in source if field.name == ROW_KIND.name]
-    unknown = [field.name for field in source if field.name not in known and field.name not in kinds]
-    missing = [name for name in asked.key if all(field.name != name for field in source)]
+    target_names, kinds = (
+        {field.name for field in target},
+        [field.name for field in source if field.name == ROW_KIND.name],
+    )
+    unknown = [field.name for field in source if field.name not in target_names and field.name not in kinds]
+    missing = [name for name in declared.key if all(field.name != name for field in source)]
     nullable = {field.name for field in target if field.nullable}
     if unknown:
         raise InvalidInput(
@@ -377,9 +380,9 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
     if missing:
         raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key or `on`")
     values: dict[str, str | Expression] = {
-        field.name: Column((SOURCE, field.name)) for field in source if field.name in known
+        field.name: Column((SOURCE, field.name)) for field in source if field.name in target_names
     }
-    changed = {name: value for name, value in values.items() if name not in asked.key}
+    changed = {name: value for name, value in values.items() if name not in declared.key}
     clauses = [Asked(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
     if changed:
         clauses.append(Asked(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
@@ -390,31 +393,31 @@ def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, 
     on = and_(
         *(
             Call("eq_null_safe" if name in nullable else "eq", (Column((TARGET, name)), Column((SOURCE, name))))
-            for name in asked.key
+            for name in declared.key
         )
     )
-    return replace(asked, on=on, clauses=tuple(clauses))
+    return replace(declared, on=on, clauses=tuple(clauses))
 
 
-def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:
+def new_columns(declared: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:
     """The columns that only the source has, if a clause takes all columns."""
-    if not any(clause.values is None and clause.act is not Act.DELETE for clause in asked.clauses):
+    if not any(clause.values is None and clause.act is not Act.DELETE for clause in declared.clauses):
         return []
     known = {field.name.casefold() for field in target}
     return [evolution.AddColumn(field.name, field.type) for field in source if field.name.casefold() not in known]
 
 
-def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
+def bound(declared: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
     """The clauses bound to these columns. Raises `InvalidInput` and `NotFound`."""
     clauses = []
-    for clause in asked.clauses:
+    for clause in declared.clauses:
         values: Values = {}
         if clause.act is not Act.DELETE:
             given = clause.values
-            values = all_columns(clause.act, target, source, asked.evolve_schema) if given is None else given
+            values = all_columns(clause.act, target, source, declared.evolve_schema) if given is None else given
         assignments = tuple((name, sql_text.value(value, (TARGET, SOURCE))) for name, value in values.items())
         clauses.append(Clause(clause.group, clause.act, _parsed(clause.condition), assignments))
-    merge = prepare(target, source, _parsed(asked.on), tuple(clauses))
+    merge = prepare(target, source, _parsed(declared.on), tuple(clauses))
     outcomes.check(merge)
     return merge
 

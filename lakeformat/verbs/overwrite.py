@@ -54,11 +54,11 @@ def replaced(
             scope = change.view.partitions.scope_of(partitions)
         else:
             operation = replace_rows(change, scope, added, pinned_to)
-        gone = remove_elsewhere(change, added, scope) if change.view.schema.primary_key else ()
+        deletes = remove_elsewhere(change, added, scope) if change.view.schema.primary_key else ()
     except BaseException:
         discard(change.store, paths_of(added))  # No commit was tried, so no snapshot can have them.
         raise
-    return replace(operation, added=(*operation.added, *gone))
+    return replace(operation, added=(*operation.added, *deletes))
 
 
 def layout(view: AnyView) -> WriteTask:
@@ -120,16 +120,16 @@ def replace_by_key(
             f"take an old row for a newer one: not supported; delete the rows, then upsert"
         )
     deletion = rows.by_key(change, task, condition, OperationKind.OVERWRITE, RowKind.DELETE)
-    gone = deletion.added if deletion else ()
+    deletes = deletion.added if deletion else ()
     try:
-        write = after(looking(change.view, task, but=condition), gone)
+        write = after(looking(change.view, task, but=condition), deletes)
         added = tuple(change.engine.write(change.files, data, replace(write, required=condition)))
     except BaseException:
-        discard(change.store, paths_of(gone))  # No commit was tried, so no snapshot can have them.
+        discard(change.store, paths_of(deletes))  # No commit was tried, so no snapshot can have them.
         raise
     return RowDelta(
         request=change.request,
-        added=(*gone, *added),
+        added=(*deletes, *added),
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=OperationKind.REPLACE,

@@ -30,15 +30,15 @@ def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
     if layout.keyed is None:
         return layout
     first, index = dict(layout.keyed.first or {}), layout.keyed.index
-    known = {partition: dict(buckets) for partition, buckets in (index.files if index else {}).items()}
+    buckets_of = {partition: dict(buckets) for partition, buckets in (index.files if index else {}).items()}
     for file in files:
         if file.keys is not None:
             folder = file.path.rpartition("/")[0]
             first[folder] = max(first.get(folder, 0), file.keys.last_sequence + 1)
         elif file.content is Content.HASH_INDEX:
-            known.setdefault(repr(file.partition), {})[file.bucket] = file.path
+            buckets_of.setdefault(repr(file.partition), {})[file.bucket] = file.path
     if index is not None:
-        index = replace(index, files={partition: tuple(buckets.items()) for partition, buckets in known.items()})
+        index = replace(index, files={partition: tuple(buckets.items()) for partition, buckets in buckets_of.items()})
     return replace(layout, keyed=replace(layout.keyed, first=first, index=index))
 
 

@@ -126,11 +126,11 @@ def by_key(
             f"{change.store.root}: {kind} of rows on a table with 'ignore-delete', where none can go: not supported; drop or overwrite whole "
             f"partitions"
         )
-    there = change.keyed.complete()
-    places, read = layout.keyed.places, there.scan(predicate=condition)
+    complete = change.keyed.complete()
+    places, read = layout.keyed.places, complete.scan(predicate=condition)
     if places is not None:  # Rows stay in their partition, unless the assignments change it.
         stays = not {name for name, _ in assignments} & {*places.partition}
-        places, read = replace(places, is_settled=True), there.located(predicate=condition)
+        places, read = replace(places, is_settled=True), complete.located(predicate=condition)
         places = replace(places, rows={}) if stays else places
     write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None, places=places))
     tasks = [RewriteTask((task,), write, None, assignments) for task in read]

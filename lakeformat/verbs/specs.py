@@ -44,8 +44,8 @@ def whole(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]]) ->
     columns, names = {field.name: field for field in schema.fields}, schema.partitioning.columns
     rows = []
     for spec in specs:
-        given = {spelled(schema.fields, column): value for column, value in spec.items()}
-        if missing := [column for column in names if column not in given]:
+        values = {spelled(schema.fields, column): value for column, value in spec.items()}
+        if missing := [column for column in names if column not in values]:
             raise InvalidInput(f"{name}: {spec} leaves out {missing[0]}; name whole partitions")
-        rows.append(tuple(coerce(given[column], columns[column].type, column) for column in names))
+        rows.append(tuple(coerce(values[column], columns[column].type, column) for column in names))
     return rows

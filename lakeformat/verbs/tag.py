@@ -35,11 +35,11 @@ def kept(store: Store, view: AnyView, tag: str | None = None) -> Iterator[None]:
 
     The pin stays until it expires if the block raises an error after which its commit may still land.
     """
-    made = view.pin(clock.now_ms(), _LASTS_MS) if isinstance(view, Upkept) else None
-    if made is None or not isinstance(view, Upkept):
+    pin = view.pin(clock.now_ms(), _LASTS_MS) if isinstance(view, Upkept) else None
+    if pin is None or not isinstance(view, Upkept):
         yield
         return
-    path, data = made
+    path, data = pin
     try:
         store.create(path, data)
         view.require_kept(tag)

@@ -100,15 +100,15 @@ def _by_column(
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
     """The assignments, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
     assignments: dict[str, Expression] = {}
-    for given, value in values.items():
-        name = find_field(fields, spelled(fields, given)).name
+    for column, value in values.items():
+        name = find_field(fields, spelled(fields, column)).name
         if name in assignments:
             raise InvalidInput(f"update: column {name!r} is assigned twice")
         assignments[name] = sql_text.value(value)
         try:
             bind(assignments[name], fields)
         except NotFound as error:
-            hint = f"; text is quoted: {{{given!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
+            hint = f"; text is quoted: {{{column!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
             raise NotFound(f"update of {name!r}: {error}{hint}") from error
     return assignments
 

@@ -40,8 +40,8 @@ def inspect(table: Table, schema: Schema, files: SessionFiles, spark: Any) -> Ad
     change = table._runner.change(view, request, engine_for(spark=spark))
     mapping: dict[str, str] = dict(view.adoption()[1]) if isinstance(view, Adoption) else {}
 
-    def keep(asked: Mapping[str, str]) -> None:
-        mapping.update(asked)
+    def keep(properties: Mapping[str, str]) -> None:
+        mapping.update(properties)
 
     operation = adopt.plan(change, files.paths, files.partitions, False, keep)
     return Adoptable(replace(schema, properties={**schema.properties, **mapping}), operation.added if operation else ())

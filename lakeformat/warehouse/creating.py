@@ -71,7 +71,7 @@ def create_by(table: Table, schema: Schema, write: Callable[[Table], Snapshot | 
     create(twin, schema)
     creating = Table(table.name, table._store, table._format)
     creating._runner = CreatingRunner(table.name, table._store, table._format, empty=twin._view(), schema=schema)
-    made = write(creating)
-    if made is None:
+    snapshot = write(creating)
+    if snapshot is None:
         create(table, schema)
-    return made
+    return snapshot

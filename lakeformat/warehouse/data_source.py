@@ -272,14 +272,14 @@ class Following:
     def _require_made(self, offset: Mapping[str, Any]) -> None:
         """Raise `NotFound` if the table's snapshot of that number is another one. A snapshot that has expired is not
         checked."""
-        made = offset.get("made")
-        if made is None:
+        identity = offset.get("made")
+        if identity is None:
             return
         try:
             now = _made(self.table._version(offset["snapshot"], None, None))
         except NotFound:
             return
-        if now is not None and now != made:
+        if now is not None and now != identity:
             raise self._other(offset, f"here snapshot {offset['snapshot']} is of {utc(now)}")
 
     def _other(self, offset: Mapping[str, Any], note: str) -> NotFound:
@@ -414,10 +414,12 @@ def _overwrite_mode(options: Mapping[str, str], table: Table) -> str:
     return mode.lower()
 
 
-def _require_known(verb: str, options: Mapping[str, str], known: Sequence[str]) -> None:
-    unknown = sorted(key for key in options if key.lower() not in (*known, *_SPARKS_OWN))
+def _require_known(verb: str, options: Mapping[str, str], options_of_verb: Sequence[str]) -> None:
+    unknown = sorted(key for key in options if key.lower() not in (*options_of_verb, *_SPARKS_OWN))
     if unknown:
-        raise InvalidInput(f"{verb} by format('lakeformat'): no option {unknown[0]!r}; there are {', '.join(known)}")
+        raise InvalidInput(
+            f"{verb} by format('lakeformat'): no option {unknown[0]!r}; there are {', '.join(options_of_verb)}"
+        )
 
 
 def _whole(options: Mapping[str, str], name: str) -> int | None:

@@ -221,16 +221,16 @@ def _definition(value: Any) -> Mapping[str, Any]:
 
 
 def _defined(document: dict[str, Any], change: Mapping[str, Any], name: str) -> dict[str, Any]:
-    action, engine, there = change["action"], change["name"], dict(document.get("definitions") or {})
-    if action == "addDefinition" and engine in there:
+    action, engine, definitions = change["action"], change["name"], dict(document.get("definitions") or {})
+    if action == "addDefinition" and engine in definitions:
         raise AlreadyExists(f"function {name} has a definition for {engine!r} already; say 'updateDefinition'")
-    if action != "addDefinition" and engine not in there:
-        raise NotFound(f"function {name} has no definition for {engine!r}; it has {', '.join(there) or 'none'}")
+    if action != "addDefinition" and engine not in definitions:
+        raise NotFound(f"function {name} has no definition for {engine!r}; it has {', '.join(definitions) or 'none'}")
     if action == "dropDefinition":
-        del there[engine]
+        del definitions[engine]
     else:
-        there[engine] = dict(_definition(change.get("definition")))
-    return {**document, "definitions": there}
+        definitions[engine] = dict(_definition(change.get("definition")))
+    return {**document, "definitions": definitions}
 
 
 def _with_option(document: dict[str, Any], change: Mapping[str, Any], name: str) -> dict[str, Any]:

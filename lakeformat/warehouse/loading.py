@@ -167,13 +167,13 @@ def _candidates(store: Store, file: str, pattern: str | None) -> list[Candidate]
     are left out. `pattern`: a regular expression that is found in their names. Raises `NotFound`, and `InvalidInput`
     for another text."""
     try:
-        wanted = re.compile(pattern or "")
+        matching = re.compile(pattern or "")
     except re.error as error:
         raise InvalidInput(f"PATTERN={pattern!r} is no regular expression: {error}") from error
     files = []
     for listed in store.list(""):
         is_direct = "/" not in listed.path and listed.path[0] not in "_."
-        if is_direct and wanted.search(listed.path) and file in ("", listed.path):
+        if is_direct and matching.search(listed.path) and file in ("", listed.path):
             address = store.location(listed.path).replace("file:///", "file:/", 1)  # As Hadoop spells it.
             files.append(Candidate(listed.path, LoadedFile(address, listed.size_bytes, listed.modified_ms)))
     if not files:

@@ -88,13 +88,13 @@ class Views:
     def create(self, view: View, if_exists: str) -> None:
         """Create a view. `if_exists`: "error" raises `AlreadyExists`, "ignore" keeps the existing view, "replace" gives
         it the new query."""
-        there, stamp, catalog = self._entry(view.name), Stamp.now(), self._required(view.name)
-        if there is None:
+        entry, stamp, catalog = self._entry(view.name), Stamp.now(), self._required(view.name)
+        if entry is None:
             placed = None if catalog.places_views else f"{self.root}/{view.name.replace('.', '.db/', 1)}"
             location = view.location or placed
             self._publish(view.name, None, created(view, location and location.rstrip("/"), stamp), stamp)
         elif if_exists == "replace":
-            self._change(view.name, there, lambda base: replaced(base, view, stamp), stamp)
+            self._change(view.name, entry, lambda base: replaced(base, view, stamp), stamp)
         elif if_exists == "error":
             raise AlreadyExists(f"{view.name}: there is a view already; CREATE OR REPLACE VIEW gives it another query")
 
@@ -245,22 +245,22 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
     same = next((entry for entry in schemas if entry["fields"] == schema["fields"]), None)
     if same is None:
         schemas.append(schema)
-    made = {
+    version = {
         "schema-id": (same or schema)["schema-id"],
         "summary": {"engine-name": "lakeformat"},
         "default-namespace": view.namespace.split("."),
         "representations": [{"type": "sql", "sql": view.query, "dialect": DIALECT}],
     }
-    return _versioned({**base, "schemas": schemas}, made, stamp)
+    return _versioned({**base, "schemas": schemas}, version, stamp)
 
 
-def _versioned(base: Mapping[str, Any], made: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
+def _versioned(base: Mapping[str, Any], fields: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
     versions = list(base["versions"])
     version = next(
-        (version for version in versions if all(version.get(key) == value for key, value in made.items())), None
+        (version for version in versions if all(version.get(key) == value for key, value in fields.items())), None
     )
     if version is None:
-        version = {"version-id": 1 + max((version["version-id"] for version in versions), default=0), **made}
+        version = {"version-id": 1 + max((version["version-id"] for version in versions), default=0), **fields}
         version["timestamp-ms"] = stamp.now_ms
         versions.append(version)
     entry = {"timestamp-ms": stamp.now_ms, "version-id": version["version-id"]}

@@ -74,7 +74,7 @@ def columns(
     return pa.RecordBatch.from_struct_array(_struct(record, capture, lanes, logical, "record"))
 
 
-def at(node: Node, buffer: np.ndarray, blocks: list[Block], places: np.ndarray) -> pa.Array:
+def values_at(node: Node, buffer: np.ndarray, blocks: list[Block], places: np.ndarray) -> pa.Array:
     """The values that begin at `places`, which `columns` returned for a `Place` of `node` in the same bytes."""
     lanes = _Lanes.over(buffer, blocks[-1].end)
     ends, capture = _walk(node, lanes, places, True)
@@ -124,86 +124,86 @@ def skipper(node: Node, path: str = "record") -> _Skip:
     raise AssertionError(node)
 
 
-def varint(data: memoryview | bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number at `at`: (value, position after it). IndexError past the end, `CorruptFile` beyond 64 bits."""
+def varint(data: memoryview | bytes, offset: int) -> tuple[int, int]:
+    """A zig-zag number at `offset`: (value, position after it). IndexError past the end, `CorruptFile` beyond 64 bits."""
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
         if shift > 63:
-            raise CorruptFile(f"a number of more than 10 bytes at byte {at}")
+            raise CorruptFile(f"a number of more than 10 bytes at byte {offset}")
     if value >> 64:
-        raise CorruptFile(f"a number of more than 64 bits at byte {at}")
-    return (value >> 1) ^ -(value & 1), at
+        raise CorruptFile(f"a number of more than 64 bits at byte {offset}")
+    return (value >> 1) ^ -(value & 1), offset
 
 
 def _skip_fixed(size: int, path: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
-        if at + size > len(data):
-            raise CorruptFile(f"{path}: {size} bytes at byte {at}, but the block ends at {len(data)}")
-        return at + size
+    def skip(data: memoryview, offset: int) -> int:
+        if offset + size > len(data):
+            raise CorruptFile(f"{path}: {size} bytes at byte {offset}, but the block ends at {len(data)}")
+        return offset + size
 
     return skip
 
 
 def _skip_boolean(path: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
-        if data[at] > 1:
-            raise CorruptFile(f"{path}: a boolean of {data[at]} at byte {at}")
-        return at + 1
+    def skip(data: memoryview, offset: int) -> int:
+        if data[offset] > 1:
+            raise CorruptFile(f"{path}: a boolean of {data[offset]} at byte {offset}")
+        return offset + 1
 
     return skip
 
 
 def _skip_varint(path: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
-        begin = at
-        while data[at] >= 0x80:
-            at += 1
-        if at - begin > 9 or (at - begin == 9 and data[at] > 1):
+    def skip(data: memoryview, offset: int) -> int:
+        begin = offset
+        while data[offset] >= 0x80:
+            offset += 1
+        if offset - begin > 9 or (offset - begin == 9 and data[offset] > 1):
             raise CorruptFile(f"{path}: a number of more than 64 bits at byte {begin}")
-        return at + 1
+        return offset + 1
 
     return skip
 
 
 def _skip_sized(path: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
-        size, after = varint(data, at)
+    def skip(data: memoryview, offset: int) -> int:
+        size, after = varint(data, offset)
         if size < 0 or after + size > len(data):
-            raise CorruptFile(f"{path}: a length of {size} at byte {at}, but the block ends at {len(data)}")
+            raise CorruptFile(f"{path}: a length of {size} at byte {offset}, but the block ends at {len(data)}")
         return after + size
 
     return skip
 
 
 def _skip_record(parts: tuple[_Skip, ...]) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
+    def skip(data: memoryview, offset: int) -> int:
         for part in parts:
-            at = part(data, at)
-        return at
+            offset = part(data, offset)
+        return offset
 
     return skip
 
 
 def _skip_items(item: _Skip, item_bytes: int, path: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
+    def skip(data: memoryview, offset: int) -> int:
         while True:
-            begin = at
-            count, at = varint(data, at)
+            begin = offset
+            count, offset = varint(data, offset)
             if count < 0:
                 count = -count
-                _, at = varint(data, at)
-            if count > ((len(data) - at) // item_bytes if item_bytes else EMPTY_RECORDS):
+                _, offset = varint(data, offset)
+            if count > ((len(data) - offset) // item_bytes if item_bytes else EMPTY_RECORDS):
                 raise CorruptFile(f"{path}: {count} items at byte {begin}, more than the block has room for")
             if not count:
-                return at
+                return offset
             for _ in range(count):
-                at = item(data, at)
+                offset = item(data, offset)
 
     return skip
 
@@ -212,22 +212,22 @@ def _skip_choice(inner: _Skip, null_at: int | None, path: str) -> _Skip:
     null = None if null_at is None else 2 * null_at
     value = 0 if null is None else 2 - null
 
-    def skip(data: memoryview, at: int) -> int:
-        branch = data[at]
+    def skip(data: memoryview, offset: int) -> int:
+        branch = data[offset]
         if branch == value:
-            return inner(data, at + 1)
+            return inner(data, offset + 1)
         if branch == null:
-            return at + 1
-        raise CorruptFile(f"{path}: union branch byte {branch:#04x} at byte {at}")
+            return offset + 1
+        raise CorruptFile(f"{path}: union branch byte {branch:#04x} at byte {offset}")
 
     return skip
 
 
-def _skip_numbered(inner: Sequence[_Skip], what: str) -> _Skip:
-    def skip(data: memoryview, at: int) -> int:
-        number, after = varint(data, at)
+def _skip_numbered(inner: Sequence[_Skip], label: str) -> _Skip:
+    def skip(data: memoryview, offset: int) -> int:
+        number, after = varint(data, offset)
         if not 0 <= number < len(inner):
-            raise CorruptFile(f"{what} holds number {number} at byte {at}")
+            raise CorruptFile(f"{label} holds number {number} at byte {offset}")
         return inner[number](data, after)
 
     return skip
@@ -329,12 +329,12 @@ _JOINS = (
 )
 
 
-def _raw_varint(lanes: _Lanes, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _raw_varint(lanes: _Lanes, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The raw uint64 numbers, before zig-zag decoding, and the positions after them."""
-    first = lanes.bytes[at]
-    if not at.size or first.max() < 0x80:
-        return first.astype(np.uint64), np.minimum(at + 1, lanes.astray)
-    word = lanes.words[at]
+    first = lanes.bytes[offsets]
+    if not offsets.size or first.max() < 0x80:
+        return first.astype(np.uint64), np.minimum(offsets + 1, lanes.astray)
+    word = lanes.words[offsets]
     stops = ~word & _CONTINUES
     upto = stops ^ (stops - _ONE)  # All ones up to the first byte without continuation bit; all ones if there is none.
     size = ((upto & _LOW_BITS) * _LOW_BITS) >> _HIGH_BYTE
@@ -343,7 +343,7 @@ def _raw_varint(lanes: _Lanes, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for i, (low, high, shift) in enumerate(_JOINS):
         if longest > 1 << i:
             value = (value & low) | ((value & high) >> shift)
-    after = at + size.astype(np.int64)
+    after = offsets + size.astype(np.int64)
     if longest == 8:
         beyond = np.flatnonzero(stops == 0)
         if len(beyond):
@@ -353,66 +353,66 @@ def _raw_varint(lanes: _Lanes, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _long_varint(lanes: _Lanes, value: np.ndarray, after: np.ndarray, which: np.ndarray) -> None:
     """Bytes 9 and 10 of the numbers of lanes `which`, in place."""
-    at = after[which]
-    ninth, tenth = lanes.bytes[at].astype(np.uint64), lanes.bytes[at + 1].astype(np.uint64)
+    offsets = after[which]
+    ninth, tenth = lanes.bytes[offsets].astype(np.uint64), lanes.bytes[offsets + 1].astype(np.uint64)
     more = ninth >= 0x80
     value[which] |= ((ninth & np.uint64(0x7F)) << _HIGH_BYTE) | np.where(more, tenth << np.uint64(63), np.uint64(0))
-    after[which] = np.where(more & (tenth > 1), lanes.astray, at + np.where(more, 2, 1))
+    after[which] = np.where(more & (tenth > 1), lanes.astray, offsets + np.where(more, 2, 1))
 
 
 def _unfold(raw: np.ndarray) -> np.ndarray:
     return (raw >> _ONE).view(np.int64) ^ -(raw & _ONE).view(np.int64)
 
 
-def _walk(node: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
+def _walk(node: Node, lanes: _Lanes, offsets: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
     """Walk one value in every lane: the positions after it, and the values if `keep`. Lanes astray read zeros."""
     match node:
         case Leaf("null"):
-            return at, _Values(np.zeros(len(at), np.int8)) if keep else None
+            return offsets, _Values(np.zeros(len(offsets), np.int8)) if keep else None
         case Leaf("int" | "long" | "enum"):
-            raw, after = _raw_varint(lanes, at)
+            raw, after = _raw_varint(lanes, offsets)
             return after, _Values(_unfold(raw)) if keep else None
         case Leaf("bytes" | "string"):
-            raw, begin = _raw_varint(lanes, at)
+            raw, begin = _raw_varint(lanes, offsets)
             # A negative length has its lowest bit set; the rotation makes it the highest, so the length is too large.
             size = np.minimum((raw >> _ONE) | (raw << np.uint64(63)), np.uint64(lanes.astray)).astype(np.int64)
             after = np.minimum(begin + size, lanes.astray)
             return after, _Spans(begin, after) if keep else None
         case Leaf("boolean"):
-            value = lanes.bytes[at]
-            after = at + 1
+            value = lanes.bytes[offsets]
+            after = offsets + 1
             if value.size and value.max() > 1:
                 after = np.where(value > 1, lanes.astray, after)
             return np.minimum(after, lanes.astray), _Values(value.astype(bool)) if keep else None
         case Leaf("float"):
-            word = lanes.words[at].astype(np.uint32).view(np.float32) if keep else None
-            return np.minimum(at + 4, lanes.astray), None if word is None else _Values(word)
+            word = lanes.words[offsets].astype(np.uint32).view(np.float32) if keep else None
+            return np.minimum(offsets + 4, lanes.astray), None if word is None else _Values(word)
         case Leaf("double"):
-            word = lanes.words[at].astype(np.uint64).view(np.float64) if keep else None
-            return np.minimum(at + 8, lanes.astray), None if word is None else _Values(word)
+            word = lanes.words[offsets].astype(np.uint64).view(np.float64) if keep else None
+            return np.minimum(offsets + 8, lanes.astray), None if word is None else _Values(word)
         case Leaf("fixed", size):
-            after = np.minimum(at + size, lanes.astray)
-            return after, _Spans(at, after) if keep else None
+            after = np.minimum(offsets + size, lanes.astray)
+            return after, _Spans(offsets, after) if keep else None
         case Record(members):
             parts: list[_Capture | None] = []
             for member in members:
-                at, part = _walk(member.node, lanes, at, keep and member.keep)
+                offsets, part = _walk(member.node, lanes, offsets, keep and member.keep)
                 parts.append(part)
-            return at, _Parts(tuple(parts), len(at)) if keep else None
+            return offsets, _Parts(tuple(parts), len(offsets)) if keep else None
         case Choice():
-            return _walk_choice(node, lanes, at, keep)
+            return _walk_choice(node, lanes, offsets, keep)
         case Array(item):
-            return _walk_items(item, lanes, at, keep)
+            return _walk_items(item, lanes, offsets, keep)
         case Map(pair):
-            return _walk_items(pair, lanes, at, keep)
+            return _walk_items(pair, lanes, offsets, keep)
         case Place(inner):
-            return _walk(inner, lanes, at, False)[0], _Values(at.astype(np.int32)) if keep else None
+            return _walk(inner, lanes, offsets, False)[0], _Values(offsets.astype(np.int32)) if keep else None
     raise AssertionError(node)
 
 
-def _walk_choice(node: Choice, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
-    branch = lanes.bytes[at]
-    after = np.minimum(at + 1, lanes.astray)
+def _walk_choice(node: Choice, lanes: _Lanes, offsets: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
+    branch = lanes.bytes[offsets]
+    after = np.minimum(offsets + 1, lanes.astray)
     value = 0 if node.null_at is None else 2 - 2 * node.null_at
     present = branch == value
     if present.all():
@@ -430,11 +430,11 @@ def _walk_choice(node: Choice, lanes: _Lanes, at: np.ndarray, keep: bool) -> tup
 _ALONE, _ALONE_GUESSED, _FAR = 64, 8, 32  # For so few lanes with so many items left, single steps are faster.
 
 
-def _walk_items(item: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
-    after = at.copy()
+def _walk_items(item: Node, lanes: _Lanes, offsets: np.ndarray, keep: bool) -> tuple[np.ndarray, _Capture | None]:
+    after = offsets.copy()
     owners: list[np.ndarray] = []
     captures: list[_Capture] = []
-    active = np.arange(len(at))
+    active = np.arange(len(offsets))
     while active.size:
         active, left = _block_headers(lanes, after, active, min_bytes(item))
         step, furthest = 0, int(left.max(initial=0))
@@ -458,7 +458,7 @@ def _walk_items(item: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[
     owner = np.concatenate(owners)
     if len(captures) > 1 and not (owner[1:] >= owner[:-1]).all():
         together = together.pick(np.argsort(owner, kind="stable"))
-    return after, _Items(np.bincount(owner, minlength=len(at)), together)
+    return after, _Items(np.bincount(owner, minlength=len(offsets)), together)
 
 
 def _block_headers(
@@ -489,11 +489,11 @@ def _item_starts(
     starts: list[int] = []
     skip = skipper(item)
     for lane, count in zip(going.tolist(), counts.tolist(), strict=True):
-        at, positions = int(after[lane]), []
+        offset, positions = int(after[lane]), []
         try:
             for _ in range(0 if lanes.guessing else count):
-                positions.append(at)
-                at = skip(lanes.view, at)
+                positions.append(offset)
+                offset = skip(lanes.view, offset)
         except (CorruptFile, IndexError):
             positions = []
         if len(positions) < count:
@@ -681,10 +681,10 @@ def _one_by_one(record: Record, lanes: _Lanes, blocks: list[Block]) -> np.ndarra
     return np.array(starts, np.int64)
 
 
-def _steps(record: Record, lanes: _Lanes, block: Block, at: int, most: int) -> list[int]:
-    """Where the next `most` records from `at` begin, and where the last one ends."""
+def _steps(record: Record, lanes: _Lanes, block: Block, offset: int, most: int) -> list[int]:
+    """Where the next `most` records from `offset` begin, and where the last one ends."""
     skip, data = skipper(record), lanes.view[: block.end]
-    bounds = [at]
+    bounds = [offset]
     try:
         for _ in range(most):
             bounds.append(skip(data, bounds[-1]))
@@ -781,32 +781,32 @@ def _beyond(record: Record, lanes: _Lanes, walked: _Walked, stops: np.ndarray, b
     block_ends = np.array([block.end for block in blocks])
     starts: list[int] = []
     ends: list[int] = []
-    for at in walked.starts[stops].tolist():
-        block = blocks[int(np.searchsorted(block_ends, at, side="right"))]
+    for offset in walked.starts[stops].tolist():
+        block = blocks[int(np.searchsorted(block_ends, offset, side="right"))]
         for _ in range(4):
-            if at >= block.end:
+            if offset >= block.end:
                 break
-            starts.append(at)
-            at = _steps(record, lanes, block, at, 1)[-1]
-            ends.append(at)
+            starts.append(offset)
+            offset = _steps(record, lanes, block, offset, 1)[-1]
+            ends.append(offset)
     return _Walked(np.array(starts, np.int64), np.array(ends, np.int64))
 
 
 def _finish(record: Record, lanes: _Lanes, blocks: list[Block], walked: _Walked) -> np.ndarray:
     """Where all records begin: from one to the next by the known ends, else one by one."""
     fine = walked.ends <= lanes.end
-    known = dict(zip(walked.starts[fine].tolist(), walked.ends[fine].tolist(), strict=True))
+    end_of = dict(zip(walked.starts[fine].tolist(), walked.ends[fine].tolist(), strict=True))
     starts: list[int] = []
     skip = skipper(record)
     for block in blocks:
-        at, data = block.begin, lanes.view[: block.end]
+        offset, data = block.begin, lanes.view[: block.end]
         try:
             for _ in range(block.count):
-                starts.append(at)
-                at = known.get(at) or skip(data, at)
+                starts.append(offset)
+                offset = end_of.get(offset) or skip(data, offset)
         except (CorruptFile, IndexError):
-            at = -1
-        if at != block.end:
+            offset = -1
+        if offset != block.end:
             _one_by_one(record, lanes, blocks)
             raise AssertionError("guesses and single steps disagree on a block")
     return np.array(starts, np.int64)

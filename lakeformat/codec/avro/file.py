@@ -136,7 +136,7 @@ def values_at(data: bytes, record: str, names: Sequence[str], places: np.ndarray
         data, head.size_bytes, head.sync, head.codec, _proportionate(len(data), _FILE_BYTES)
     ):
         end = start + sum(block.count for block in blocks)
-        values = avro_decode.at(node, buffer, blocks, places[start:end].astype(np.int64))
+        values = avro_decode.values_at(node, buffer, blocks, places[start:end].astype(np.int64))
         yield pa.RecordBatch.from_struct_array(values)
         start = end
     if start != len(places):
@@ -172,12 +172,12 @@ class Head:
 
 def read_head(data: bytes) -> Head:
     """The head of an Avro file. Raises as `decode` does."""
-    metadata, sync, at = _header(data)
+    metadata, sync, offset = _header(data)
     if "avro.schema" not in metadata:
         raise CorruptFile("the Avro header has no avro.schema")
     parsed, record, null_at = _tree(metadata["avro.schema"])
     schema = parsed if null_at is None else next(branch for branch in parsed if branch != "null")
-    head = Head(schema, metadata, record, null_at, sync, at)
+    head = Head(schema, metadata, record, null_at, sync, offset)
     if head.codec not in CODECS:
         raise UnsupportedFeature(f"Avro codec {head.codec!r}; known are {', '.join(CODECS)}")
     return head
@@ -195,7 +195,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     """`most`: the limit on the inflated size of the whole file, in bytes."""
     codec = head.codec
-    wanted = head.record if columns is None else avro_schema.select(head.record, tuple(columns))
+    record = head.record if columns is None else avro_schema.select(head.record, tuple(columns))
     looks = avro_decode.Looks()
     number = inflated = empty = 0
     is_empty = not avro_schema.min_bytes(head.record) and head.null_at is None
@@ -210,20 +210,20 @@ def _read(
             for block in blocks:
                 own = memoryview(buffer[block.begin : block.end].tobytes())
                 try:
-                    yield avro_few.read_unions(wanted, head.null_at, own, block.count, logical)
+                    yield avro_few.read_unions(record, head.null_at, own, block.count, logical)
                 except CorruptFile as error:
                     raise CorruptFile(f"block {number}: {error}") from error
                 number += 1
             continue
         end, count = blocks[-1].end, sum(block.count for block in blocks)
         if count and end <= few_bytes and len(blocks) == 1:
-            few = avro_few.read(wanted, head.null_at, buffer[:end].tobytes(), count, logical)
+            few = avro_few.read(record, head.null_at, buffer[:end].tobytes(), count, logical)
             if few is not None:
                 yield few
                 number += 1
                 continue
         try:
-            yield avro_decode.columns(wanted, head.null_at, buffer, blocks, logical, looks)
+            yield avro_decode.columns(record, head.null_at, buffer, blocks, logical, looks)
         except CorruptFile as error:
             raise CorruptFile(f"blocks {number} to {number + len(blocks) - 1} together: {error}") from error
         number += len(blocks)
@@ -342,41 +342,41 @@ def _header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
         raise CorruptFile(f"not an Avro file: it begins with {bytes(data[:4])!r}, not {_MAGIC!r}")
     metadata: dict[str, bytes] = {}
     try:
-        at = 4
+        offset = 4
         while True:
-            count, at = avro_decode.varint(data, at)
+            count, offset = avro_decode.varint(data, offset)
             if count < 0:
                 count = -count
-                _, at = avro_decode.varint(data, at)
+                _, offset = avro_decode.varint(data, offset)
             if not count:
                 break
             for _ in range(count):
-                name, at = _sized(data, at)
-                metadata[name.decode()], at = _sized(data, at)
+                name, offset = _sized(data, offset)
+                metadata[name.decode()], offset = _sized(data, offset)
     except IndexError as error:
         raise CorruptFile(f"the Avro header is cut off at byte {len(data)}") from error
     except UnicodeDecodeError as error:
         raise CorruptFile(f"a name in the Avro header is not UTF-8: {error}") from error
-    if at + 16 > len(data):
+    if offset + 16 > len(data):
         raise CorruptFile(f"the Avro header is cut off at byte {len(data)}, within its sync marker")
-    return metadata, bytes(data[at : at + 16]), at + 16
+    return metadata, bytes(data[offset : offset + 16]), offset + 16
 
 
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = avro_decode.varint(data, at)
-    if size < 0 or at + size > len(data):
-        raise CorruptFile(f"the Avro header holds a length of {size} at byte {at} of {len(data)}")
-    return bytes(data[at : at + size]), at + size
+def _sized(data: bytes, offset: int) -> tuple[bytes, int]:
+    size, offset = avro_decode.varint(data, offset)
+    if size < 0 or offset + size > len(data):
+        raise CorruptFile(f"the Avro header holds a length of {size} at byte {offset} of {len(data)}")
+    return bytes(data[offset : offset + size]), offset + size
 
 
 def _batches(
-    data: bytes, at: int, sync: bytes, codec: str, file_bytes: int | None
+    data: bytes, offset: int, sync: bytes, codec: str, file_bytes: int | None
 ) -> Iterator[tuple[np.ndarray, list[avro_decode.Block]]]:
     """Inflated blocks, several at a time, in a buffer that is reused."""
     buffer = np.empty(2 * _BATCH_BYTES + avro_decode.PADDING, np.uint8)
     blocks: list[avro_decode.Block] = []
     end = 0
-    for number, (count, packed) in enumerate(_blocks(data, at, sync)):
+    for number, (count, packed) in enumerate(_blocks(data, offset, sync)):
         most = file_bytes or (_BLOCK_BYTES_MAX if count <= _FEW_RECORDS else _proportionate(len(packed), _BLOCK_BYTES))
         room = min(most, _BLOCK_BYTES_MAX) + avro_decode.PADDING
         while True:
@@ -410,23 +410,23 @@ def _padded(buffer: np.ndarray, end: int) -> np.ndarray:
     return buffer
 
 
-def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, memoryview]]:
+def _blocks(data: bytes, offset: int, sync: bytes) -> Iterator[tuple[int, memoryview]]:
     """(number of records, compressed bytes) of each block."""
     view = memoryview(data)
     number = 0
-    while at < len(data):
+    while offset < len(data):
         try:
-            count, begin = avro_decode.varint(data, at)
+            count, begin = avro_decode.varint(data, offset)
             size, begin = avro_decode.varint(data, begin)
         except IndexError as error:
             raise CorruptFile(f"cut off at byte {len(data)}, within the head of block {number}") from error
-        at = begin + size + 16
-        if count < 0 or size < 0 or at > len(data):
+        offset = begin + size + 16
+        if count < 0 or size < 0 or offset > len(data):
             raise CorruptFile(
                 f"block {number} says {count} records in {size} bytes at byte {begin}; the file ends at {len(data)}"
             )
-        if view[at - 16 : at] != sync:
-            raise CorruptFile(f"block {number} does not end with the file's sync marker at byte {at - 16}")
+        if view[offset - 16 : offset] != sync:
+            raise CorruptFile(f"block {number} does not end with the file's sync marker at byte {offset - 16}")
         yield count, view[begin : begin + size]
         number += 1
 

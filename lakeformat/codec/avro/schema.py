@@ -293,7 +293,7 @@ class _Scope:
     def full(self, name: str) -> str:
         return name if "." in name or not self.space else f"{self.space}.{name}"
 
-    def at(self, path: str) -> _Scope:
+    def below(self, path: str) -> _Scope:
         return replace(self, path=self.path + path)
 
 
@@ -315,9 +315,9 @@ def _node(schema: Any, scope: _Scope) -> Node:
             inside = replace(scope, space=name.rpartition(".")[0], open_names=(*scope.open_names, name))
             return _define(Record(tuple(_member(field, inside) for field in fields)), name, scope)
         case {"type": "array", "items": items}:
-            return Array(_node(items, scope.at("[]")))
+            return Array(_node(items, scope.below("[]")))
         case {"type": "map", "values": values}:
-            return Map(Record((Member("key", Leaf("string")), Member("value", _node(values, scope.at("{}"))))))
+            return Map(Record((Member("key", Leaf("string")), Member("value", _node(values, scope.below("{}"))))))
         case {"type": "fixed", "size": int(size)} if size >= 0:
             return _define(Leaf("fixed", size, arrow=_logical("fixed", schema)), _name(schema, scope), scope)
         case {"type": "enum", "symbols": list(symbols)}:
@@ -342,7 +342,7 @@ def _define(node: Node, name: str, scope: _Scope) -> Node:
 def _member(field: Any, scope: _Scope) -> Member:
     if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
         raise UnsupportedFeature(f"{scope.path}: {_spell(field)} is no field of an Avro record")
-    return Member(field["name"], _node(field["type"], scope.at(f".{field['name']}")))
+    return Member(field["name"], _node(field["type"], scope.below(f".{field['name']}")))
 
 
 def _union(branches: list[Any], scope: _Scope) -> Choice | Union:

@@ -43,9 +43,9 @@ class Stream(io.RawIOBase):
     def __init__(self, source: Any, key: FileKey, where: str) -> None:
         super().__init__()
         self._source, self._key, self._where, self._at = source, key, where, 0
-        there = source.seek(0, io.SEEK_END)
+        size_bytes = source.seek(0, io.SEEK_END)
         # The size in the table metadata is authoritative: blocks may have been cut off the end of the file.
-        stored = there if key.size_bytes is None else key.size_bytes
+        stored = size_bytes if key.size_bytes is None else key.size_bytes
         source.seek(0)
         head = source.read(_HEADER)
         if head[:4] != MAGIC or len(head) < _HEADER:
@@ -55,8 +55,8 @@ class Stream(io.RawIOBase):
         (self._block,) = struct.unpack("<i", head[4:])
         if not 0 < self._block <= _BLOCK_BYTES:
             raise CorruptFile(f"{where}: encrypted in blocks of {self._block} bytes")
-        if there < stored:
-            raise CorruptFile(f"{where}: it ends at byte {there}, and its table says {stored}")
+        if size_bytes < stored:
+            raise CorruptFile(f"{where}: it ends at byte {size_bytes}, and its table says {stored}")
         whole, rest = divmod(stored - _HEADER, self._block + _NONCE + _TAG)
         if (rest or not whole) and rest < _NONCE + _TAG:
             raise CorruptFile(f"{where}: cut off at byte {stored}, within an encrypted block")

@@ -70,11 +70,11 @@ def decode_corners(data: pa.Array) -> pa.Array:
     lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
     corners = np.full((len(data), 4), np.nan)
     for count in (2, 3, 4):
-        at = np.flatnonzero(lengths == 8 * count)
-        if len(at):
-            fixed = data.take(pa.array(at)).cast(pa.binary(8 * count))
+        rows = np.flatnonzero(lengths == 8 * count)
+        if len(rows):
+            fixed = data.take(pa.array(rows)).cast(pa.binary(8 * count))
             values = np.frombuffer(fixed.buffers()[1], "<f8")[fixed.offset * count :]
-            corners[at, :count] = values[: len(at) * count].reshape(-1, count)
+            corners[rows, :count] = values[: len(rows) * count].reshape(-1, count)
     columns = [pa.array(corners[:, index], mask=np.isnan(corners[:, index])) for index in range(4)]
     return pa.StructArray.from_arrays(columns, ["x", "y", "z", "m"], mask=pa.array(np.isnan(corners[:, 0])))
 
@@ -100,22 +100,22 @@ def decode(data: pa.Array, type: Type) -> pa.Array:
         case Scalar(kind) if kind in _WIDTHS:
             lengths = np.asarray(pc.fill_null(pc.binary_length(data), -1))
             numbers = np.zeros(len(data), next(iter(_WIDTHS[kind].values())))
-            known = np.zeros(len(data), bool)
+            is_valid = np.zeros(len(data), bool)
             for width, code in _WIDTHS[kind].items():
-                at = np.flatnonzero(lengths == width)
-                if len(at):
-                    fixed = data.take(pa.array(at)).cast(pa.binary(width))
-                    numbers[at] = np.frombuffer(fixed.buffers()[1], code)[fixed.offset : fixed.offset + len(at)]
-                    known[at] = True
+                rows = np.flatnonzero(lengths == width)
+                if len(rows):
+                    fixed = data.take(pa.array(rows)).cast(pa.binary(width))
+                    numbers[rows] = np.frombuffer(fixed.buffers()[1], code)[fixed.offset : fixed.offset + len(rows)]
+                    is_valid[rows] = True
             if kind is Kind.BOOLEAN:
-                return pa.array(numbers != 0, pa.bool_(), mask=~known)
-            return pa.array(numbers, mask=~known).cast(target)
+                return pa.array(numbers != 0, pa.bool_(), mask=~is_valid)
+            return pa.array(numbers, mask=~is_valid).cast(target)
         case Scalar(Kind.DECIMAL):
             lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
-            known = (lengths >= 1) & (lengths <= 16)
+            is_valid = (lengths >= 1) & (lengths <= 16)
             buffer, offsets = spans.padded(data.fill_null(b""))
-            end = np.where(known, offsets[1:], offsets[:-1] + 1)
-            return decimals.from_big_endian(buffer, offsets[:-1], end, target, ~known)
+            end = np.where(is_valid, offsets[1:], offsets[:-1] + 1)
+            return decimals.from_big_endian(buffer, offsets[:-1], end, target, ~is_valid)
         case Scalar(Kind.STRING):
             try:
                 return data.cast(pa.string())
@@ -136,8 +136,8 @@ def _halves(uuids: pa.Array) -> np.ndarray:
     return whole[::2].astype(np.uint64)
 
 
-def _uuids(first: np.ndarray, known: np.ndarray, rest: np.uint64) -> pa.Array:
-    """UUIDs with these first eight bytes and the last eight bytes `rest`; null where not `known`."""
+def _uuids(first: np.ndarray, is_valid: np.ndarray, rest: np.uint64) -> pa.Array:
+    """UUIDs with these first eight bytes and the last eight bytes `rest`; null where not `is_valid`."""
     whole = np.stack([first, np.full(len(first), rest)], axis=1).astype(">u8")
     uuids = pa.Array.from_buffers(pa.binary(16), len(first), [None, pa.py_buffer(whole.tobytes())])
-    return pc.if_else(pa.array(known), uuids, pa.scalar(None, pa.binary(16)))
+    return pc.if_else(pa.array(is_valid), uuids, pa.scalar(None, pa.binary(16)))

@@ -134,11 +134,11 @@ class _Part:
 
 
 def _column(array: pa.Array, type: Type) -> pa.Array:
-    wanted = to_arrow(type)
+    target = to_arrow(type)
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     try:
-        return array if array.type == wanted else array.cast(wanted)
+        return array if array.type == target else array.cast(target)
     except pa.ArrowException as error:
         raise InvalidInput(f"a column of {array.type} as {type}: {error}") from error
 
@@ -205,15 +205,17 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
         return None
     decoded = []
     for position in places:
-        type, bit, at = types[position], position + 8, head + 8 * position
+        type, bit, offset = types[position], position + 8, head + 8 * position
         assert isinstance(type, Scalar), type
         is_null = [row[ARITY_BYTES + bit // 8] >> bit % 8 & 1 for row in whole]
         values: list[Any]
         if type.kind in _PACKED:
             form = _PACKED[type.kind]
-            values = [None if null else form.unpack_from(row, at)[0] for row, null in zip(whole, is_null, strict=True)]
+            values = [
+                None if null else form.unpack_from(row, offset)[0] for row, null in zip(whole, is_null, strict=True)
+            ]
         else:
-            values = [None if null else _bytes_at(row, at) for row, null in zip(whole, is_null, strict=True)]
+            values = [None if null else _bytes_at(row, offset) for row, null in zip(whole, is_null, strict=True)]
             if any(value is None and not null for value, null in zip(values, is_null, strict=True)):
                 return None
         is_moment = type.kind in (Kind.DATE, Kind.TIME)
@@ -225,13 +227,13 @@ def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequenc
     return decoded
 
 
-def _bytes_at(row: bytes, at: int) -> bytes | None:
-    """The bytes in the slot at `at`, or those that it refers to; None if they are outside the row."""
-    size = row[at + 7]
+def _bytes_at(row: bytes, offset: int) -> bytes | None:
+    """The bytes in the slot at `offset`, or those that it refers to; None if they are outside the row."""
+    size = row[offset + 7]
     if size & 0x80:
-        return row[at : at + (size & 0x7F)] if size & 0x7F <= 7 else None
-    size = int.from_bytes(row[at : at + 4], "little")
-    first = ARITY_BYTES + int.from_bytes(row[at + 4 : at + 8], "little")
+        return row[offset : offset + (size & 0x7F)] if size & 0x7F <= 7 else None
+    size = int.from_bytes(row[offset : offset + 4], "little")
+    first = ARITY_BYTES + int.from_bytes(row[offset + 4 : offset + 8], "little")
     return row[first : first + size] if first + size <= len(row) and (first < len(row) or not size) else None
 
 
@@ -427,11 +429,11 @@ class _Source:
 def _values(source: _Source, i: int, type: Type) -> pa.Array:
     bits = source.data[source.begin + (i + 8) // 8]
     nulls = (bits >> np.uint8((i + 8) % 8)) & np.uint8(1) != 0
-    at = source.begin + source.null_bytes + 8 * i
-    slots = source.words[at]
-    wanted = to_arrow(type)
+    offsets = source.begin + source.null_bytes + 8 * i
+    slots = source.words[offsets]
+    target = to_arrow(type)
     if nulls.all():
-        return pa.nulls(len(nulls), wanted)
+        return pa.nulls(len(nulls), target)
     low = (slots & np.uint64(0xFFFFFFFF)).astype(np.int64)
     match type:
         case Scalar(Kind.BOOLEAN):
@@ -439,43 +441,43 @@ def _values(source: _Source, i: int, type: Type) -> pa.Array:
         case Scalar(kind) if kind in _PLAIN:
             _, unsigned, dtype = _PLAIN[kind]
             values = slots.astype(unsigned).view(dtype)
-            return _relabelled(pa.array(values, mask=nulls), wanted, type)
+            return _relabelled(pa.array(values, mask=nulls), target, type)
         case Scalar(kind) if kind in _TEXT or kind in _BYTES:
             inline = slots >> np.uint64(63) != 0
             size = np.where(inline, ((slots >> np.uint64(56)) & np.uint64(0x7F)).astype(np.int64), low)
             if (inline & (size > 7) & ~nulls).any():
                 raise CorruptFile(f"a BinaryRow's {type} says more bytes than its slot holds")
             first, last = source.beside(slots, np.where(inline, 0, size), nulls | inline, type)
-            first, last = np.where(inline & ~nulls, at, first), np.where(inline & ~nulls, at + size, last)
-            return _relabelled(spans.gather(source.data, first, last, nulls), wanted, type)
+            first, last = np.where(inline & ~nulls, offsets, first), np.where(inline & ~nulls, offsets + size, last)
+            return _relabelled(spans.gather(source.data, first, last, nulls), target, type)
         case Scalar(Kind.DECIMAL, (precision, _)) if precision <= 18:
-            return decimals.from_int64(slots.view(np.int64), wanted, nulls)
+            return decimals.from_int64(slots.view(np.int64), target, nulls)
         case Scalar(Kind.DECIMAL):
             if ((low > 16) | (low < 1))[~nulls].any():
                 raise CorruptFile(f"a BinaryRow's {type} is not of 1 to 16 bytes")
             first, last = source.beside(slots, low, nulls, type)
-            return decimals.from_big_endian(source.data, first, last, wanted, nulls)
+            return decimals.from_big_endian(source.data, first, last, target, nulls)
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
             stamps = slots.view(np.int64)
             if digits > 3:
                 first, _ = source.beside(slots, np.full(len(nulls), 8), nulls, type)
-                stamps = _stamps(source.words[first].view(np.int64), low, wanted, nulls, type)
-            return pa.array(np.where(nulls, 0, stamps), mask=nulls).cast(wanted)
+                stamps = _stamps(source.words[first].view(np.int64), low, target, nulls, type)
+            return pa.array(np.where(nulls, 0, stamps), mask=nulls).cast(target)
     raise UnsupportedFeature(f"values of {type} in a BinaryRow are not read; Paimon keeps no bounds of such columns")
 
 
-def _stamps(millis: np.ndarray, nanos: np.ndarray, wanted: pa.DataType, nulls: np.ndarray, type: Type) -> np.ndarray:
-    """Milliseconds, and nanoseconds within the millisecond, in the unit of `wanted`."""
-    unit = _NANOS[wanted.unit]
+def _stamps(millis: np.ndarray, nanos: np.ndarray, target: pa.DataType, nulls: np.ndarray, type: Type) -> np.ndarray:
+    """Milliseconds, and nanoseconds within the millisecond, in the unit of `target`."""
+    unit = _NANOS[target.unit]
     per_milli = 1_000_000 // unit
     limit = (1 << 63) // per_milli - 1
     if ((millis > limit) | (millis < -limit))[~nulls].any():
-        raise UnsupportedFeature(f"a {type} beyond what 64 bits of {wanted.unit} can count")
+        raise UnsupportedFeature(f"a {type} beyond what 64 bits of {target.unit} can count")
     return np.where(nulls, 0, millis) * per_milli + nanos // unit
 
 
-def _relabelled(array: pa.Array, wanted: pa.DataType, type: Type) -> pa.Array:
+def _relabelled(array: pa.Array, target: pa.DataType, type: Type) -> pa.Array:
     try:
-        return array if array.type == wanted else array.cast(wanted)
+        return array if array.type == target else array.cast(target)
     except pa.ArrowException as error:
         raise CorruptFile(f"a BinaryRow's {type}: {error}") from error

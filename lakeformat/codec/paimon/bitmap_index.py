@@ -39,24 +39,24 @@ def in_bitmap(index: bytes, values: pa.Array, type: Type) -> bool:
     version, _, count, has_null = struct.unpack_from(">bii?", index)
     if version not in (1, 2) or not isinstance(type, Scalar):
         return True
-    at = 10 + (4 * version if has_null else 0)
+    offset = 10 + (4 * version if has_null else 0)
     if type.kind in _TEXTS:  # Each text follows its length. A false match only means that the file is read.
         texts = values.cast(pa.large_binary()).to_pylist()
-        return any(index.find(len(text).to_bytes(4, "big") + text, at) >= 0 for text in texts)
+        return any(index.find(len(text).to_bytes(4, "big") + text, offset) >= 0 for text in texts)
     if (width := _WIDTHS.get(type.kind)) is None:
         return True
-    wanted, entry = _numbers(values, type), [("value", f">i{width}"), ("offset", ">i4")]
+    numbers, entry = _numbers(values, type), [("value", f">i{width}"), ("offset", ">i4")]
     if version == 1:
-        return bool(np.isin(wanted, np.frombuffer(index, entry, count, at)["value"]).any())
-    (blocks,) = struct.unpack_from(">i", index, at)
-    first = np.frombuffer(index, entry, blocks, at + 4)
-    start = at + 4 + first.nbytes + 4
-    block_of = np.searchsorted(first["value"], wanted, side="right") - 1
+        return bool(np.isin(numbers, np.frombuffer(index, entry, count, offset)["value"]).any())
+    (blocks,) = struct.unpack_from(">i", index, offset)
+    first = np.frombuffer(index, entry, blocks, offset + 4)
+    start = offset + 4 + first.nbytes + 4
+    block_of = np.searchsorted(first["value"], numbers, side="right") - 1
     for block in np.unique(block_of[block_of >= 0]).tolist():
         begin = start + int(first["offset"][block])
         (size,) = struct.unpack_from(">i", index, begin)
         block_values = np.frombuffer(index, [*entry, ("length", ">i4")], size, begin + 4)["value"]
-        if np.isin(wanted[block_of == block], block_values).any():
+        if np.isin(numbers[block_of == block], block_values).any():
             return True
     return False
 
@@ -110,12 +110,12 @@ class Bitmaps:
         starts = np.cumsum(counts) - counts
         null_bitmap = _serialized(nulls)
         body = [null_bitmap] if missing > 1 else []
-        offsets, lengths, at = -1 - rows[starts], np.full(len(counts), -1, np.int64), sum(map(len, body))
+        offsets, lengths, offset = -1 - rows[starts], np.full(len(counts), -1, np.int64), sum(map(len, body))
         in_order = self._in_order(encoded.dictionary, counts, codes)
         for code in in_order[counts[in_order] > 1].tolist():
             body.append(_serialized(rows[starts[code] : starts[code] + counts[code]]))
-            offsets[code], lengths[code] = at, len(body[-1])
-            at += len(body[-1])
+            offsets[code], lengths[code] = offset, len(body[-1])
+            offset += len(body[-1])
         head = struct.pack(">bii?", self._version, len(codes), len(counts), missing > 0)
         if missing:
             head += struct.pack(">i", -1 - int(nulls[0]) if missing == 1 else 0)
@@ -270,22 +270,22 @@ def _serialized(rows: np.ndarray) -> bytes:
     return bytes(bits.serialize())
 
 
-def _slices(index: bytes, at: int) -> tuple[_Slices, int]:
-    version, least, greatest = struct.unpack_from(">bqq", index, at)
+def _slices(index: bytes, offset: int) -> tuple[_Slices, int]:
+    version, least, greatest = struct.unpack_from(">bqq", index, offset)
     if version != 1:
         raise ValueError(f"bit slices of version {version}")
-    rows, at = _bitmap(index, at + 17)
-    (count,) = struct.unpack_from(">i", index, at)
-    at, slices = at + 4, []
+    rows, offset = _bitmap(index, offset + 17)
+    (count,) = struct.unpack_from(">i", index, offset)
+    offset, slices = offset + 4, []
     for _ in range(count):
-        bitmap, at = _bitmap(index, at)
+        bitmap, offset = _bitmap(index, offset)
         slices.append(bitmap)
-    return (least, greatest, rows, slices), at
+    return (least, greatest, rows, slices), offset
 
 
-def _bitmap(index: bytes, at: int) -> tuple[BitMap, int]:
-    bits = BitMap.deserialize(index[at:])
-    return bits, at + len(bits.serialize())
+def _bitmap(index: bytes, offset: int) -> tuple[BitMap, int]:
+    bits = BitMap.deserialize(index[offset:])
+    return bits, offset + len(bits.serialize())
 
 
 def _has(part: _Slices | None, value: int) -> bool:

@@ -39,14 +39,18 @@ class Ends:
     @classmethod
     def of(cls, data: bytes, where: str) -> Ends:
         """The ends in what an index manifest says of an index. Raises `CorruptFile`."""
-        values, at = [], 0
+        values, offset = [], 0
         for _ in range(2):
-            size = int.from_bytes(data[at : at + 4], "little")
-            values.append(data[at + 4 : at + 4 + size])
-            at += 4 + size
-        if at >= len(data):
+            size = int.from_bytes(data[offset : offset + 4], "little")
+            values.append(data[offset + 4 : offset + 4 + size])
+            offset += 4 + size
+        if offset >= len(data):
             raise CorruptFile(f"{where}: the {len(data)} bytes that describe an index are damaged")
-        flags = data[at + 2] if len(data) >= at + 3 and data[at + 1] == 1 else 3 * (data[at] == 1 and at == 8)
+        flags = (
+            data[offset + 2]
+            if len(data) >= offset + 3 and data[offset + 1] == 1
+            else 3 * (data[offset] == 1 and offset == 8)
+        )
         return cls(None if flags & 1 else values[0], None if flags & 2 else values[1])
 
     def described(self, has_nulls: bool) -> bytes:
@@ -58,21 +62,21 @@ class Ends:
 
 def emit(keys: pa.Array, counts: np.ndarray, row_ids: np.ndarray, nulls: np.ndarray) -> bytes:
     """An index of distinct `keys` in order, each with `counts` of the `row_ids`, and of the row ids of `nulls`."""
-    blocks, lasts, handles, at = list[bytes](), list[int](), list[bytes](), 0
+    blocks, lasts, handles, offset = list[bytes](), list[int](), list[bytes](), 0
     for block, last in _blocks(_pairs(keys, _lists(counts, row_ids))):
         blocks.append(_with_trailer(block))
-        handles.append(varint.write(at) + varint.write(len(block)))
+        handles.append(varint.write(offset) + varint.write(len(block)))
         lasts.append(last)
-        at += len(blocks[-1])
+        offset += len(blocks[-1])
     null_bitmap = bitmap.plain(nulls) if len(nulls) else b""
-    nulls_at = at
+    nulls_at = offset
     if len(nulls):
         blocks.append(null_bitmap + zlib.crc32(null_bitmap).to_bytes(4, "little"))
-        at += len(blocks[-1])
+        offset += len(blocks[-1])
     ends = keys.take(pa.array(lasts, pa.int64()))
     index = _block(_pairs(ends, pa.array(handles, pa.binary())), 0, len(ends))
     footer = np.zeros(1, _FOOTER)
-    footer["index_at"], footer["index_size"] = at, len(index)
+    footer["index_at"], footer["index_size"] = offset, len(index)
     footer["nulls_at"], footer["nulls_size"] = (nulls_at if len(nulls) else 0), len(null_bitmap)
     footer["version"], footer["magic"] = _VERSION, _MAGIC
     return b"".join([*blocks, _with_trailer(index), footer.tobytes()])
@@ -198,19 +202,19 @@ class _Block:
         return spans.gather(self.raw, self._key_starts, self._key_ends)
 
 
-def _varints(raw: np.ndarray, at: np.ndarray, path: str) -> tuple[np.ndarray, np.ndarray]:
+def _varints(raw: np.ndarray, offsets: np.ndarray, path: str) -> tuple[np.ndarray, np.ndarray]:
     """(the numbers at these positions, where each ends)."""
-    at, values = at.copy(), np.zeros(len(at), np.int64)
-    open_ones = np.arange(len(at))
+    offsets, values = offsets.copy(), np.zeros(len(offsets), np.int64)
+    open_ones = np.arange(len(offsets))
     for shift in range(0, 63, 7):
         if not len(open_ones):
-            return values, at
-        if at[open_ones].max() >= len(raw):
+            return values, offsets
+        if offsets[open_ones].max() >= len(raw):
             break
-        byte = raw[at[open_ones]].astype(np.int64)
+        byte = raw[offsets[open_ones]].astype(np.int64)
         values[open_ones] |= (byte & 0x7F) << shift
-        at[open_ones] += 1
+        offsets[open_ones] += 1
         open_ones = open_ones[byte >= 0x80]
     if len(open_ones):
         raise CorruptFile(f"{path}: a block of the index is damaged: a number does not end")
-    return values, at
+    return values, offsets

@@ -41,15 +41,15 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
         magic, version, _, columns = struct.unpack_from(">qiii", data)
         if magic != _MAGIC or version != _VERSION:
             raise CorruptFile(f"{where}: no file index of version {_VERSION}")
-        at, indexes = 20, dict[str, dict[str, bytes]]()
+        offset, indexes = 20, dict[str, dict[str, bytes]]()
         for _ in range(columns):
-            column, at = _text(data, at)
-            (count,) = struct.unpack_from(">i", data, at)
-            at += 4
+            column, offset = _text(data, offset)
+            (count,) = struct.unpack_from(">i", data, offset)
+            offset += 4
             for _ in range(count):
-                kind, at = _text(data, at)
-                start, length = struct.unpack_from(">ii", data, at)
-                at += 8
+                kind, offset = _text(data, offset)
+                start, length = struct.unpack_from(">ii", data, offset)
+                offset += 8
                 if start == _EMPTY:
                     continue
                 if start < 0 or length < 0 or start + length > len(data):
@@ -63,16 +63,16 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
 def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
     """Indexes by column and by kind -> an index file."""
     head = 24 + sum(
-        2 + len(c.encode()) + 4 + sum(10 + len(kind.encode()) for kind in own) for c, own in columns.items()
+        2 + len(c.encode()) + 4 + sum(10 + len(kind.encode()) for kind in by_kind) for c, by_kind in columns.items()
     )
-    parts, at = [struct.pack(">qiii", _MAGIC, _VERSION, head, len(columns))], head
-    for column, own in columns.items():
-        parts.append(_written(column) + len(own).to_bytes(4, "big"))
-        for kind, index in own.items():
-            parts.append(_written(kind) + struct.pack(">ii", at, len(index)))
-            at += len(index)
+    parts, offset = [struct.pack(">qiii", _MAGIC, _VERSION, head, len(columns))], head
+    for column, by_kind in columns.items():
+        parts.append(_written(column) + len(by_kind).to_bytes(4, "big"))
+        for kind, index in by_kind.items():
+            parts.append(_written(kind) + struct.pack(">ii", offset, len(index)))
+            offset += len(index)
     parts.append(bytes(4))
-    return b"".join([*parts, *(index for own in columns.values() for index in own.values())])
+    return b"".join([*parts, *(index for by_kind in columns.values() for index in by_kind.values())])
 
 
 class Wanted:
@@ -83,17 +83,17 @@ class Wanted:
         self.hashed = hashes(values, type)
 
 
-def may_hold(indexes: Mapping[str, bytes], wanted: Wanted, where: str) -> bool:
+def may_hold(indexes: Mapping[str, bytes], values: Wanted, where: str) -> bool:
     """Whether a column with these indexes, by kind, may hold one of the values. Raises `CorruptFile`."""
     try:
         for kind, index in indexes.items():
             match kind:
                 case "bloom-filter":
-                    holds = _in_bloom_filter(index, wanted.hashed)
+                    holds = _in_bloom_filter(index, values.hashed)
                 case "bitmap":
-                    holds = bitmap_index.in_bitmap(index, wanted.values, wanted.type)
+                    holds = bitmap_index.in_bitmap(index, values.values, values.type)
                 case "bsi":
-                    holds = bitmap_index.in_slices(index, wanted.values, wanted.type)
+                    holds = bitmap_index.in_slices(index, values.values, values.type)
                 case _:
                     continue
             if not holds:
@@ -223,9 +223,9 @@ def _hash_bytes(values: pa.LargeBinaryArray) -> np.ndarray:
     return result
 
 
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">H", data, at)
-    return data[at + 2 : at + 2 + length].decode(), at + 2 + length
+def _text(data: bytes, offset: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">H", data, offset)
+    return data[offset + 2 : offset + 2 + length].decode(), offset + 2 + length
 
 
 def _written(text: str) -> bytes:
@@ -241,8 +241,8 @@ def _xx(data: np.ndarray) -> np.ndarray:
         if size >= 32:
             stripes = _words(data[:, : size // 32 * 32], "<u8")
             lanes = [np.full(count, start, np.uint64) for start in (one + two, two, np.uint64(0), np.uint64(0) - one)]
-            for at in range(0, stripes.shape[1], 4):
-                lanes = [_round(lane, stripes[:, at + i]) for i, lane in enumerate(lanes)]
+            for offset in range(0, stripes.shape[1], 4):
+                lanes = [_round(lane, stripes[:, offset + i]) for i, lane in enumerate(lanes)]
             result = np.zeros(count, np.uint64)
             for lane, by in zip(lanes, (1, 7, 12, 18), strict=True):
                 result = result + _turned(lane, by)
@@ -251,15 +251,15 @@ def _xx(data: np.ndarray) -> np.ndarray:
         else:
             result = np.full(count, five, np.uint64)
         result = result + np.uint64(size)
-        at = size // 32 * 32
-        for word in _words(data[:, at : size // 8 * 8], "<u8").T:
+        offset = size // 32 * 32
+        for word in _words(data[:, offset : size // 8 * 8], "<u8").T:
             result = result ^ _round(np.zeros(count, np.uint64), word)
             result = _turned(result, 27) * one + four
-        at = size // 8 * 8
-        if size - at >= 4:
-            result = result ^ _words(data[:, at : at + 4], "<u4")[:, 0].astype(np.uint64) * one
-            result, at = _turned(result, 23) * two + three, at + 4
-        for byte in data[:, at:].T:
+        offset = size // 8 * 8
+        if size - offset >= 4:
+            result = result ^ _words(data[:, offset : offset + 4], "<u4")[:, 0].astype(np.uint64) * one
+            result, offset = _turned(result, 23) * two + three, offset + 4
+        for byte in data[:, offset:].T:
             result = _turned(result ^ (byte.astype(np.uint64) * five), 11) * one
         result = (result ^ (result >> np.uint64(33))) * two
         result = (result ^ (result >> np.uint64(29))) * three

@@ -248,20 +248,22 @@ def _counts(data: np.ndarray, places: np.ndarray, widths: np.ndarray) -> np.ndar
     return counts
 
 
-def _offsets(data: np.ndarray, at: np.ndarray, counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(
+    data: np.ndarray, starts: np.ndarray, counts: np.ndarray, widths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(where each value starts, where the values of each owner end)."""
     owners, within = ragged(counts + 1)
-    offsets = numbers(data, at[owners] + within * widths[owners], widths[owners])
-    offsets += (at + (counts + 1) * widths)[owners]
+    offsets = numbers(data, starts[owners] + within * widths[owners], widths[owners])
+    offsets += (starts + (counts + 1) * widths)[owners]
     if len(offsets) and offsets.max() > len(data):
         raise CorruptFile("a variant ends before its values do")
     is_last = within == counts[owners]
     return offsets[~is_last], offsets[is_last]
 
 
-def _put(made: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:
+def _put(target: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:
     for byte in range(width):
-        made[places + byte] = values >> (8 * byte) & 255
+        target[places + byte] = values >> (8 * byte) & 255
 
 
 def _width(values: np.ndarray) -> int:

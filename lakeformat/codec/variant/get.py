@@ -34,15 +34,15 @@ _NULL = 0
 def steps(path: str) -> tuple[str | int, ...]:
     """The names and indices of a path such as `$.a['b c'][0]`. Raises `InvalidInput`."""
     parsed: list[str | int] = []
-    at = 1
-    while path.startswith("$") and at < len(path):
-        step = _STEP.match(path, at)
+    offset = 1
+    while path.startswith("$") and offset < len(path):
+        step = _STEP.match(path, offset)
         if step is None:
             break
         name = next((step[group] for group in ("name", "single", "double") if step[group] is not None), None)
         parsed.append(int(step["index"]) if name is None else name)
-        at = step.end()
-    if not path.startswith("$") or at < len(path):
+        offset = step.end()
+    if not path.startswith("$") or offset < len(path):
         raise InvalidInput(f"{path!r} is no path into a variant; one is like $.name, $['a name'] or $.list[0]")
     return tuple(parsed)
 
@@ -65,11 +65,11 @@ def get(
         parts: Parts
         if isinstance(step, str):
             parts = variant_bytes.fields(values.data, starts)
-            wanted = metadata.are(step, rows[parts.owners], parts.ids)
+            is_step = metadata.are(step, rows[parts.owners], parts.ids)
         else:
             parts = variant_bytes.elements(values.data, starts)
-            wanted = parts.ids == step
-        rows, starts = rows[parts.owners[wanted]], parts.starts[wanted]
+            is_step = parts.ids == step
+        rows, starts = rows[parts.owners[is_step]], parts.starts[is_step]
     if np.isin(variant_bytes.numbers(values.data, starts, 1) & 3, (OBJECT, ARRAY)).any():
         raise InvalidInput(
             f"some values at {path} are objects or arrays, which become no plain value; ask for a part of them"
@@ -91,28 +91,28 @@ def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, 
     """(indexes into `starts`, the values there) for each plain type; without nulls. Raises `CorruptFile`."""
     heads = variant_bytes.numbers(data, starts, 1)
     kinds, heads = heads & 3, heads >> 2
-    at = np.flatnonzero(kinds == SHORT_TEXT)
-    if len(at):
-        yield at, _text(_blobs(data, starts[at] + 1, heads[at]))
+    rows = np.flatnonzero(kinds == SHORT_TEXT)
+    if len(rows):
+        yield rows, _text(_blobs(data, starts[rows] + 1, heads[rows]))
     for head in np.unique(heads[kinds == variant_bytes.PRIMITIVE]).tolist():
-        at = np.flatnonzero((kinds == variant_bytes.PRIMITIVE) & (heads == head))
-        here = starts[at] + 1
+        rows = np.flatnonzero((kinds == variant_bytes.PRIMITIVE) & (heads == head))
+        here = starts[rows] + 1
         if head == _NULL:
             continue
         if head in (TRUE, FALSE):
-            yield at, pa.repeat(head == TRUE, len(at))
+            yield rows, pa.repeat(head == TRUE, len(rows))
         elif head in (TEXT, BINARY):
             inner = _blobs(data, here + 4, variant_bytes.numbers(data, here, 4))
-            yield at, _text(inner) if head == TEXT else inner
+            yield rows, _text(inner) if head == TEXT else inner
         elif head in DECIMALS:
             scales = variant_bytes.numbers(data, here, 1)
             for scale in np.unique(scales).tolist():
                 same = scales == scale
-                yield at[same], _decimals(_matrix(data, here[same] + 1, DECIMALS[head]), scale)
+                yield rows[same], _decimals(_matrix(data, here[same] + 1, DECIMALS[head]), scale)
         elif head in FIXED:
             type = FIXED[head]
             numbers = np.ascontiguousarray(_matrix(data, here, type.bit_width // 8))
-            yield at, pa.Array.from_buffers(type, len(at), [None, pa.py_buffer(numbers)])
+            yield rows, pa.Array.from_buffers(type, len(rows), [None, pa.py_buffer(numbers)])
         else:
             raise CorruptFile(f"a variant of the primitive type {head}, which is not known")
 

@@ -55,11 +55,11 @@ def _objects(typed: pa.Array, rest: pa.Array, names: Names, rows: np.ndarray) ->
     owners, ids, pieces = [], [], []
     for index, field in enumerate(typed.type):
         encoded = _encoded(pc.struct_field(typed, [index]), names, rows)
-        at = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
-        of_name = names.ids(field.name)[rows[at]]
+        present = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+        of_name = names.ids(field.name)[rows[present]]
         if (of_name < 0).any():
             raise CorruptFile(f"a variant's field {field.name!r} is not in its metadata")
-        owners.append(at)
+        owners.append(present)
         ids.append(of_name)
         pieces.append(encoded.drop_null())
     left = np.flatnonzero(pc.and_(typed.is_valid(), rest.is_valid()).to_numpy(zero_copy_only=False))

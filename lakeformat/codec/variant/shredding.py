@@ -175,10 +175,10 @@ class _Judge:
             return _UNTYPED
         most = int(distinct[np.argmax(counts)])
         if most >> 8:
-            at = np.flatnonzero(kinds == most >> 8)
+            chosen = np.flatnonzero(kinds == most >> 8)
             if depth <= 0:
                 return _UNTYPED
-            return (self._object if most >> 8 == OBJECT else self._array)(rows[at], starts[at], depth)
+            return (self._object if most >> 8 == OBJECT else self._array)(rows[chosen], starts[chosen], depth)
         type = self._decimal(starts[(kinds == PRIMITIVE) & (numbers == 8)]) if most in DECIMALS else _plain(most)
         self.left -= type != _UNTYPED
         return type
@@ -186,14 +186,14 @@ class _Judge:
     def _object(self, rows: np.ndarray, starts: np.ndarray, depth: int) -> pa.DataType:
         parts = variant_bytes.fields(self.data, starts)
         codes = self.names.codes(rows[parts.owners], parts.ids)
-        known, counts = np.unique(codes, return_counts=True)
+        distinct, counts = np.unique(codes, return_counts=True)
         # The most frequent names first, while columns are left.
         fields = []
-        for index in np.lexsort((known, -counts)).tolist():
-            name = self.names.name(int(known[index]))
+        for index in np.lexsort((distinct, -counts)).tolist():
+            name = self.names.name(int(distinct[index]))
             if counts[index] < self.least or not name:
                 continue
-            at = codes == known[index]
+            at = codes == distinct[index]
             type = self.part(rows[parts.owners[at]], parts.starts[at], depth - 1)
             if type != _UNTYPED:
                 fields.append(pa.field(name, type))
@@ -225,22 +225,22 @@ class _Split:
     def columns(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, type: pa.DataType) -> list[pa.Array]:
         """`value` and, for a part with a type, `typed_value` of the values at `starts`, which are below 0 for missing
         values. `rows`: the row of each value."""
-        there = np.flatnonzero(starts >= 0)
-        kinds, numbers = _kinds(self.data, starts[there])
+        present = np.flatnonzero(starts >= 0)
+        kinds, numbers = _kinds(self.data, starts[present])
         if isinstance(type, pa.StructType):
-            at = there[kinds == OBJECT]
-            rest, typed = self._objects(rows, starts, at, type)
-            whole = there[kinds != OBJECT]
+            chosen = present[kinds == OBJECT]
+            rest, typed = self._objects(rows, starts, chosen, type)
+            whole = present[kinds != OBJECT]
         elif isinstance(type, pa.ListType):
-            at = there[kinds == ARRAY]
-            rest, typed = None, self._arrays(rows, starts, at, type)
-            whole = there[kinds != ARRAY]
+            chosen = present[kinds == ARRAY]
+            rest, typed = None, self._arrays(rows, starts, chosen, type)
+            whole = present[kinds != ARRAY]
         elif type == _UNTYPED:
-            return [self._values(starts, ends, there, None)]
+            return [self._values(starts, ends, present, None)]
         else:
             fits = (kinds == PRIMITIVE) & np.isin(numbers, _numbers(type))
-            typed = self._primitives(starts, there[fits], type)
-            rest, whole = None, there[~typed.is_valid().to_numpy(zero_copy_only=False)[there]]
+            typed = self._primitives(starts, present[fits], type)
+            rest, whole = None, present[~typed.is_valid().to_numpy(zero_copy_only=False)[present]]
         return [self._values(starts, ends, whole, rest), typed]
 
     def _values(
@@ -251,10 +251,10 @@ class _Split:
         return _placed(len(starts), [(whole, values), *([rest] if rest else [])], pa.binary())
 
     def _objects(
-        self, rows: np.ndarray, starts: np.ndarray, at: np.ndarray, type: pa.StructType
+        self, rows: np.ndarray, starts: np.ndarray, chosen: np.ndarray, type: pa.StructType
     ) -> tuple[tuple[np.ndarray, pa.Array], pa.Array]:
-        parts = variant_bytes.fields(self.data, starts[at])
-        owners = at[parts.owners]
+        parts = variant_bytes.fields(self.data, starts[chosen])
+        owners = chosen[parts.owners]
         codes = self.names.codes(rows[owners], parts.ids)
         order = np.argsort(codes, kind="stable")
         ordered = codes[order]
@@ -270,28 +270,28 @@ class _Split:
             begin, end = np.full(len(starts), -1), np.zeros(len(starts), np.int64)
             begin[owners[mine]], end[owners[mine]] = parts.starts[mine], parts.ends[mine]
             groups.append(_struct(self.columns(rows, begin, end, part.type), _group(part.type)))
-        counts = np.bincount(parts.owners[left], minlength=len(at))
+        counts = np.bincount(parts.owners[left], minlength=len(chosen))
         values = Blobs(self.data, parts.starts[left], parts.ends[left]).gather()
         rest = variant_bytes.container(counts[counts > 0], values, parts.ids[left])
-        return (at[counts > 0], rest), _struct(groups, _typed(type), _mask(len(starts), at))
+        return (chosen[counts > 0], rest), _struct(groups, _typed(type), _mask(len(starts), chosen))
 
-    def _arrays(self, rows: np.ndarray, starts: np.ndarray, at: np.ndarray, type: pa.ListType) -> pa.Array:
-        parts = variant_bytes.elements(self.data, starts[at])
-        columns = self.columns(rows[at][parts.owners], parts.starts, parts.ends, type.value_type)
+    def _arrays(self, rows: np.ndarray, starts: np.ndarray, chosen: np.ndarray, type: pa.ListType) -> pa.Array:
+        parts = variant_bytes.elements(self.data, starts[chosen])
+        columns = self.columns(rows[chosen][parts.owners], parts.starts, parts.ends, type.value_type)
         counts = np.zeros(len(starts), np.int64)
-        counts[at] = np.bincount(parts.owners, minlength=len(at))
+        counts[chosen] = np.bincount(parts.owners, minlength=len(chosen))
         offsets = pa.py_buffer(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        mask = pa.array(_mask(len(starts), at)).buffers()[1]
+        mask = pa.array(_mask(len(starts), chosen)).buffers()[1]
         group = _struct(columns, _group(type.value_type))
         return pa.Array.from_buffers(_typed(type), len(starts), [mask, offsets], children=[group])
 
-    def _primitives(self, starts: np.ndarray, at: np.ndarray, type: pa.DataType) -> pa.Array:
+    def _primitives(self, starts: np.ndarray, chosen: np.ndarray, type: pa.DataType) -> pa.Array:
         parts = []
-        for places, values in variant_get.decoded(self.data, starts[at]):
+        for places, values in variant_get.decoded(self.data, starts[chosen]):
             fits = _fits(values, type)
             if fits is not None:
                 places, values = places[fits.to_numpy(zero_copy_only=False)], values.filter(fits)
-            parts.append((at[places], values.cast(type)))
+            parts.append((chosen[places], values.cast(type)))
         return _placed(len(starts), parts, type)
 
 
@@ -347,9 +347,9 @@ def _placed(count: int, parts: list[tuple[np.ndarray, pa.Array]], type: pa.DataT
     return values.take(pa.array(order, pa.int64(), mask=order < 0))
 
 
-def _mask(count: int, at: np.ndarray) -> np.ndarray:
+def _mask(count: int, valid: np.ndarray) -> np.ndarray:
     mask = np.zeros(count, bool)
-    mask[at] = True
+    mask[valid] = True
     return mask
 
 

@@ -117,7 +117,7 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> rows of `META`; fields that version 1 lacks are filled in."""
-    with parsing.of(where):
+    with parsing.naming(where):
         return _metas(avro.decode(data, logical=True), where)
 
 
@@ -140,7 +140,7 @@ def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
 
 def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
     """A manifest -> its entries without inheritance: rows of `ENTRY` or of `_PLACED`, and their partition columns."""
-    with parsing.of(where):
+    with parsing.naming(where):
         head, columns = avro.read_head(data), None if schema is ENTRY else _placed_columns
         # A batch at a time, so that no two copies of all entries are in memory.
         batches = avro.batches(data, columns, logical=True)
@@ -284,7 +284,7 @@ def _read_inherited(
 ) -> Iterator[pa.Table]:
     raw = read(reader, metas["manifest_path"].to_pylist())
     for index, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
-        with parsing.of(meta["manifest_path"]):
+        with parsing.naming(meta["manifest_path"]):
             yield _inherited(table, base, meta, index)
 
 
@@ -303,7 +303,7 @@ def _read_placed(reader: Reader, paths: Sequence[str]) -> list[pa.Table]:
 def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
     tables = []
     for data, name in zip(files, where, strict=True):
-        with parsing.of(name):
+        with parsing.naming(name):
             head = avro.read_head(data)
             is_data = head.metadata.get("content", b"data") == b"data"
             has_places = is_data and not head.has_unions and _bounds_in(_fields(head.schema, name)[1])
@@ -321,7 +321,7 @@ def _with_bounds(reader: Reader, path: str, entries: pa.Table) -> Iterator[pa.Ta
         raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
     if keys is not None and (known := keys.of([path])):
         data = gcm_stream.decrypt(data, known[path], path)
-    with parsing.of(path):
+    with parsing.naming(path):
         fields, inside = _fields(avro.read_head(data).schema, path)
         start, places = 0, np.asarray(entries[_BOUNDS_AT])
         for batch in avro.values_at(data, fields[_DATA_FILE_ID]["name"], _bounds_in(inside), places):

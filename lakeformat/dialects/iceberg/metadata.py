@@ -271,7 +271,7 @@ def parse(
 ) -> State:
     """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked; `ids` are those of its
     snapshots. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
-    with parsing.of(where):
+    with parsing.naming(where):
         try:
             document, rest, known = documents.parse_after(data, where, written or {})
         except CorruptFile:
@@ -659,7 +659,7 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
 
 def _whole(summary: Mapping[str, str], name: str) -> int:
     """A number in a snapshot's summary; 0 if it is missing."""
-    with parsing.of(f"{name} of a snapshot's summary", CorruptTable):
+    with parsing.naming(f"{name} of a snapshot's summary", CorruptTable):
         return int(summary.get(name, 0))
 
 

@@ -105,7 +105,7 @@ def _followed(
 
 
 def _entries(text: str) -> list[dict[str, Any]]:
-    with parsing.of(f"property {PROPERTY!r} is no name mapping", CorruptTable):
+    with parsing.naming(f"property {PROPERTY!r} is no name mapping", CorruptTable):
         entries: list[dict[str, Any]] = json.loads(text)
         parsing.check_values(entries)
         parsing.check(entries, [_ENTRY])

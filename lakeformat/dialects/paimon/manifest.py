@@ -168,7 +168,7 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
     """A manifest of any Paimon version, in Avro or ORC -> its entries, as rows of `ENTRY` or of `PLANNED`."""
-    with parsing.of(where):
+    with parsing.naming(where):
         # A batch at a time, so that no two copies of all entries are in memory.
         return pa.concat_tables([_entries(batch, where, schema) for batch in _batches(data, schema)])
 
@@ -190,7 +190,7 @@ def _entries(batch: pa.RecordBatch, where: str, schema: pa.Schema = ENTRY) -> pa
 
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> rows of `META`."""
-    with parsing.of(where):
+    with parsing.naming(where):
         return _metas(_decode(data), where)
 
 
@@ -213,7 +213,7 @@ def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
 
 def parse_index(data: bytes, where: str) -> pa.Table:
     """An index manifest -> its entries, as rows of `INDEX_ENTRY`."""
-    with parsing.of(where):
+    with parsing.naming(where):
         table = _decode(data)
         if "_INDEX_TYPE" not in table.column_names:
             raise CorruptFile(f"{where}: not an index manifest; its fields are {', '.join(table.column_names)}")
@@ -304,7 +304,7 @@ def _read_placed(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
 
 def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
     for data, name in zip(files, where, strict=True):
-        with parsing.of(name):
+        with parsing.naming(name):
             has_places = data[:3] != b"ORC" and not avro.read_head(data).has_unions
         yield parse(data, name, _PLACED if has_places else ENTRY)
 
@@ -315,7 +315,7 @@ def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Tab
         yield entries
         return
     path = f"{MANIFEST_FOLDER}/{name}"
-    with parsing.of(f"{reader.root}/{path}"):
+    with parsing.naming(f"{reader.root}/{path}"):
         start, places = 0, np.asarray(entries[_STATS_AT])
         for batch in avro.values_at(reader.read(path), "_FILE", ["_VALUE_STATS"], places):
             piece = entries.slice(start, batch.num_rows)

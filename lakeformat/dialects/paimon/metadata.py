@@ -300,7 +300,7 @@ def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
 def parse_schema(data: bytes, where: str) -> Schema:
     """A schema file -> Schema; the same object for the same bytes, which every view of a table reads. Older versions
     get the options that were implied then (SchemaSerializer)."""
-    with parsing.of(where):
+    with parsing.naming(where):
         document = parsed(data, where, _SCHEMA_KEYS)
         properties = dict(document["options"])
         version = document.get("version") or 1
@@ -748,7 +748,7 @@ def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
-    with parsing.of(where):
+    with parsing.naming(where):
         document = parsed(data, where, keys)
         if (document.get("version") or 1) > _SNAPSHOT_VERSION:
             raise UnsupportedFeature(

@@ -29,23 +29,23 @@ _ZONE = r"\s*(Z|UTC|GMT|(?:UTC|GMT)?[+-]\d{1,2}(?::?\d{2})?)?"
 _TIMESTAMP = re.compile(rf"(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T](?:{_TIME_OF_DAY})?{_ZONE})?)?)?", re.ASCII)
 
 
-def coerce(value: Any, type: Type, what: str = "value") -> Any:
+def coerce(value: Any, type: Type, label: str = "value") -> Any:
     """`value` as a value of `type`, e.g. `'2023-05-01'` for a date as `datetime.date`; None stays None.
 
-    Raises `InvalidInput`, naming `what`, the type and the value, for a value of a wrong type or out of range.
+    Raises `InvalidInput`, naming `label`, the type and the value, for a value of a wrong type or out of range.
     """
     if value is None:
         return None
-    fitted, exact, side = fit(value, type, what)
+    fitted, exact, side = fit(value, type, label)
     if side or not exact:
-        raise InvalidInput(f"{what}: {type} cannot hold {value!r}")
+        raise InvalidInput(f"{label}: {type} cannot hold {value!r}")
     return fitted
 
 
-def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
+def fit(value: Any, type: Type, label: str) -> tuple[Any, bool, int]:
     """(the greatest value of `type` that is not above `value`, is it equal, -1/+1 if it lies below/above them all)."""
     if not isinstance(type, Scalar):
-        raise InvalidInput(f"{what} is {type}: it cannot be compared with {value!r}; compare a part of it")
+        raise InvalidInput(f"{label} is {type}: it cannot be compared with {value!r}; compare a part of it")
     result = None
     try:
         match type.kind:
@@ -73,12 +73,12 @@ def fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
             case Kind.UUID:
                 result = _fit_uuid(value)
     except InvalidOperation as error:
-        raise InvalidInput(f"{what} is {type}: {value!r} is not a number") from error
+        raise InvalidInput(f"{label} is {type}: {value!r} is not a number") from error
     except ValueError as error:
-        raise InvalidInput(f"{what} is {type}: {value!r} is not one ({error})") from error
+        raise InvalidInput(f"{label} is {type}: {value!r} is not one ({error})") from error
     if result is None:
         kind_of = value.__class__.__name__
-        raise InvalidInput(f"{what} is {type}: it cannot be compared with {value!r}, which is {kind_of}")
+        raise InvalidInput(f"{label} is {type}: it cannot be compared with {value!r}, which is {kind_of}")
     return result
 
 

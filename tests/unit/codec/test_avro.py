@@ -271,7 +271,7 @@ def test_files_that_are_alike_are_parsed_together():
 
     def parse(data: bytes, where: str) -> pa.Table:
         alone.append(where)
-        with parsing.of(where):
+        with parsing.naming(where):
             return avro.decode(data).table
 
     contents: list[list[tuple[str, int]]] = [[("a" * k, 3**k + j) for j in range(k)] for k in range(9)]
