@@ -139,6 +139,15 @@ class Follower:
         """The log position read so far. It is past `committed` only if the log between had no change of this table."""
         return self._covered or self.committed
 
+    @property
+    def is_anew(self) -> bool:
+        """Whether the table needs nothing that the source kept before."""
+        return self.progress is None or self._restart
+
+    def reconnect(self) -> None:
+        """Drop what was read and not committed, as the connection to the source was lost."""
+        self._earlier.drop({})
+
     # --- the snapshot ---
 
     def require_kept(self) -> None:

@@ -78,8 +78,8 @@ class Shards:
 
     # --- the snapshot ---
 
-    def begin(self, tables: Sequence[SourceTable]) -> Position:
-        return self._source.begin([part for table in tables for part in self._shards(table)])
+    def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
+        return self._source.begin([part for table in tables for part in self._shards(table)], is_anew)
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)

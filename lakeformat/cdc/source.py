@@ -11,8 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.errors import InvalidInput, LakeError, SourceError
 from lakeformat.model.schema import Field
+
+
+class Disconnected(SourceError):
+    """The connection to the database dropped, or cannot be made; a later try may succeed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -158,9 +162,10 @@ class Source(Protocol):
         """Describe an existing table. `key`: key columns in place of its primary key."""
         ...
 
-    def begin(self, tables: Sequence[SourceTable]) -> Position:
+    def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
         """Make the database keep the changes of these tables, and return the first position kept; idempotent. Transactions that a later
-        view does not cover come after this position."""
+        view does not cover come after this position. `is_anew`: nothing that was kept before is needed, and what lost its log may be
+        replaced."""
         ...
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:

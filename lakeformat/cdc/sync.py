@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -14,11 +16,14 @@ from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.shards import Shards, matching
-from lakeformat.cdc.source import Source
+from lakeformat.cdc.source import Disconnected, Source
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.lake import Lake
 
+log = logging.getLogger(__name__)
 BATCH_ROWS = 100_000
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0  # Between tries to connect again.
+_STOP_SECONDS = 0.2  # A wait looks that often whether the call is over.
 
 
 class Until(StrEnum):
@@ -38,8 +43,11 @@ class Limits:
     batch_rows: int = BATCH_ROWS  # Rows per commit.
     stop: Callable[[], bool] | None = None  # Called after each commit.
     poll_seconds: float = 1.0  # Pause if there are no new changes.
+    reconnect_seconds: float = 600.0  # How long a call that goes on tries to connect again.
 
     def __post_init__(self) -> None:
+        if self.reconnect_seconds < 0:
+            raise InvalidInput(f"reconnect_seconds={self.reconnect_seconds!r}: it must be at least 0")
         for name in ("max_rows", "max_seconds", "batch_rows", "poll_seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -65,6 +73,7 @@ def sync_table(
     batch_rows: int = BATCH_ROWS,
     stop: Callable[[], bool] | None = None,
     poll_seconds: float = 1.0,
+    reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> Report:
     """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in commits of about
@@ -80,13 +89,14 @@ def sync_table(
 
     `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns when everything committed
     before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and `max_seconds` return earlier, after a whole batch.
-    `poll_seconds`: the pause where the source has no new changes. `on_progress` gets the report so far after each commit.
+    `poll_seconds`: the pause where the source has no new changes. `reconnect_seconds`: how long "stopped" tries to connect again, with growing
+    pauses, after the connection is lost (0: it ends). `on_progress` gets the report so far after each commit.
     `snapshot_properties` are written into each snapshot.
 
     Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes, `UnsupportedFeature` if a
     schema change cannot be followed, and `Conflict` if another process writes the same table.
     """
-    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
+    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     if isinstance(source_table, re.Pattern):
         source = Shards.matching(source, source_table)
         source_table = source_table.pattern
@@ -126,6 +136,7 @@ def sync_database(
     batch_rows: int = BATCH_ROWS,
     stop: Callable[[], bool] | None = None,
     poll_seconds: float = 1.0,
+    reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> dict[str, Report]:
     """Sync all tables of a database whose names (`schema.table`) match `including` and not `excluding` into tables of `namespace`.
@@ -133,7 +144,7 @@ def sync_database(
     Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says why.
     `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
     """
-    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
+    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     names = matching(source, including, excluding)
     if merge_shards:
         merged = {
@@ -203,8 +214,7 @@ def _follower(
 def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:
     run = _Run(source, followers, limits, is_alone)
     try:
-        run.begin()
-        run.follow()
+        run.run()
     except NotFound:
         run.require_unmoved()
         raise
@@ -220,6 +230,8 @@ class _Run:
     def __init__(self, source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> None:
         self._source, self._followers, self._limits, self._is_alone = source, followers, limits, is_alone
         self._live, self._started = list(followers), time.monotonic()  # Live: not stopped by an error.
+        self._lost_at: float | None = None  # When the connection was lost that is not back yet.
+        self._delay = _FIRST_DELAY
 
     def is_over(self) -> bool:
         limits = self._limits
@@ -230,17 +242,50 @@ class _Run:
             or (limits.max_seconds is not None and time.monotonic() - self._started >= limits.max_seconds)
         )
 
+    def run(self) -> None:
+        """Follow the tables. A call that goes on until it is stopped connects again when its connection is lost."""
+        while True:
+            try:
+                self.begin()
+                self.follow()
+                return
+            except Disconnected as error:
+                if not self._waits_after(error):
+                    raise
+            if self.is_over():
+                return
+
+    def _waits_after(self, error: Disconnected) -> bool:
+        """Wait before the next try to connect; False if there is none."""
+        now = time.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        left = self._lost_at + self._limits.reconnect_seconds - now
+        if self._limits.until is Until.NOW or left <= 0:
+            return False
+        delay = min(self._delay, left)
+        log.warning("%s; connecting again in %.0f s, for %.0f s at most", error, delay, left)
+        for follower in self._live:
+            follower.reconnect()
+        with suppress(LakeError):
+            self._source.close()
+        end, self._delay = now + delay, min(2 * self._delay, _LONGEST_DELAY)
+        while time.monotonic() < end and not self.is_over():
+            time.sleep(min(_STOP_SECONDS, max(0.0, end - time.monotonic())))
+        return True
+
     def begin(self) -> None:
         """Take or continue the snapshots."""
         self._each_alone(lambda follower: follower.require_kept())
         if self._live:
-            start = self._source.begin([follower.source_table for follower in self._live])
+            is_anew = all(follower.is_anew for follower in self._live)
+            start = self._source.begin([follower.source_table for follower in self._live], is_anew)
             self._each_alone(lambda follower: follower.begin(start, self._limits.batch_rows, self.is_over))
 
     def follow(self) -> None:
         """Apply changes: those up to now, or until the call is over."""
         while self._live and not self.is_over():
             has_read = self._apply_changes()
+            self._lost_at, self._delay = None, _FIRST_DELAY
             self._each_alone(lambda follower: follower.fill(self._limits.batch_rows, self.is_over))
             if self._limits.until is Until.NOW:
                 break
@@ -270,7 +315,7 @@ class _Run:
                 with failures.of_table(follower.source_table.name):
                     act(follower)
             except LakeError as error:
-                if self._is_alone:
+                if self._is_alone or (isinstance(error, Disconnected) and self._limits.until is Until.STOPPED):
                     raise
                 follower.report = replace(follower.report, error=error)
                 self._live.remove(follower)

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
@@ -149,6 +150,33 @@ def a_server_crashes_within_a_sync(source, name, execute, rows_there, crash, for
     if format == "paimon":
         changes = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
         assert [changes[key] for key in sorted(changes)] == rows
+
+
+def a_sync_goes_on_after_its_connections_drop(sources, lake, interrupt, insert, tries=3):
+    """A sync that goes on until it is stopped connects again; `sources`: (source, names of its tables), `insert(number)`: a row into each."""
+    source, names = sources
+    stopped, included = threading.Event(), "|".join(map(re.escape, names))
+    how = {"until": "stopped", "stop": stopped.is_set, "poll_seconds": 0.05}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sync_database, source, lake, "d", including=included, **how)
+        try:
+            for number in range(tries):
+                insert(number)
+                for name in names:
+                    deadline = time.monotonic() + 60
+                    while True:
+                        assert time.monotonic() < deadline, f"{name}: change {number} does not come"
+                        assert not running.done(), running.result()
+                        target = f"d.{name.rpartition('.')[2]}"
+                        if lake.exists(target) and lake.table(target).scan().count() > number:
+                            break
+                        time.sleep(0.05)
+                interrupt()
+        finally:
+            stopped.set()
+        reports = running.result()
+    assert {name: report.error for name, report in reports.items()} == dict.fromkeys(names)
+    source.close()
 
 
 class RaisesFor:

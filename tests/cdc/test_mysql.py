@@ -27,6 +27,7 @@ from tests.cdc.following import (
     WORKLOADS,
     a_library_stops_one_table,
     a_server_crashes_within_a_sync,
+    a_sync_goes_on_after_its_connections_drop,
     every_change_comes_once,
     mysql_workload,
     replay,
@@ -266,6 +267,31 @@ def test_wide_rows_are_read_in_chunks_by_bytes(run, server, lake, readers):
     source = MySql(server.url, readers=readers)
     wide_rows_are_read_in_chunks_by_bytes(source, f"{run.name}.t", lake, "paimon", 600, 1_000_000)
     source.close()
+
+
+def test_a_sync_goes_on_after_its_server_restarts(server, run, lake):
+    names = ["a", "b"]
+    run(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names))
+
+    def insert(number):
+        with server.connect() as connection, connection.cursor() as cursor:
+            for name in names:
+                cursor.execute(f"INSERT INTO {run.name}.{name} VALUES ({number})")
+
+    def interrupt():
+        server.stop()
+        server.start()
+
+    source = MySql(server.url)
+    a_sync_goes_on_after_its_connections_drop(
+        (source, [f"{run.name}.{name}" for name in names]), lake, interrupt, insert
+    )
+    server.stop()  # Within its limit.
+    try:
+        with pytest.raises(SourceError, match="cannot be reached"):
+            sync_table(source, f"{run.name}.a", lake, "d.a", until="stopped", stop=lambda: False, reconnect_seconds=1)
+    finally:
+        server.start()
 
 
 def test_a_library_stops_one_table(run, source, lake):

@@ -30,6 +30,7 @@ from tests.cdc.following import (
     OneTable,
     a_library_stops_one_table,
     a_server_crashes_within_a_sync,
+    a_sync_goes_on_after_its_connections_drop,
     changelog_properties,
     every_change_comes_once,
     postgres_workload,
@@ -319,6 +320,40 @@ def test_wide_rows_are_read_in_chunks_by_bytes(server, lake, readers):
     source = Postgres(server.dsn, slot=server.info.dbname, readers=readers)
     wide_rows_are_read_in_chunks_by_bytes(source, "public.t", lake, "iceberg", 600, 1_000_000)
     source.close()
+
+
+def test_a_sync_goes_on_after_its_connections_drop(server, source, lake):
+    server.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)")
+
+    def insert(number):
+        server.execute(f"INSERT INTO a VALUES ({number}); INSERT INTO b VALUES ({number})")
+
+    names = ["public.a", "public.b"]
+    a_sync_goes_on_after_its_connections_drop((source, names), lake, partial(drop_connections, server), insert)
+
+
+def test_a_slot_that_lost_its_log_is_made_anew(server, source, lake):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    sync_table(source, "t", lake, "d.t")
+    server.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+    try:
+        server.execute("SELECT pg_reload_conf()")
+        for _ in range(20):
+            server.execute("SELECT pg_logical_emit_message(false, 'x', repeat('x', 20000000)); ")
+            server.execute("SELECT pg_switch_wal()")
+            server.execute("CHECKPOINT")
+            slots = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+            if server.execute(slots, [server.info.dbname]).fetchone()[0] == "lost":
+                break
+        server.execute("INSERT INTO t VALUES (2)")
+        with pytest.raises(NotFound, match=r"lost its log.*restart=True"):
+            sync_table(source, "t", lake, "d.t")
+        assert sync_table(source, "t", lake, "d.t", restart=True).snapshot_rows == 2
+        server.execute("INSERT INTO t VALUES (3)")
+        assert sync_table(source, "t", lake, "d.t").rows == 1
+    finally:
+        server.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
+        server.execute("SELECT pg_reload_conf()")
 
 
 def test_a_library_stops_one_table(server, source, lake):

@@ -32,6 +32,7 @@ from lakeformat.cdc.mysql.types import MySqlType
 from lakeformat.cdc.readers import CHUNK_BYTES, Piece, Readers, are_bounded, connected, required
 from lakeformat.cdc.source import (
     Chunk,
+    Disconnected,
     Emptied,
     Failed,
     Position,
@@ -58,6 +59,8 @@ _COMPRESSED = " COMPRESSED*/"  # In the column type of MariaDB.
 _AT_START = {"log_bin"}  # Cannot be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = 1205
+# Errors of a server that stops, has no connection left or cannot be reached, and of connections that drop.
+_LOST = {1040, 1053, 1077, 1079, 1152, *range(1158, 1162), 1184, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
 # Foreign key rules that change rows of the referencing table.
 _CASCADES = {
     "CASCADE",
@@ -241,7 +244,7 @@ class MySql:
 
     # --- the log ---
 
-    def begin(self, tables: Sequence[SourceTable]) -> Position:
+    def begin(self, tables: Sequence[SourceTable], is_anew: bool = False) -> Position:
         settings = {
             row[0].lower(): row[1].upper()
             for row in self._rows("SHOW GLOBAL VARIABLES WHERE variable_name IN %s", tuple(_WANTED))
@@ -845,7 +848,7 @@ class _Log:
         reader = self._reader
         event = reader.fetch()
         if event is None:
-            raise SourceError(f"the server ended its log after {self.position.text}; run it again")
+            raise Disconnected(f"the server ended its log after {self.position.text}; run it again")
         if reader.file != self._read_file:
             self._read_file, self._file_order = reader.file, _order(reader.file, 0)
         at = self._file_order | reader.offset
@@ -1070,6 +1073,5 @@ def refusals() -> Iterator[None]:
             raise SourceError(
                 f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
             ) from error
-        raise SourceError(
-            f"the server refused, or cannot be reached: {error}; run it again when that is mended"
-        ) from error
+        kind = Disconnected if code in _LOST or isinstance(error, pymysql.InterfaceError) else SourceError
+        raise kind(f"the server refused, or cannot be reached: {error}; run it again when that is mended") from error

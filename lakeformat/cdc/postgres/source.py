@@ -29,6 +29,7 @@ from lakeformat.cdc.postgres.types import PostgresType
 from lakeformat.cdc.readers import CHUNK_BYTES, Piece, Readers, are_bounded, connected, required
 from lakeformat.cdc.source import (
     Chunk,
+    Disconnected,
     Emptied,
     Failed,
     Position,
@@ -55,6 +56,11 @@ _PARTS_FROM = 2  # A run of more than this many times `limit` messages comes in 
 _FLUSH_DELAYS = 3  # A commit without synchronous_commit is on disk after at most this many WAL writer delays.
 _FLUSH_PAUSE = 0.01
 _WAIT_SECONDS = 60.0
+_LOST = (
+    "08",
+    "57P",
+    "53300",
+)  # SQLSTATEs of connections that drop, of a server that stops or starts, and of too many connections.
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
@@ -233,9 +239,11 @@ class Postgres:
 
     # --- the slot ---
 
-    def begin(self, tables: Sequence[SourceTable]) -> Position:
+    def begin(self, tables: Sequence[SourceTable], is_anew: bool = False) -> Position:
         self._require_settings()
         self._publish([table.name for table in tables])
+        if is_anew:
+            self._drop_lost_slot()
         slot = self._slot_state()
         if slot is None:
             self._make_slot()
@@ -363,10 +371,15 @@ class Postgres:
             raise InvalidInput(f"slot {self._slot!r} is of another database or plugin ({plugin}); choose another slot=")
         if status == "lost" or confirmed is None:
             raise NotFound(
-                f"slot {self._slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, drop the slot "
-                f"(Postgres.drop()) and take the tables anew (restart=True)"
+                f"slot {self._slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, and take the table anew "
+                f"(restart=True), or drop the slot (Postgres.drop()) and take the tables anew"
             )
         return self.parse(confirmed)
+
+    def _drop_lost_slot(self) -> None:
+        lost = "wal_status = 'lost' OR confirmed_flush_lsn IS NULL"
+        if self._rows(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND ({lost})", self._slot):
+            self._rows("SELECT pg_drop_replication_slot(%s)", self._slot)
 
     def acknowledge(self, position: Position) -> None:
         confirmed = self._slot_state()
@@ -483,8 +496,8 @@ class Postgres:
             )
         if kept > after:
             raise NotFound(
-                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are wanted: the table was rolled "
-                f"back, or something else read the slot; take the table anew (restart=True)"
+                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are wanted: the slot was dropped and made "
+                f"anew, the table was rolled back, or something else read the slot, as another sync through it; take the table anew (restart=True)"
             )
         if self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0]) < after:
             raise NotFound(
@@ -864,9 +877,11 @@ def refusals() -> Iterator[None]:
     except psycopg.errors.ConfigurationLimitExceeded as error:
         raise SourceError(f"{error}; raise max_replication_slots, or drop a slot that nobody reads") from error
     except psycopg.Error as error:
-        raise SourceError(
-            f"PostgreSQL refused, or cannot be reached: {error}; run it again when that is mended"
-        ) from error
+        is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
+            error.sqlstate is None or error.sqlstate.startswith(_LOST)
+        )
+        kind = Disconnected if is_lost else SourceError
+        raise kind(f"PostgreSQL refused, or cannot be reached: {error}; run it again when that is mended") from error
 
 
 def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]]) -> sql.Composable:
