@@ -302,7 +302,7 @@ def check_levels(table: Table, rows: list[tuple[Any, ...]]) -> None:
         keys = [(id, dt) if "dt" in table.schema.primary_key else id for id, _, dt in rows]
         assert len(set(keys)) == len(keys)
         low, high = scan.key_ranks(entries, table.schema)
-        places = zip(scan.bucket_codes(entries).tolist(), entries["_LEVEL"].to_pylist(), low, high, strict=True)
+        places = zip(manifest.bucket_codes(entries).tolist(), entries["_LEVEL"].to_pylist(), low, high, strict=True)
         above = sorted(place for place in places if place[1])
         assert not [
             pair for pair in itertools.pairwise(above) if pair[0][:2] == pair[1][:2] and pair[0][3] >= pair[1][2]

@@ -62,6 +62,7 @@ def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict
     """
     if name == MAIN:
         raise AlreadyExists(f"{reader.root}: branch {MAIN!r} is the table itself")
+    metadata.check_new_name("branch", name)
     folder = branch_folder(name)
     files: dict[str, bytes] = {}
     if base.document is not None:
@@ -112,6 +113,7 @@ def require_renamable(reader: Reader, base: State, name: str, to: str) -> tuple[
         raise InvalidInput(
             f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
         )
+    metadata.check_new_name("branch", to)
     folder = branch_folder(to)
     places, there = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(reader, folder)
     if there.get(places[2]) == name.encode():

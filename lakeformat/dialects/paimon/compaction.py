@@ -333,7 +333,7 @@ def _of_keys(reader: Reader, base: State, live: Files, full: bool, now_ms: int |
         return []
     assert write.keyed is not None, write
     entries = sections.files.entries
-    buckets = scan.bucket_codes(entries)
+    buckets = manifest.bucket_codes(entries)
     expired = _expired(schema, now_ms, reader.root)
     files = _BucketFiles.of(reader, base, sections.files, full, expired)
     worn_names = entries["_FILE_NAME"].filter(pa.array(files.worn)).combine_chunks()

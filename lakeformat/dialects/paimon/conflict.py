@@ -407,7 +407,7 @@ def _require_keys_untouched(
     for document, entries in _changed_since(reader, base, there, read_at):
         theirs = entries.select(own.column_names)
         low, high = scan.key_ranks(pa.concat_tables([own, theirs]), schema)
-        buckets = scan.bucket_codes(pa.concat_tables([own, theirs]))
+        buckets = manifest.bucket_codes(pa.concat_tables([own, theirs]))
         if _meet(buckets if scope is None else np.zeros_like(buckets), low, high, len(own)):
             raise Conflict(
                 f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
@@ -446,7 +446,7 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Tabl
     together = pa.concat_tables([new, live])
     if len(new) == 0 or len(live) == 0:
         return
-    places = scan.bucket_codes(together) * (int(pc.max(together["_LEVEL"]).as_py()) + 1) + np.asarray(
+    places = manifest.bucket_codes(together) * (int(pc.max(together["_LEVEL"]).as_py()) + 1) + np.asarray(
         together["_LEVEL"]
     )
     if _meet(places, *scan.key_ranks(together, schema), len(new)):

@@ -501,6 +501,13 @@ def _partitions_of(rows: pa.Array, names: tuple[str, ...], kinds: tuple[Type, ..
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
+def bucket_codes(entries: pa.Table) -> np.ndarray:
+    """The partition and bucket of each file, as numbers from 0."""
+    partitions = entries["_PARTITION"].combine_chunks().dictionary_encode().indices
+    pairs = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(entries["_BUCKET"]).astype(np.int64) & 0xFFFFFFFF
+    return np.unique(pairs, return_inverse=True)[1]
+
+
 def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
     """Partitions as tuples of Python values; timestamps as Arrow's integers."""
     if not schema.partitioning:

@@ -833,15 +833,16 @@ def statistics_path(name: str) -> str:
     return f"{STATISTICS_FOLDER}/{name}"
 
 
+def check_new_name(kind: str, name: str) -> None:
+    """Raise `InvalidInput` for a new tag or branch whose name is a number, as a snapshot's. Other engines' automatic tags
+    of a day are called so; they are read and deleted as any."""
+    if isinstance(name, str) and name.isdigit():
+        raise InvalidInput(f"{kind} {name!r}: a new name must not be a number")
+
+
 def tag_path(name: str) -> str:
-    if (
-        not isinstance(name, str)
-        or not _TAG_NAME.fullmatch(name)
-        or name in {".", ".."}
-        or not name.strip()
-        or name.isdigit()
-    ):
-        raise InvalidInput(f"tag {name!r}: a name must not be empty, a number, or hold slashes or control characters")
+    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or name in {".", ".."} or not name.strip():
+        raise InvalidInput(f"tag {name!r}: a name must not be empty, or hold slashes or control characters")
     return f"{TAG_FOLDER}/tag-{name}"
 
 
@@ -871,6 +872,7 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
     """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever."""
     if base.document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
+    check_new_name("tag", name)
     return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
 
 
@@ -977,10 +979,8 @@ def epoch_ms(local_ms: int) -> int:
 def branch_folder(name: str) -> str:
     """The folder of a branch's schemas, snapshots and tags; for `main`, its folders as seen from a branch. Raises
     `InvalidInput`."""
-    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip() or name.isdigit():
-        raise InvalidInput(
-            f"branch {name!r}: a name must not be empty, a number, or hold slashes or control characters"
-        )
+    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip():
+        raise InvalidInput(f"branch {name!r}: a name must not be empty, or hold slashes or control characters")
     return f"{BRANCH_FOLDER}/branch-{name}"
 
 

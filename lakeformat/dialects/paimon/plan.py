@@ -634,7 +634,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     levels = np.asarray(entries["_LEVEL"])
     if not options.of(schema).overwrite_upgrade or levels.any():
         return entries
-    buckets = scan.bucket_codes(entries)
+    buckets = manifest.bucket_codes(entries)
     low, high = scan.key_ranks(entries, schema)
     order = np.lexsort((low, buckets))
     meets = (buckets[order[1:]] == buckets[order[:-1]]) & (low[order[1:]] <= high[order[:-1]])

@@ -106,7 +106,7 @@ class Sections:
         count = len(entries)
         if count == 0:
             return cls(data_files, np.zeros(0, np.int64), np.zeros(0, bool))
-        levels, buckets = np.asarray(entries["_LEVEL"]), bucket_codes(entries)
+        levels, buckets = np.asarray(entries["_LEVEL"]), manifest.bucket_codes(entries)
         low, high = key_ranks(entries, schema)
         step = 2 * count + 1  # Above all ranks.
         low, high = low + buckets * step, high + buckets * step
@@ -161,7 +161,7 @@ def scan(
         replace(task, partition=partition)
         for task, partition in zip(merges(reader, base, sections, fields, residual), partitions, strict=True)
     ]
-    codes = bucket_codes(whole.entries) if len(whole) else np.zeros(0, np.int64)
+    codes = manifest.bucket_codes(whole.entries) if len(whole) else np.zeros(0, np.int64)
     apart = [whole.filter(pa.array(codes == code)) for code in np.unique(codes)]
     return [
         *merged,
@@ -485,13 +485,6 @@ def in_order(levels: np.ndarray, least: np.ndarray, greatest: np.ndarray) -> boo
     return bool(((first == 0) | (least > before)).all())
 
 
-def bucket_codes(entries: pa.Table) -> np.ndarray:
-    """The partition and bucket of each file, as numbers from 0."""
-    partitions = entries["_PARTITION"].combine_chunks().dictionary_encode().indices
-    pairs = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(entries["_BUCKET"]).astype(np.int64) & 0xFFFFFFFF
-    return np.unique(pairs, return_inverse=True)[1]
-
-
 def key_ranks(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     """The smallest and largest key of each file, as numbers in key order; equal keys have equal numbers."""
     kinds = [schema.field(name).type for name in metadata.key_of(schema)]
@@ -755,7 +748,7 @@ def _raw(
     reader: Reader, base: State, entries: pa.Table, fields: tuple[Field, ...], predicate: Expression
 ) -> list[ReadTask]:
     """A task for each key-value file that reads its rows unmerged, with their kinds; those of a bucket in order."""
-    order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
+    order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), manifest.bucket_codes(entries)))
     entries = entries.take(pa.array(order))
     data_files = Files(entries, base.schema)
     return standing(reader, base, data_files, (*fields, VALUE_KIND), predicate)

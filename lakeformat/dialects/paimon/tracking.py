@@ -78,7 +78,8 @@ def is_blob(entries: pa.Table) -> pa.Array:
 
 def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     """(the oldest file of each row range, in the order of `entries`; the others). Raises `CorruptTable` for files
-    without row ids, and for ranges that partly overlap."""
+    without row ids, and for ranges that partly overlap in one partition and bucket: some writers number the rows of each
+    partition from 0."""
     if not len(entries):
         return entries, NOTHING_BESIDE
     if entries["_FIRST_ROW_ID"].null_count:
@@ -90,12 +91,15 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
         blobs, of_blobs = _in_ranges(whole, entries.filter(in_blobs), where)
         return whole, Beside(pa.concat_tables([columns.entries, blobs]), pa.concat_arrays([columns.of, of_blobs]))
     first, count = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
-    order = np.lexsort((_ranks(entries), np.asarray(entries["_MAX_SEQUENCE_NUMBER"]), first))
-    starts = np.ones(len(order), bool)
-    starts[1:] = first[order][1:] != first[order][:-1]
+    groups = manifest.bucket_codes(entries)
+    order = np.lexsort((_ranks(entries), np.asarray(entries["_MAX_SEQUENCE_NUMBER"]), first, groups))
+    is_first = np.ones(len(order), bool)  # Of its partition and bucket.
+    is_first[1:] = groups[order][1:] != groups[order][:-1]
+    starts = is_first.copy()
+    starts[1:] |= first[order][1:] != first[order][:-1]
     ends = (first + count)[order]
     wrong = np.zeros(len(order), bool)
-    wrong[1:] = np.where(starts[1:], first[order][1:] < ends[:-1], ends[1:] != ends[:-1])
+    wrong[1:] = np.where(starts[1:], ~is_first[1:] & (first[order][1:] < ends[:-1]), ends[1:] != ends[:-1])
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         pair = entries["_FILE_NAME"].take(pa.array(order[at - 1 : at + 1])).to_pylist()
@@ -124,10 +128,17 @@ def _in_ranges(whole: pa.Table, blobs: pa.Table, where: str) -> tuple[pa.Table, 
     """(blob files, the newest first for each file of `whole` and column; the name of the file whose rows each has)."""
     first, count = (np.asarray(blobs[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
     begins, counts = (np.asarray(whole[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
-    ascending = np.argsort(begins)
-    at = begins[ascending].searchsorted(first, "right") - 1
+    columns = ["_PARTITION", "_BUCKET"]
+    groups = manifest.bucket_codes(pa.concat_tables([whole.select(columns), blobs.select(columns)]))
+    ids, ranks = np.unique(np.concatenate([begins, first]), return_inverse=True)
+    keys = groups * len(ids) + ranks.reshape(-1)  # Row ids after each other, partition by partition.
+    own, keys = keys[: len(whole)], keys[len(whole) :]
+    ascending = np.argsort(own)
+    at = own[ascending].searchsorted(keys, "right") - 1
     of = ascending[np.maximum(at, 0)] if len(whole) else np.zeros(len(blobs), np.int64)
-    wrong = np.flatnonzero((at < 0) | (first + count > (begins + counts)[of])) if len(whole) else np.arange(len(blobs))
+    is_else = groups[: len(whole)][of] != groups[len(whole) :] if len(whole) else np.ones(len(blobs), bool)
+    outside = first + count > (begins + counts)[of] if len(whole) else is_else
+    wrong = np.flatnonzero((at < 0) | is_else | outside)
     if len(wrong):
         name = blobs["_FILE_NAME"][int(wrong[0])].as_py()
         raise CorruptTable(f"{where}: {name} has rows that no one data file has")

@@ -679,3 +679,34 @@ def test_iceberg_metadata_of_a_paimon_table_follows_the_table_and_not_its_branch
     table.fast_forward("b")
     assert mirrored() - before
     assert content(table) == [1, 2]
+
+
+def test_tags_and_branches_that_are_called_by_a_number_are_used_and_not_made(tmp_path):
+    """Daily automatic tags are called so with `tag.period-formatter = without_dashes`."""
+    lake = Lake(str(tmp_path))
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [1]}))
+    root = tmp_path / "d.db" / "t"
+    (root / "tag").mkdir()
+    (root / "tag" / "tag-20240731").write_bytes((root / "snapshot" / "snapshot-1").read_bytes())
+    table.create_branch("b")
+    (root / "branch" / "branch-b").rename(root / "branch" / "branch-20240801")
+    for id in (2, 3):
+        table.append(pa.table({"id": [id]}))
+    table = lake.table("d.t")
+    table.expire_snapshots(retain_last=1)
+    assert table.scan(tag="20240731").to_arrow()["id"].to_pylist() == [1]
+    assert lake.sql("SELECT id FROM d.t VERSION AS OF '20240731'").to_arrow()["id"].to_pylist() == [1]
+    assert table.inspect.tags()["tag_name"].to_pylist() == ["20240731"]
+    assert table.inspect.branches()["branch_name"].to_pylist() == ["20240801"]
+    table.branch("20240801").append(pa.table({"id": [9]}))
+    assert sorted(table.branch("20240801").scan().to_arrow()["id"].to_pylist()) == [1, 9]
+    assert table.remove_orphan_files(older_than="2100-01-01") == []
+    table.create_branch("kept", tag="20240731")
+    table.delete_branch("20240801")
+    table.delete_tag("20240731")
+    assert table.inspect.tags().num_rows == 0
+    assert table.branch("kept").scan().to_arrow()["id"].to_pylist() == [1]
+    for make in (table.create_tag, table.create_branch, lambda name: table.rename_branch("kept", name)):
+        with pytest.raises(InvalidInput, match="must not be a number"):
+            make("20240731")

@@ -5,11 +5,13 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from lakeformat import Lake
+from lakeformat.dialects.paimon import manifest, tracking
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines import worker
 from lakeformat.engines.spark import native
 from lakeformat.engines.spark.reachable import Reach
-from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.errors import Conflict, CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.maintenance import sweep
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -310,3 +312,28 @@ def test_spark_reads_row_ids_by_the_worker(spark):
     for columns, is_left_to_spark in ((["id", "b"], True), (["id", "_ROW_ID"], False), (["_SEQUENCE_NUMBER"], False)):
         (task,) = table.scan(columns).plan()
         assert native.parted(table._store, [task], Reach(spark))[0 if is_left_to_spark else 1] != [], columns
+
+
+def test_row_ids_are_of_one_partition(tmp_path):
+    """As paimon-cpp numbers rows: each partition from 0. Column files belong to the rows of their own partition."""
+    fields = pa.schema([("id", pa.int32()), ("p", pa.int32()), ("v", pa.int32())])
+    properties = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    t = Lake(str(tmp_path)).create_table("d.t", fields, partition_by=["p"], properties=properties)
+    for p in (10, 20):
+        t.append(pa.table({"id": [p, p + 1], "p": [p, p], "v": [0, 0]}, schema=fields))
+    t.update({"v": "id"})
+    view = t._view()
+    entries = manifest.live_entries(view.reader, view.state.document, view.schema)
+    index = entries.column_names.index("_FIRST_ROW_ID")
+    entries = entries.set_column(index, entries.schema.field(index), pa.array([0] * len(entries), pa.int64()))
+    whole, beside = tracking.by_row_id(entries, "t")
+    assert len(whole) == len(beside.entries) == 2
+    partition_of = dict(zip(entries["_FILE_NAME"].to_pylist(), entries["_PARTITION"].to_pylist(), strict=True))
+    for name, of in zip(beside.entries["_FILE_NAME"].to_pylist(), beside.of.to_pylist(), strict=True):
+        assert name != of
+        assert partition_of[name] == partition_of[of]
+    longer = entries.set_column(
+        entries.column_names.index("_ROW_COUNT"), "_ROW_COUNT", pa.array([3] + [2] * (len(entries) - 1), pa.int64())
+    )
+    with pytest.raises(CorruptTable, match="overlap"):
+        tracking.by_row_id(longer, "t")
