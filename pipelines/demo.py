@@ -30,6 +30,8 @@ from resources import DATABASE
 ROOT = Path(__file__).parent.parent
 JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
 DEMO_TAG = "lake/demo"
+# By which the pages of a job find its runs: the one repository of the location in workspace.yaml.
+REPOSITORY_TAG, LOCATION = ".dagster/repository", "__repository__@lake"
 ENDS = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNFINISHED = [status for status in dg.DagsterRunStatus if status not in ENDS]
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -194,7 +196,7 @@ class Demo:
     def _run(self, job: str, keys: Sequence[str] = (), run_config: Mapping[str, Any] | None = None) -> str:
         """Run a job for no partition, one, or a range; the run's id."""
         began = time.monotonic()
-        tags = {DEMO_TAG: "yes"}
+        tags = {DEMO_TAG: "yes", REPOSITORY_TAG: LOCATION}
         if len(keys) > 1:
             tags |= {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
         result = self.definitions.resolve_job_def(job).execute_in_process(

@@ -15,7 +15,7 @@ from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
 from lakeformat.dagster.frames import NoRows, fields_of, to_write
-from lakeformat.dagster.markdown import cell, markdown_table
+from lakeformat.dagster.markdown import cell, count_text, markdown_table
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
@@ -220,7 +220,11 @@ def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) 
     if len(keys) <= 1:
         return {**written.table, **written.commit}
     if written.commit:
-        context.log_event(dg.AssetObservation(to.asset, metadata={**written.table, **written.commit}))
+        snapshot = written.snapshot
+        assert snapshot is not None, "only a commit has metadata"
+        rows = f"+{count_text(snapshot.rows_added or 0, 'row')}, -{count_text(snapshot.rows_removed or 0, 'row')}"
+        text = f"One commit of {count_text(len(keys), 'partition')}: {rows}, in {snapshot.milliseconds:,} ms"
+        context.log_event(dg.AssetObservation(to.asset, description=text, metadata={**written.table, **written.commit}))
     return dict(written.table)
 
 

@@ -19,7 +19,8 @@ from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
 
-READS_TAG = "lake/reads"  # Run tag lake/reads/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run.
+# Run tag <READS_TAG>/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run. Dagster's pages hide it.
+READS_TAG = ".dagster/lake/reads"
 
 Reads = dict[str, set[int]]
 

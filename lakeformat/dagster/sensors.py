@@ -38,6 +38,8 @@ from lakeformat.model.snapshot import Snapshot
 
 EVERY_SECONDS = 30
 COMPACTION = "compact"
+REASONS = 3  # The most tables in a skip reason.
+MISSING, UNCHANGED = "not there yet", "nobody has written since"
 KEEPS_ROWS = ("compact", "analyze", "replace")  # Kinds of snapshots.
 FOREIGN_TAG = "lake/foreign"  # Of a materialization that another program made.
 
@@ -71,7 +73,7 @@ def compaction_sensor(
         table, seen = look.table, look.seen
         latest = latest_write(table, seen)
         if latest is None:
-            return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
+            return Verdict(f"{UNCHANGED} snapshot {seen}", seen=seen)
         small, share = worst_partition(table)
         reason = f"{small} small files and {share:.0%} deleted rows in a partition"
         if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
@@ -164,7 +166,7 @@ def foreign_commits(
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
             reasons.append(f"{name}: {len(snapshots)} new snapshots")
         result = dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
-        return result if events else dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+        return result if events else dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=json.dumps(seen))
 
     return observe
 
@@ -233,17 +235,26 @@ def _sensor(
             if verdict.seen is not None:
                 seen[asset_name] = verdict.seen
         if runs:
-            context.log.info("; ".join(reasons))
+            context.log.info(_in_one_line(reasons))
             return dg.SensorResult(run_requests=runs, cursor=json.dumps(seen))
-        return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=json.dumps(seen))
 
     return sensor
+
+
+def _in_one_line(reasons: Sequence[str]) -> str:
+    """At most `REASONS` of the tables' reasons, those of tables with news first, and how many others there are."""
+    there = [reason for reason in reasons if not reason.endswith(f": {MISSING}")]
+    news_last = sorted(there, key=lambda reason: any(text in reason for text in (UNCHANGED, ": 0 new snapshots")))
+    more, missing = len(there) - REASONS, len(reasons) - len(there)
+    rest = [f"{count_text(more, 'other table')} without news"] if more > 0 else []
+    return "; ".join([*news_last[:REASONS], *rest, *([f"{count_text(missing, 'table')} {MISSING}"] if missing else [])])
 
 
 def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, str]:
     table = asset.table(lake).name
     try:
-        return (lake.lake.table(table), "") if lake.lake.exists(table) else (None, "not there yet")
+        return (lake.lake.table(table), "") if lake.lake.exists(table) else (None, MISSING)
     except LakeError as error:
         return None, str(error)
 

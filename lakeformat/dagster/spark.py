@@ -53,7 +53,7 @@ class SparkResource(LaunchableFields, dg.ConfigurableResource):
     remote: str | None = Field(default=None, description="A Spark Connect address, e.g. `sc://host:15002`.")
     app_name: str = Field(default="lakeformat", description="The name in Spark's own UI.")
     conf: dict[str, str] = Field(default={}, description="Spark properties; they win over the defaults.")
-    log_level: str = Field(default="WARN", description="What Spark logs into the step's stderr.")
+    log_level: str = Field(default="ERROR", description="What Spark logs into the step's stderr.")
     _groups: set[str] = PrivateAttr(default_factory=set)
     _uses: bool = PrivateAttr(default=False)
 

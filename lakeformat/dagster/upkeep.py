@@ -17,6 +17,8 @@ from lakeformat.dagster.drawings import pictures
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.markdown import count_text, size_text
+from lakeformat.dagster.measures import measures
 from lakeformat.dagster.tables import RETRY, TableAsset
 from lakeformat.errors import InvalidInput, LakeError
 
@@ -59,7 +61,7 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
 
 
 class Maintain(KnownFields, dg.Config):
-    """The steps of a table's maintenance, in this order."""
+    """The steps of a table's maintenance, in this order; if none is chosen, all."""
 
     compact: bool = Field(default=False, description="Join the small files of each partition.")
     full: bool = Field(default=False, description="With `compact`: rewrite every partition that is not one file yet.")
@@ -71,9 +73,10 @@ def maintain_job(asset: TableAsset) -> dg.JobDefinition:
 
     @dg.op(name=upkeep_step(asset), pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
     def maintain(context: dg.OpExecutionContext, config: Maintain, lake: LakeResource, upkeep: Upkeep) -> None:
-        if config.compact:
+        is_all = not (config.compact or config.expire)
+        if config.compact or is_all:
             compact(context, lake, asset, config.full)
-        if config.expire:
+        if config.expire or is_all:
             expire(context, lake, upkeep.of(asset), asset)
 
     @dg.job(
@@ -106,7 +109,8 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
             with as_dagster_failures(table.asset, []):
                 age = timedelta(hours=upkeep.of(asset).orphan_hours)
                 removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
-            _observe(context, asset, {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)})
+            metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
+            _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)
 
         return sweep
 
@@ -132,9 +136,15 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
     if snapshot is None:
         context.log.info(f"{table.name}: nothing to compact")
         return
+    opened = lake.lake.table(table.name)
+    before, after = (
+        f"{count_text(getattr(snapshot, f'files_{verb}') or 0, 'file')} ({size_text(getattr(snapshot, f'bytes_{verb}') or 0)})"
+        for verb in ("removed", "added")
+    )
     _observe(
         context,
         asset,
+        f"Compacted {before} into {after}",
         {
             TASK_TAG: "compact",
             "lake/snapshot_id": snapshot.id,
@@ -143,7 +153,8 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
             "lake/bytes_added": snapshot.bytes_added,
             "lake/bytes_removed": snapshot.bytes_removed,
             "lake/commit_milliseconds": snapshot.milliseconds,
-            **pictures(lake.lake.table(table.name)),
+            **measures(opened, snapshot),
+            **pictures(opened),
         },
     )
 
@@ -161,7 +172,8 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
         keep_from = first_to_keep(snapshots, upkeep, read, clock.now_ms())
         dropped = expire_before(opened, keep_from)
     metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
-    _observe(context, asset, {**metadata, **pictures(opened)})
+    text = f"Dropped {count_text(dropped, 'snapshot')}; the oldest one is now {keep_from}"
+    _observe(context, asset, text, {**metadata, **pictures(opened)})
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
@@ -213,5 +225,5 @@ def expire_before(table: Any, keep_from: int) -> int:
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
 
 
-def _observe(context: dg.OpExecutionContext, asset: TableAsset, metadata: dict[str, Any]) -> None:
-    context.log_event(dg.AssetObservation(asset.key, metadata=metadata))
+def _observe(context: dg.OpExecutionContext, asset: TableAsset, text: str, metadata: dict[str, Any]) -> None:
+    context.log_event(dg.AssetObservation(asset.key, description=text, metadata=metadata))

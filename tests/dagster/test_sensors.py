@@ -84,7 +84,7 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
     result = tick(COMPACTION)
     assert not result.run_requests
     assert "flights: at most 7 small files" in result.skip_reason.skip_message
-    assert "weather: not there yet" in result.skip_reason.skip_message
+    assert f"{len(TABLES) - 1} tables not there yet" in result.skip_reason.skip_message
     flights.append(rows(7))
     (request,) = tick(COMPACTION).run_requests
     assert request.job_name == "maintain_flights"
@@ -337,6 +337,29 @@ def test_a_foreign_delete_makes_its_day_stale(lake, instance, format):
     ).records[0]
     assert record.asset_materialization.tags["dagster/data_version"] == str(made.id)
     assert record.asset_materialization.metadata["dagster/partition_row_count"].value == 0
+
+
+def test_a_skip_reason_is_one_short_line_with_what_is_new_first(lake, tick):
+    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    for name in TABLES:
+        lake.lake.create_table(f"nyc.{name}", schema).append(rows(1))
+    tick(COMPACTION)
+    lake.lake.table("nyc.weather").append(rows(2))
+    reason = tick(COMPACTION).skip_reason.skip_message
+    assert reason.startswith("weather: at most 2 small files")
+    assert reason.endswith(f"; {len(TABLES) - 3} other tables without news")
+    assert reason.count(";") == 3
+
+
+def test_maintenance_as_the_launchpad_opens_does_all_and_says_what_it_did(flights, maintain):
+    for n in range(8):
+        flights.append(rows(n))
+    result = maintain(upkeep=Upkeep(max_snapshots=2, retain_snapshots=1))
+    seen = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+    assert [event.description.split(" (")[0] for event in seen] == [
+        "Compacted 8 files", "Dropped 8 snapshots; the oldest one is now 9"
+    ]  # fmt: skip
+    assert seen[0].metadata["dagster/row_count"].value == 8
 
 
 def test_of_a_long_past_the_newest_commits_are_observed(flights, tick):
