@@ -688,3 +688,23 @@ def test_spark_evaluates_the_source_once(table, spark):
     found = rows_of(table)
     assert len(found) == 20 + 20 + 10
     assert {r["id"] for r in found if r["k"] == "n"} == set(range(0, 60, 2))
+
+
+@pytest.mark.parametrize("format", ["iceberg", "paimon"])
+def test_only_clauses_that_take_all_columns_add_those_of_the_source(tmp_path, format):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+    table = Lake(tmp_path).create_table("d.t", schema, format=format)
+    table.append(pa.table({"id": [1, 2], "v": [1, 2]}))
+    source = pa.table({"id": [1, 3], "v": [10, 30], "extra": ["x", "y"]})
+
+    def chain():
+        return table.merge_into(source, on="t.id = s.id", evolve_schema=True)
+
+    chain().when_matched().update({"v": "s.v"}).merge()
+    chain().when_matched("s.v > 50").delete().when_not_matched().insert({"id": "s.id", "v": "s.v"}).merge()
+    assert table.schema.names == ("id", "v")
+    chain().when_matched().delete().merge()
+    assert table.schema.names == ("id", "v")
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": 2}]
+    chain().when_matched().delete().when_not_matched().insert_all().merge()
+    assert table.schema.names == ("id", "v", "extra")

@@ -15,6 +15,7 @@ from lakeformat.engines.kernels import ranks
 from lakeformat.engines.keyed import roaring64
 from lakeformat.engines.keyed.aggregate import FUNCTIONS
 from lakeformat.engines.keyed.merge import merge, merge_in_batches
+from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.lake import Lake
 from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys, SequenceGroup
@@ -477,3 +478,23 @@ def test_batches_of_sorted_runs_are_the_merge_of_all_rows(engine, numbered, is_s
     asked = ["b", "_VALUE_KIND", "v"]
     assert repr(pa.Table.from_batches(found).to_pylist()) == repr(expected.select(asked).to_pylist())
     assert all(0 < len(part) <= 64 for part in found)
+
+
+def test_slices_of_matches_are_consecutive_and_about_as_large_as_asked():
+    few, half = [3] * 50, [outcomes._PAIRS // 2] * 7
+    for counts in (
+        [],
+        [1],
+        few,
+        half,
+        [outcomes._PAIRS * 3],
+        [1, outcomes._PAIRS * 2, 1, 1],
+        [*few, *half, 0, 0, *few],
+    ):
+        slices = [slice.tolist() for slice in outcomes._slices(np.array(counts, np.int64))]
+        assert [place for slice in slices for place in slice] == list(range(len(counts)))
+        assert all(slices)
+        sizes = [[counts[place] for place in slice] for slice in slices]
+        assert all(sum(size) - max(size) <= outcomes._PAIRS for size in sizes)
+        assert len(slices) <= 1 + sum(counts) // outcomes._PAIRS
+    assert [slice.tolist() for slice in outcomes._slices(np.array(half))] == [[0], [1, 2], [3, 4], [5, 6]]

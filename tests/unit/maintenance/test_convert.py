@@ -1,5 +1,6 @@
 """A table of one format becomes one of the other where it lies, whatever happens on the way."""
 
+import uuid
 from contextlib import suppress
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from lakeformat import Lake, NotFound, UnsupportedFeature
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.errors import LakeError
 from lakeformat.lake import _declared
 from lakeformat.maintenance import convert
@@ -25,6 +27,15 @@ def opened(store):
     """The table that is there, of the format that it is."""
     format = next(known for known in (Paimon(), Iceberg()) if known.is_table(store))
     return Table("t", store, format)
+
+
+def opened_as(store, format):
+    return Table("t", store, format)
+
+
+def data_files(table):
+    """Where the live data and delete files lie, of any snapshot."""
+    return set(table.inspect.all_files()["path"].to_pylist())
 
 
 def parquet(store):
@@ -478,3 +489,24 @@ def test_a_lake_converts_by_name(tmp_path):
         lake.convert("db.t", to="delta")
     with pytest.raises(NotFound):
         lake.convert("db.u", to="iceberg")
+
+
+@pytest.mark.parametrize("kind", ICEBERG)
+def test_only_data_files_of_the_former_table_are_left_to_delete(kind):
+    """Metadata of neither format is: the former's goes with its folders, in an order of its own, and the other's is the table's."""
+
+    class Leaving(MemoryFiles):
+        """Leaves a temporary file beside each that it creates, as a process does that is killed."""
+
+        def create(self, path, data):
+            folder, _, name = path.rpartition("/")
+            self.write(f"{folder}/.{name}.{uuid.uuid4()}.tmp", data)
+            return super().create(path, data)
+
+    table = iceberg(Leaving(), **ICEBERG[kind])
+    table.delete("id = 2")
+    table.compute_table_stats(["id"])
+    store, before = table._store, data_files(table)
+    _, leaves = convert._adopted(store, Iceberg(), Paimon(), ArrowEngine())
+    now = {store.location(path) for task in opened_as(store, Paimon()).scan().plan() for path in task.paths}
+    assert {store.location(path) for path in leaves} == before - now

@@ -53,7 +53,7 @@ def copied(made) -> list[str]:
     return [target for _, target in lines]
 
 
-@pytest.mark.parametrize(("version", "format"), [("2", "parquet"), ("2", "avro"), ("3", "parquet")])
+@pytest.mark.parametrize(("version", "format"), [("2", "parquet"), ("2", "avro"), ("2", "orc"), ("3", "parquet")])
 def test_a_copy_reads_like_the_table_and_goes_on_by_itself(tmp_path, version, format):
     lake = Lake(str(tmp_path / "w"))
     table = busy(lake, version, **{"write.delete.format.default": format})

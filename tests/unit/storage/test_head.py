@@ -8,7 +8,7 @@ import pytest
 
 from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
-from lakeformat.storage.head import CreateHead, Newest, load_newest
+from lakeformat.storage.head import CreateHead, FollowHead, Newest, load_newest
 from lakeformat.storage.memory import MemoryFiles
 
 
@@ -259,3 +259,36 @@ def test_of_racing_writers_one_advances():
             outcomes = list(pool.map(race, range(8)))
         assert sorted(o.name for o in outcomes) == ["LOST"] * 7 + ["PUBLISHED"]
         assert store.read(f"snapshot/snapshot-{version}") == b"%d" % outcomes.index(Outcome.PUBLISHED)
+
+
+def followed(version: int, root: bytes = b"root") -> Plan:
+    return Plan({}, f"snapshot/v{version}.json", root, Snapshot(version, "append", 0, 0), {"hint": b"%d" % version})
+
+
+def following(store: Any) -> FollowHead:
+    return FollowHead(store, "snapshot", "v", (".json",))
+
+
+def test_a_follower_looks_again_after_its_version_is_there():
+    """Another follower may have written a later one meanwhile: which of the two readers see is then unknown."""
+
+    class Overtaken:
+        def __init__(self, store: MemoryFiles) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def create(self, path: str, data: bytes) -> bool:
+            created = self._store.create(path, data)
+            self._store.write("snapshot/v9.json", b"newer")
+            return created
+
+    store = MemoryFiles()
+    assert following(store).advance(0, followed(2)) is Outcome.PUBLISHED
+    assert store.read("hint") == b"2"
+    assert following(Overtaken(store)).advance(2, followed(5)) is Outcome.UNKNOWN
+    assert store.read("hint") == b"2"
+    assert following(store).advance(5, followed(6)) is Outcome.LOST
+    assert following(store).advance(9, followed(9, b"again")) is Outcome.PUBLISHED
+    assert (store.read("snapshot/v9.json"), store.read("hint")) == (b"again", b"9")

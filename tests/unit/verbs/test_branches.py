@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat.commit import commit
 from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.model.operation import MergeBranch, Request
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
@@ -710,3 +712,24 @@ def test_tags_and_branches_that_are_called_by_a_number_are_used_and_not_made(tmp
     for make in (table.create_tag, table.create_branch, lambda name: table.rename_branch("kept", name)):
         with pytest.raises(InvalidInput, match="must not be a number"):
             make("20240731")
+
+
+def test_a_merge_of_a_branch_loses_to_a_change_of_schema_on_the_way(tmp_path):
+    """The branch's files were mergeable when the merge was planned; the check is repeated on every base."""
+    properties = {"branch-merge.enabled": "true"}
+    table = Lake(tmp_path).create_table("a.t", rows(1).schema, properties=properties)
+    table.append(rows(1))
+    table.create_branch("b")
+    table.branch("b").append(rows(2))
+    operation = MergeBranch(request=Request(id="merge"), source="b")
+    view = table._view()
+    view.check(operation)
+    table.alter().add_column("x", "int").commit()
+    table.append(rows(3))
+    table.branch("b").alter().add_column("y", "int").commit()
+    table.branch("b").append(rows(4))
+    with pytest.raises(Conflict, match="different schemas"):
+        table._view().check(operation)
+    with pytest.raises(Conflict, match="different schemas"):
+        commit(table._store, Paimon().head(table._store), Paimon(), operation)
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 3]

@@ -516,3 +516,35 @@ def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properti
     base = dialect.load(store, 2)
     if not key:
         assert len(base.maintenance.compaction(True, ALWAYS)) == small
+
+
+def test_runs_hold_adjacent_ranges_up_to_the_target():
+    """A file of ranges that do not adjoin would give rows the ids of others."""
+    chance = np.random.default_rng(7)
+    for _ in range(200):
+        count, target = int(chance.integers(0, 9)), int(chance.integers(1, 12))
+        joins, sizes = chance.random(count) < 0.6, chance.integers(1, 9, count)
+        runs = [run.tolist() for run in compaction._runs(joins, sizes, target)]
+        assert [index for run in runs for index in run] == list(range(count))
+        for run, following in zip(runs, [*runs[1:], None], strict=False):
+            assert all(joins[index] for index in run[1:]), (joins, sizes, target, runs)
+            assert len(run) == 1 or sizes[run].sum() <= target
+            if following is not None:  # As long as it may be.
+                assert not joins[following[0]] or sizes[run].sum() + sizes[following[0]] > target
+
+
+def test_buckets_of_a_rescaled_partition_can_be_named(tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    properties = {"bucket": "4", "bucket-key": "id", "write-only": "true"}
+    t = Lake(tmp_path).create_table("d.t", schema, partition_by=["dt"], properties=properties)
+    with pytest.raises(InvalidInput, match="no bucket 4; there are 0 to 3"):
+        t.compact(buckets=[4])
+    for _ in range(3):
+        t.append(pa.table({"id": range(100), "dt": ["a"] * 100}, schema=schema))
+    for count in (2, 7):
+        t.alter().set_properties({"bucket": str(count)}).commit()
+        most = max(4, count)
+        with pytest.raises(InvalidInput, match=f"no bucket {most}; there are 0 to {most - 1}"):
+            t.compact(full=True, buckets=[most])
+        plan = t.compaction_plan(full=True, buckets=[3, most - 1])
+        assert {path.split("/")[1] for unit in plan["paths"].to_pylist() for path in unit} == {"bucket-3"}
