@@ -298,7 +298,9 @@ class _Run:
         """Apply the changes up to the log's present end, and acknowledge those that all tables have. False if there is no new log."""
         tables = {follower.source_table.name: follower.source_table for follower in self._live}
         end, after = self._source.position(), min(follower.covered for follower in self._live)
-        for batch in self._source.changes(after, end, tables, self._limits.batch_rows) if after != end else ():
+        for batch in self._source.changes(
+            after, end, tables, self._limits.batch_rows
+        ):  # Also without new log: it may be lost.
             self._each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
             if self._live and not batch.is_last:
                 continue

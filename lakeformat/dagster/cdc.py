@@ -62,6 +62,10 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
     exclude_columns: list[str] = Field(default=[], description="`schema.table.column`, as the source names them.")
     readers: int = Field(default=1, description="Connections that read a snapshot, a chunk each.", ge=1)
 
+    name: str | None = Field(
+        default=None, description="The name recorded in tables, for a MySQL server whose address may change."
+    )
+
     def open(self, table: str) -> Source:
         """Open the source for one of its tables; the caller closes it."""
         return open_source(
@@ -70,6 +74,7 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
             type_options=self.type_options,
             exclude_columns=self.exclude_columns,
             readers=self.readers,
+            name=self.name,
         )
 
     def _slot_of(self, table: str) -> str:

@@ -68,3 +68,9 @@ def test_no_error_shows_the_password(scheme, rest):
         assert "cret" not in "\n".join(lines)
     if scheme == "postgresql":
         assert "cret" not in repr(Postgres("postgresql://u:s3cret@h/d"))
+
+
+def test_a_server_has_a_name_whose_address_may_change():
+    assert open_source("mysql://u:p@h", name="shop").name == "mysql/shop"
+    with pytest.raises(InvalidInput, match="is for MySQL"):
+        open_source("postgresql://u:p@h/d", name="shop")

@@ -332,6 +332,24 @@ def test_a_sync_goes_on_after_its_connections_drop(server, source, lake):
     a_sync_goes_on_after_its_connections_drop((source, names), lake, partial(drop_connections, server), insert)
 
 
+def test_a_slot_that_is_dropped_is_noticed_without_changes(server, source, lake):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    sync_table(source, "t", lake, "d.t")
+    sync_table(source, "t", lake, "d.t")
+    other, polls = Postgres(server.dsn, slot=server.info.dbname), iter(range(100))
+
+    def stop():
+        number = next(polls)
+        if number == 5:
+            other.drop()
+        return number > 90
+
+    with pytest.raises(NotFound, match=r"restart=True"):
+        sync_table(source, "t", lake, "d.t", until="stopped", stop=stop, poll_seconds=0.05)
+    other.close()
+    assert sync_table(source, "t", lake, "d.t", restart=True).snapshot_rows == 1
+
+
 def test_a_slot_that_lost_its_log_is_made_anew(server, source, lake):
     server.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     sync_table(source, "t", lake, "d.t")

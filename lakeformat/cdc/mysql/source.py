@@ -480,6 +480,8 @@ class MySql:
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
         self._require_log(after)
+        if until <= after:
+            return
         log, batch = _Log(self, after, tables), _Batch(self, dict(tables), limit)
         try:
             while log.order < until.order:

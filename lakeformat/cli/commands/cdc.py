@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--readers", type=click.IntRange(min=1), default=1, help="Connections that read a snapshot, a chunk each."
 )
+@click.option("--name", help="Recorded in tables, for a MySQL server whose address may change.")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to where the source is now.")
 @click.option("--max-rows", type=click.IntRange(min=1))
 @click.option("--max-seconds", type=click.FloatRange(min=0.1))
@@ -67,6 +68,7 @@ def cdc(
     exclude: tuple[str, ...],
     computed: tuple[str, ...],
     readers: int,
+    name: str | None,
     follow: bool,
     max_rows: int | None,
     max_seconds: float | None,
@@ -78,7 +80,9 @@ def cdc(
     batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
-    opened = capture.open_source(source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers)
+    opened = capture.open_source(
+        source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers, name=name
+    )
     stopped = Event()
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
