@@ -19,6 +19,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind
+from lakeformat.reading import frames
 from lakeformat.storage.store import Store
 
 KIND_COLUMN = "_row_kind"  # The last column: "+I", "-U", "+U" or "-D".
@@ -89,8 +90,8 @@ class Changes:
         return self.to_batches().read_all()
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, oldest first."""
-        return self.to_arrow().to_pandas()
+        """The rows as a pandas DataFrame, oldest first; integers with nulls among them have a nullable dtype (`Int64`)."""
+        return frames.to_pandas(self.to_arrow())
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a Spark DataFrame of the session `spark`, unordered."""

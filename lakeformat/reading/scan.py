@@ -27,6 +27,7 @@ from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import ReadTask
 from lakeformat.reading import explain as explaining
+from lakeformat.reading import frames
 from lakeformat.storage.store import Store
 
 SHOWN = 20  # Rows shown in a notebook.
@@ -85,8 +86,8 @@ class Scan:
         return self.to_batches().read_all()
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        """The rows as a pandas DataFrame; integers with nulls among them have a nullable dtype (`Int64`)."""
+        return frames.to_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """The rows as a polars DataFrame."""

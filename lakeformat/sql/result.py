@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakeformat.arguments import require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.reading import frames
 
 _HELD_BYTES = 64 << 20  # Larger results are streamed.
 METRICS = pa.schema(
@@ -84,7 +85,7 @@ class Result:
         return self._stream() if begun is None else begun
 
     def to_pandas(self) -> Any:
-        return self._frame.toPandas() if self._frame is not None else self._rows.to_pandas()
+        return self._frame.toPandas() if self._frame is not None else frames.to_pandas(self._rows)
 
     def to_polars(self) -> Any:
         import polars

@@ -21,6 +21,7 @@ _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _ICEBERGS = (Kind.TIME_MICROS, Kind.TIMESTAMP_TZ, Kind.FIXED, Kind.UUID)  # What only its defaults are of.
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_CONSECUTIVE = {16: 1 << 11, 32: 1 << 24, 64: 1 << 53}  # Up to which a float of so many bits has all integers.
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID, Kind.GEOMETRY, Kind.GEOGRAPHY)
 
 
@@ -213,6 +214,8 @@ def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa
                 array = casts.project(array, from_arrow(array.type), type, name)
             elif pa.types.is_float32(target) and pa.types.is_float64(array.type):
                 array = array.cast(target, safe=False)
+            elif pa.types.is_integer(target) and pa.types.is_floating(array.type):
+                array = _whole(array, type, name).cast(target)
             else:
                 array = array.cast(target)
         except pa.ArrowInvalid as error:
@@ -225,6 +228,19 @@ def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa
         case Scalar(Kind.BINARY | Kind.VARBINARY, (length,)):
             _limit(array, pc.binary_length, length, type, "bytes", name)
     return array
+
+
+def _whole(array: pa.Array, type: Scalar, name: str) -> pa.Array:
+    """Floats that may become integers: those of a size at which one float may stand for several integers are refused."""
+    most = _CONSECUTIVE[array.type.bit_width]
+    floats = array.cast(pa.float64())
+    beyond = pc.greater(pc.abs(floats), most)
+    if pc.any(beyond, min_count=0).as_py():
+        raise InvalidInput(
+            f"column {name}: {floats.filter(beyond)[0].as_py()!r} does not fit {type} without loss: a float above {most:,} may stand "
+            f"for several integers; give integers (in pandas with nulls: dtype 'Int64')"
+        )
+    return floats
 
 
 def _limit(
