@@ -33,6 +33,7 @@ _LONG, _BINARY, _LENGTH, _UNIT = (
     b"iceberg.length",
     b"iceberg.timestamp-unit",
 )
+_MAP = 11  # `Type.Kind`.
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECOND, _MILLISECOND = 1_000_000_000, 1_000_000  # In nanoseconds.
@@ -71,6 +72,7 @@ class File:
             return
         # The reader treats a dot as a path, so a name with a dot is found by reading all columns.
         columns = None if any("." in name for name in names) else names
+        self._refuse_null_keys(columns)
         position = 0
         for stripe in range(self._file.nstripes):
             batch = self._file.read_stripe(stripe, columns=columns).select(names)
@@ -93,6 +95,15 @@ class File:
     @cached_property
     def _zones(self) -> list[str]:
         return list(_writer_zones(self._source))
+
+    def _refuse_null_keys(self, names: list[str] | None) -> None:
+        """Arrow ends the process over a map with a null as key, which no other format has."""
+        read = list(self._file.schema) if names is None else [self._file.schema.field(name) for name in names]
+        if any(_has_map(field.type) for field in read) and (name := _null_key(self._source, names)):
+            raise UnsupportedFeature(
+                f"{self._path}: column {name} has a map with a null as key, which Arrow cannot hold; leave the column out, or have the "
+                f"writing engine remove these keys"
+            )
 
     def _refuse_far_timestamps(self) -> None:
         """Arrow reads ORC timestamps as nanoseconds, and before version 24 does not say when they overflow."""
@@ -158,6 +169,70 @@ class Output:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
         return {field.id: statistics.merge(part[field.id] for part in self._stats) for field in self._fields}, ()
+
+
+def _has_map(type: pa.DataType) -> bool:
+    return pa.types.is_map(type) or any(_has_map(type.field(index).type) for index in range(type.num_fields))
+
+
+def _null_key(source: Any, names: list[str] | None) -> str | None:
+    """The first column, among `names` if given, whose maps may have a null as key.
+
+    ORC specification v1, "File Tail" and "Stripe Footer": `Type`, `ColumnStatistics.hasNull`; where an old writer left that out,
+    whether a stripe has a PRESENT stream of the keys.
+    """
+    footer, codec = _footer(source)
+    kinds, parts, of_root, has_null, stripes = [], [], [], [], []
+    for number, message in _messages(footer):
+        if number == 3:
+            stripes.append(dict(_messages(message)))
+        elif number == 4:
+            type = list(_messages(message))
+            kinds.append(next((value for at, value in type if at == 1), 0))
+            parts.append([part for at, value in type if at == 2 for part in _numbers(value)])
+            if len(kinds) == 1:
+                of_root = [value.decode() for at, value in type if at == 3]
+        elif number == 7:
+            has_null.append(dict(_messages(message)).get(10))
+    columns = dict(zip(of_root, parts[0], strict=True)) if parts else {}
+    present: set[int] | None = None
+    for name, column in columns.items():
+        below = [column] if names is None or name in names else []
+        while below:
+            type = below.pop()
+            below += parts[type]
+            if kinds[type] != _MAP:
+                continue
+            key = parts[type][0]
+            known = has_null[key] if key < len(has_null) else None
+            if known is None and present is None:
+                present = _present(source, stripes, codec)
+            if known or (known is None and present is not None and key in present):
+                return name
+    return None
+
+
+def _present(source: Any, stripes: list[dict[int, Any]], codec: int) -> set[int]:
+    """The columns with a PRESENT stream, which has their nulls, in any stripe."""
+    columns: set[int] = set()
+    for stripe in stripes:
+        source.seek(sum(stripe.get(at, 0) for at in (1, 2, 3)))
+        for number, message in _messages(_inflated(source.read(stripe[4]), codec)):
+            stream: dict[int, Any] = dict(_messages(message)) if number == 1 else {1: None}
+            if stream.get(1, 0) == 0:
+                columns.add(stream.get(2, 0))
+    return columns
+
+
+def _numbers(packed: int | bytes) -> Iterator[int]:
+    """The integers of a repeated field, which may be packed."""
+    if isinstance(packed, int):
+        yield packed
+        return
+    at = 0
+    while at < len(packed):
+        value, at = varint.read(packed, at)
+        yield value
 
 
 def _timestamp_bounds(source: Any) -> Iterator[int]:

@@ -38,8 +38,11 @@ def test_integers_with_nulls_come_back_through_pandas(tmp_path, format):
             assert str(frame[f"n{kind}"].dtype) == WIDTHS[kind]
             assert frame[f"w{kind}"].dtype == np.dtype(str(kind))  # As ever, where there is no null.
     for frame in (table.scan().to_pandas(), lake.sql("select * from d.t").to_pandas()):
-        table.overwrite(frame)
-        assert table.scan().to_arrow().to_pylist() == rows.to_pylist()
+        assert frame["map"].tolist() == NESTED["map"][1]
+        table.overwrite(frame.drop(columns="map"))  # pandas' lists of pairs are no maps to pyarrow.
+        names = [name for name in rows.column_names if name != "map"]
+        assert table.scan(names).to_arrow().to_pylist() == rows.select(names).to_pylist()
+        table.overwrite(rows)
 
 
 def test_frames_of_any_shape(tmp_path):
