@@ -11,7 +11,20 @@ import pyarrow.compute as pc
 from lakeformat.codec import layouts
 from lakeformat.codec.variant import variant
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Type,
+    require_shallow,
+    scalar,
+    too_deep,
+)
 
 _VARIANT = b"arrow.parquet.variant"  # Arrow's canonical extension type, as a field's metadata names it.
 _PLAIN = {
@@ -133,7 +146,14 @@ def from_arrow(type: pa.DataType) -> Type:
 
 def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
     """Columns without ids yet; a format assigns ids when it creates the table."""
-    return tuple(_part(field, field.name) for field in schema)
+    fields = []
+    for field in schema:
+        try:
+            fields.append(_part(field, field.name))
+        except RecursionError as error:
+            raise too_deep(f"column {field.name}") from error
+    require_shallow(tuple(fields))  # Before anything else descends.
+    return tuple(fields)
 
 
 def _unit(digits: int) -> str:

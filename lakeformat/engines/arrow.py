@@ -23,7 +23,7 @@ from lakeformat.engines.row_level import marks
 from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, too_deep
 from lakeformat.model.work import (
     Adopted,
     AdoptTask,
@@ -117,6 +117,10 @@ def batches(
             yield from layouts.plain_batches(batch, _BATCH_BYTES)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
+    except UnicodeEncodeError as error:  # Half of a surrogate pair.
+        raise InvalidInput(f"the data has text that is not Unicode: {error}") from error
+    except RecursionError as error:
+        raise too_deep("the data") from error
 
 
 def _batches(

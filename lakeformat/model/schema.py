@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 
-from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import html
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import Partitioning, SortOrder, Transform, TransformKind
@@ -220,6 +220,28 @@ def walk(fields: tuple[Field, ...]) -> Iterator[Field]:
     for part in fields:
         yield part
         yield from walk(children(part.type))
+
+
+MOST_LEVELS = 90  # Arrow's Parquet reader has a limit of 100 groups, of which shredded variants may need some.
+
+
+def require_shallow(fields: tuple[Field, ...]) -> None:
+    """Raise `UnsupportedFeature` for a column whose files could be written and not read: of a type nested deeper than
+    `MOST_LEVELS`, where a row is one level, and a list or map two."""
+    waiting = [(field.name, field.type, 0) for field in fields]
+    while waiting:
+        name, type, level = waiting.pop()
+        if level > MOST_LEVELS:
+            raise too_deep(f"column {name}")
+        inside = level + (1 if isinstance(type, Row) else 2)
+        waiting += [(name, part.type, inside) for part in children(type)]
+
+
+def too_deep(what: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"{what}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers of Parquet refuse; "
+        f"keep the inner part as text or as a variant"
+    )
 
 
 def rebuild(type: Type, change: Callable[[Field], Field]) -> Type:

@@ -8,7 +8,21 @@ from typing import Any
 
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.expression import default_value
-from lakeformat.model.schema import Field, Geo, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
+from lakeformat.model.schema import (
+    Field,
+    Geo,
+    Kind,
+    ListOf,
+    MapOf,
+    Row,
+    Scalar,
+    Type,
+    children,
+    rebuild,
+    require_shallow,
+    scalar,
+    walk,
+)
 
 _NAMES = {
     "boolean": scalar(Kind.BOOLEAN),
@@ -146,6 +160,7 @@ def iceberg_type(type: Type) -> Type:
 
 def check_supported(fields: tuple[Field, ...], version: int) -> None:
     """Refuse, by name, a column that a table of this format version cannot have, or not at this position."""
+    require_shallow(fields)
     for field in fields:
         for part in walk((field,)):
             match part.type:
