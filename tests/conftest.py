@@ -39,10 +39,14 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Tests make garbage by the million objects, nearly all of which goes without a collection.
 gc.set_threshold(50_000, 10, 10)
 os.environ["PYSPARK_PYTHON"] = sys.executable
-# Spark's Python workers are forked with what they need; see sitecustomize.py there.
-SPARK_PYTHON = str(Path(__file__).with_name("spark_python"))
-if SPARK_PYTHON not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
-    os.environ["PYTHONPATH"] = os.pathsep.join([SPARK_PYTHON, *filter(None, paths)])
+# Other processes run sitecustomize.py there first: Spark's Python workers are forked with what they need, and all have one clock.
+STARTUP = str(Path(__file__).with_name("startup"))
+if STARTUP not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+    os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *filter(None, paths)])
+    if "LAKEFORMAT_TEST_DAY" in os.environ:
+        from tests.startup import another_day
+
+        another_day.move()
 # Of each JVM, those of other processes too. One that finds no archive of classes, or that of another Java, starts without it.
 archive = Path(sys.prefix) / "spark.jsa"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} {UNCOMPILED} -XX:SharedArchiveFile={archive}")

@@ -64,6 +64,6 @@ def test_every_public_name_is_found_when_it_is_asked_for(package):
 
 def test_what_the_tests_import_into_sparks_python_workers_is_there():
     daemon = [sys.executable, "-m", "pyspark.daemon", "pyspark.worker"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "spark_python"), str(ROOT)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "startup"), str(ROOT)])}
     done = subprocess.run(daemon, stdin=subprocess.DEVNULL, capture_output=True, env=environment)
     assert b"sitecustomize" not in done.stderr, done.stderr  # Python says what failed there, and goes on.
