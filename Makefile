@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE # Runs and tests start hundreds of processes that import the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge cluster package docs bench mariadb mysql clean java
+.PHONY: help demo ui test test-fast test-long test-later test-lowest test-newest check judge cluster package docs bench mariadb mysql clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -25,14 +25,32 @@ demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one d
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
-test: $(STAMP) java $(VENV)/spark.jsa ## Run the tests, on three processes
-	$(PYTEST)
+test: $(STAMP) java $(VENV)/spark.jsa ## Run the tests, on three processes; TESTS names some
+	$(PYTEST) $(TESTS)
 
 test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster and are not slow, with few seeds and examples
 	LAKEFORMAT_SEEDS=30 LAKEFORMAT_EXAMPLES=5 $(PYTEST) -m 'not spark and not dagster and not slow' --hypothesis-profile fast
 
 test-long: $(STAMP) java $(VENV)/spark.jsa ## Run the tests with the seeds and examples of a night
 	LAKEFORMAT_SEEDS=10000 LAKEFORMAT_EXAMPLES=300 $(PYTEST) --hypothesis-profile long --timeout 0
+
+test-later: $(STAMP) java $(VENV)/spark.jsa ## Run the tests on other days, in other time zones and in another locale; TESTS names some
+	LAKEFORMAT_TEST_DAY=+10d TZ=Asia/Kolkata $(PYTEST) $(TESTS)
+	LAKEFORMAT_TEST_DAY=+400d TZ=America/St_Johns $(PYTEST) $(TESTS)
+	LAKEFORMAT_TEST_DAY=leap-day LC_ALL=C $(PYTEST) $(TESTS)
+
+test-lowest: $(STAMP) java ## Run the tests on the lowest versions that pyproject.toml allows, on Python 3.11; TESTS names some
+	$(call on_versions,3.11,lowest-direct,.lowest)
+
+test-newest: $(STAMP) java ## Run the tests on the newest versions that pyproject.toml allows, on Python 3.13; TESTS names some
+	$(call on_versions,3.13,highest,.newest)
+
+# $(1): the Python, unless there is none here. $(2): the resolution. $(3): the environment.
+define on_versions
+	test -e $(3) || $(BIN)/uv venv --quiet --python "$$($(BIN)/python tests/package/interpreters.py $(1))" $(3)
+	$(BIN)/uv pip install --quiet --upgrade --resolution $(2) --python $(3) --editable '.[dev]'
+	$(3)/bin/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(TESTS)
+endef
 
 check: $(STAMP) ## Lint, types, and the import rule
 	$(BIN)/ruff check .
@@ -47,7 +65,7 @@ cluster: $(STAMP) java ## Run all verbs on a Spark cluster of processes, and kil
 	$(BIN)/python -m pytest tests/cluster
 
 package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
-	PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/package
+	PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/package $(TESTS)
 
 docs: $(VENV)/.docs ## Build the pages and the API reference into .site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -68,7 +86,7 @@ mysql: .judge/mysql/usr/sbin/mysqld $(STAMP) ## Run the tests of change data cap
 	tests/cdc/bring_mysql.sh .judge/mysql
 
 clean: ## Remove what the targets built; tables stay
-	rm -rf $(VENV) .site .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .lowest .newest .site .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
