@@ -13,8 +13,8 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
 
 # Virtual columns that a task may ask for: the position of a row. No column has their ids.
-FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
-POSITION = Field(-3, "_pos", scalar(Kind.BIGINT), nullable=False)  # The row's position in the file, from 0.
+FILE = Field(-2, "_lakeformat_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
+POSITION = Field(-3, "_lakeformat_pos", scalar(Kind.BIGINT), nullable=False)  # The row's position in the file, from 0.
 # Columns that files may hold beside the table's (Iceberg's row lineage), with the ids that they have there.
 ROW_ID = Field(2147483540, "_row_id", scalar(Kind.BIGINT))
 LAST_UPDATED = Field(2147483539, "_last_updated_sequence_number", scalar(Kind.BIGINT))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -50,7 +50,7 @@ from lakeformat.model.schema import (
     walk,
 )
 from lakeformat.model.snapshot import Snapshot, Stamp, stream_numbers, utc
-from lakeformat.model.work import in_folder
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, in_folder
 from lakeformat.storage import fence
 from lakeformat.storage.cache import cache_of, in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
@@ -923,6 +923,11 @@ def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Fie
         seen.append(part)
 
 
+# MetadataColumns of Iceberg's Java library, which has no column of these names beside them.
+_RESERVED = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", ROW_ID.name, LAST_UPDATED.name})
+_RESERVED |= {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
+
+
 def check_names(names: list[str], where: str) -> None:
     """Raise `InvalidInput` for columns without a name or with a duplicate name."""
     seen: set[str] = set()
@@ -934,6 +939,16 @@ def check_names(names: list[str], where: str) -> None:
         seen.add(name)
     if not names:
         raise InvalidInput(f"{where}: a table needs a column")
+    check_reserved(names, where)
+
+
+def check_reserved(names: Iterable[str], where: str) -> None:
+    """Raise `InvalidInput` for new columns with the names of metadata columns."""
+    for name in names:
+        if name in _RESERVED:
+            raise InvalidInput(
+                f"{where}: {name!r} is the name of a metadata column of Iceberg; call the column otherwise"
+            )
 
 
 def parse_transform(text: str) -> Transform:

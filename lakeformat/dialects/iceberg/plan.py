@@ -185,6 +185,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if after.primary_key != before.primary_key:
         metadata.check_key(after, reader.root)
     if fields != before.fields or after.primary_key != before.primary_key:
+        metadata.check_reserved({field.name for field in fields} - {field.name for field in before.fields}, reader.root)
         if properties.get(name_mapping.PROPERTY, "") == before.properties.get(name_mapping.PROPERTY):
             evolved = name_mapping.evolved(properties[name_mapping.PROPERTY], before.fields, fields)
             document["properties"] |= {name_mapping.PROPERTY: evolved}

@@ -237,10 +237,13 @@ def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
     if not state.exists:
         raise NotFound(f"{where} there is no such branch; there are: {', '.join(sorted({MAIN, *names(reader)}))}")
     if base.newest is not None and base.document is not None:
+        ids = metadata.snapshot_ids(view)
+        if not ids:
+            return None
         try:
             state = metadata.at_time(view, base.document["timeMillis"])
-        except NotFound:
-            return None
+        except NotFound:  # Its first snapshot is younger: that one, as rewriteFallbackOptions has it.
+            state = metadata.at(view, ids[0])
     if _columns(base.schema) != _columns(state.schema):
         raise InvalidInput(f"{where} its columns are not the table's: {', '.join(map(str, state.schema.names))}")
     if base.schema.partitioning.names != state.schema.partitioning.names:

@@ -24,7 +24,17 @@ from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.predicate import lt
 from lakeformat.model.schema import Field, Kind, scalar
-from lakeformat.model.work import Content, DeleteFile, DeleteTask, MarkTask, ReadTask, Target, WriteTask
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    Content,
+    DeleteFile,
+    DeleteTask,
+    MarkTask,
+    ReadTask,
+    Target,
+    WriteTask,
+)
 from lakeformat.storage.cache import Cache, cache_of, cached, with_cache
 from lakeformat.storage.files import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
@@ -244,7 +254,7 @@ def test_position_deletes_are_sorted_and_their_bounds_are_whole(store):
     files = [data_file(store, list(range(9))) for _ in range(2)]
     targets = tuple(Target(f.path, (), 0, "data") for f in files)
     batch = pa.record_batch(
-        {"_file": [files[1].path, files[0].path, files[1].path], "_pos": pa.array([5, 3, 2], pa.int64())}
+        {FILE.name: [files[1].path, files[0].path, files[1].path], POSITION.name: pa.array([5, 3, 2], pa.int64())}
     )
     (file,) = marks.write(store, iter([batch, batch]), DeleteTask(targets, per_file=False, fields=DELETE_FIELDS))
     found = pq.read_table(pa.BufferReader(store.read(file.path)))
@@ -289,7 +299,7 @@ def shared_deletes(tmp_path):
     OPENED.clear()
     store = Watched(str(tmp_path), fsync=False)
     files = [data_file(store, [k, k + 10]) for k in range(4)]
-    batch = pa.record_batch({"_file": [f.path for f in files], "_pos": pa.array([0] * 4, pa.int64())})
+    batch = pa.record_batch({FILE.name: [f.path for f in files], POSITION.name: pa.array([0] * 4, pa.int64())})
     targets = tuple(Target(f.path, (), 0, "data") for f in files)
     (gone,) = marks.write(store, iter([batch]), DeleteTask(targets, per_file=False, fields=DELETE_FIELDS))
     return store, [task_of(some, ((as_delete(gone),),) * 2) for some in (files[:2], files[2:])], gone.path
@@ -338,7 +348,7 @@ def test_a_cache_never_holds_more_than_its_limit(shared_deletes):
 
 def test_a_vector_of_another_size_than_the_table_says_is_damage(store):
     file = data_file(store, list(range(10)))
-    batch = pa.record_batch({"_file": [file.path], "_pos": pa.array([4], pa.int64())})
+    batch = pa.record_batch({FILE.name: [file.path], POSITION.name: pa.array([4], pa.int64())})
     (vector,) = marks.write(
         store, iter([batch]), DeleteTask((Target(file.path, folder="data"),), Content.DELETION_VECTORS)
     )

@@ -449,8 +449,8 @@ def test_a_task_may_ask_where_its_rows_lie(store, format):
         task = ReadTask((file.path,), (file.row_count,), (file.size_bytes,), format, asked, fields)
         rows = pa.Table.from_batches(worker.read(store, replace(task, predicate=gt(column("id"), literal(4200)))))
         whole = pa.Table.from_batches(worker.read(store, replace(task, fields=fields)))
-        assert set(rows["_file"].to_pylist()) <= {file.path}
-        assert whole["id"].take(rows["_pos"].combine_chunks()).equals(rows["id"])
+        assert set(rows["_lakeformat_file"].to_pylist()) <= {file.path}
+        assert whole["id"].take(rows["_lakeformat_pos"].combine_chunks()).equals(rows["id"])
         total += rows.num_rows
     assert total == 799
 

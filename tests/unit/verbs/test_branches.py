@@ -733,3 +733,24 @@ def test_a_merge_of_a_branch_loses_to_a_change_of_schema_on_the_way(tmp_path):
     with pytest.raises(Conflict, match="different schemas"):
         commit(table._store, Paimon().head(table._store), Paimon(), operation)
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 3]
+
+
+def test_a_fallback_branch_is_read_before_its_first_snapshot(tmp_path):
+    """Its first snapshot is then read (FallbackReadFileStoreTable.rewriteFallbackOptions)."""
+    lake = Lake(str(tmp_path))
+    fields = pa.schema([("pt", pa.int32()), ("v", pa.int32())])
+    table = lake.create_table("d.t", fields, partition_by=["pt"])
+    table.append(pa.table({"pt": [1], "v": [10]}, schema=fields))
+    time.sleep(0.01)
+    table.create_branch("side")
+    for v in (20, 21):
+        table.branch("side").append(pa.table({"pt": [2], "v": [v]}, schema=fields))
+    table.append(pa.table({"pt": [1], "v": [11]}, schema=fields))
+    table.branch("side").expire_snapshots(retain_last=2)
+    lake.table("d.t").alter().set_properties({"scan.fallback-branch": "side"}).commit()
+
+    def values(**version):
+        return sorted(lake.table("d.t").scan(**version).to_arrow()["v"].to_pylist())
+
+    assert values() == [10, 11, 20, 21]
+    assert values(snapshot_id=1) == [10, 20]
