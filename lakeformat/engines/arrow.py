@@ -119,6 +119,10 @@ def batches(
         raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
     except UnicodeEncodeError as error:  # Half of a surrogate pair.
         raise InvalidInput(f"the data has text that is not Unicode: {error}") from error
+    except (ValueError, TypeError) as error:
+        if type(data).__module__.partition(".")[0] != "pandas":
+            raise
+        raise InvalidInput(f"the frame does not make Arrow columns: {error}") from error
     except RecursionError as error:
         raise too_deep("the data") from error
 

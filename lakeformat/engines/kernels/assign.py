@@ -120,6 +120,9 @@ def _check_type(given: pa.DataType, field: Field, name: str) -> None:
 def _check_parts(given: pa.DataType, parts: tuple[Field, ...], name: str) -> None:
     names = [given.field(i).name for i in range(given.num_fields)]
     known = {part.name: part for part in parts}
+    if len(set(names)) < len(names):
+        twice = next(part for part in names if names.count(part) > 1)
+        raise InvalidInput(f"column {name}: part {twice!r} is in the data twice; rename one")
     for extra in names:
         if extra not in known:
             raise InvalidInput(f"column {name}: part {extra!r} is not in the table, which has {', '.join(known)}")

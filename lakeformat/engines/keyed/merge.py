@@ -29,6 +29,7 @@ from lakeformat.model.work import (
 )
 
 _MOST_RUNS = 256  # Of rows in order of their keys; of more, all are put in order together.
+_WINDOW_BYTES = 128 << 20  # Bytes of rows that are gathered together, on average.
 _SAMPLES = 16  # Keys that are looked at for each batch, to tell where it ends.
 
 
@@ -50,9 +51,14 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
 
 
 def merge_in_batches(
-    rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retracts: bool, unasked: Collection[str] = ()
+    rows: pa.Table,
+    spec: MergeSpec,
+    batch_rows: int,
+    with_retracts: bool,
+    unasked: Collection[str] = (),
+    window_bytes: int = _WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """As `merge`, `batch_rows` at a time; without retractions unless `with_retracts`. Columns `unasked` may be left out.
+    """As `merge`, at most `batch_rows` at a time, and fewer of wide rows; without retractions unless `with_retracts`. Columns `unasked` may be left out.
 
     If results are unchanged rows, they are gathered batch by batch: no second copy of all rows is made.
     """
@@ -62,6 +68,7 @@ def merge_in_batches(
             merged = merged.filter(pa.array(~retracts(merged)))
         yield from merged.to_batches(batch_rows)
         return
+    batch_rows = max(1, min(batch_rows, rows.num_rows * window_bytes // max(1, rows.nbytes)))
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     asked = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
     for pieces in _windows(keys, batch_rows):

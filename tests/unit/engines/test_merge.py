@@ -498,3 +498,24 @@ def test_slices_of_matches_are_consecutive_and_about_as_large_as_asked():
         assert all(sum(size) - max(size) <= outcomes._PAIRS for size in sizes)
         assert len(slices) <= 1 + sum(counts) // outcomes._PAIRS
     assert [slice.tolist() for slice in outcomes._slices(np.array(half))] == [[0], [1, 2], [3, 4], [5, 6]]
+
+
+def test_wide_rows_are_merged_few_at_a_time():
+    count = 300
+    ids = [*range(count), *range(0, count, 3)]
+    texts = ["x" * 100] * count + ["y" * 100] * len(range(0, count, 3))
+    rows = pa.table(
+        {
+            "id": ids,
+            "_SEQUENCE_NUMBER": pa.array(range(len(ids)), pa.int64()),
+            "_VALUE_KIND": pa.array([0] * len(ids), pa.int8()),
+            "s": texts,
+        }
+    )
+    batches = list(
+        merge_in_batches(rows, MergeSpec(("id",), MergeEngine.DEDUPLICATE), 1 << 17, False, window_bytes=1 << 12)
+    )
+    assert max(batch.nbytes for batch in batches) < 1 << 14
+    result = pa.Table.from_batches(batches).sort_by("id")
+    assert result["id"].to_pylist() == list(range(count))
+    assert [text[0] for text in result["s"].to_pylist()] == ["y" if i % 3 == 0 else "x" for i in range(count)]

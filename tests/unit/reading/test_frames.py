@@ -80,3 +80,17 @@ def test_pandas_own_frames_with_nulls(tmp_path):
         table.append(pd.DataFrame({"id": [float(ID), None]}))
     table.append(pd.DataFrame({"id": pd.array([ID, None], "Int64")}))
     assert table.scan().to_arrow()["id"].to_pylist() == [ID, None]
+
+
+def test_frames_that_make_no_columns_are_refused_by_the_library(tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
+    table = Lake(tmp_path).create_table("d.t", schema)
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    frames = {
+        "Sparse": pd.DataFrame({"id": pd.arrays.SparseArray([1, 0, 0])}),
+        "Duplicate": pd.DataFrame([[1, 2]], columns=["id", "id"]),
+        "twice": pa.table({"s": twice}),
+    }
+    for match, frame in frames.items():
+        with pytest.raises(InvalidInput, match=match):
+            table.append(frame)
