@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
-from lakeformat.dagster.frames import NoRows, fields_of, to_write
+from lakeformat.dagster.frames import NoRows, fields_of, filled, to_write
 from lakeformat.dagster.markdown import cell, count_text, markdown_table
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
@@ -105,7 +105,7 @@ def write(
     does not exist. The write is exactly-once per `origin` and `keys`. The rows of an audited asset are written to the
     run's branch; `branch` is the branch that `data` was read from.
     """
-    frame = to_write(data)
+    frame = _with_partition(lake, to, to_write(data), keys)
     to = settled(to, fields_of(frame))
     table = table_for(lake, to, frame)
     if to.audit:
@@ -128,6 +128,28 @@ def write(
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
     return written_of(table, to, snapshot, keys, origin)
+
+
+def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str]) -> Any:
+    """The frame with the partition columns that it lacks, where the run has one partition, of which each has one value. In
+    a table that does not exist yet they are text."""
+    names = columns_of(to.partition_by or {}, windows=False)
+    there = {field.name for field in fields_of(frame)}
+    missing = [name for name in names if name not in there]
+    is_plain = not to.is_expression and names == columns_of(to.partition_by or {})
+    if len(keys) != 1 or not missing or to.partitions is None or not is_plain:
+        return frame
+    types = {name: pa.string() for name in names}
+    types |= {field.name: to_arrow(field.type) for field in fields_of(frame) if field.name in names}
+    if lake.exists(to.name):
+        types |= {
+            field.name: to_arrow(field.type) for field in lake.table(to.name).schema.fields if field.name in names
+        }
+    (specs,) = partition_specs(to.partitions, keys, to.partition_by or {}, types).values()
+    values = {name: {spec[name] for spec in specs} for name in missing}
+    if any(len(distinct) != 1 for distinct in values.values()):
+        return frame
+    return filled(frame, {name: pa.scalar(*distinct, types[name]) for name, distinct in values.items()})
 
 
 def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:

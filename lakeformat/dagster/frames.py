@@ -3,6 +3,8 @@
 Spark, pandas, polars and DuckDB are imported only if an asset uses their frames.
 """
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +41,26 @@ def to_write(data: Any) -> Any:
 def fields_of(frame: Any) -> tuple[Field, ...]:
     """The columns of a result of `to_write`."""
     return spark_engine.fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
+
+
+def filled(frame: Any, values: Mapping[str, pa.Scalar]) -> Any:
+    """A result of `to_write` with further columns, each of one value."""
+    if is_spark(frame):
+        functions = import_module("pyspark.sql.functions")
+        return frame.withColumns({name: functions.lit(value.as_py()) for name, value in values.items()})
+    schema = frame.schema
+    for name, value in values.items():
+        schema = schema.append(pa.field(name, value.type))
+    batches = frame.to_batches() if isinstance(frame, pa.Table) else frame
+    return pa.RecordBatchReader.from_batches(
+        schema,
+        (
+            pa.RecordBatch.from_arrays(
+                [*batch.columns, *(pa.repeat(value, batch.num_rows) for value in values.values())], schema=schema
+            )
+            for batch in batches
+        ),
+    )
 
 
 class NoRows:

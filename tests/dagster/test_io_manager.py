@@ -172,6 +172,30 @@ def test_a_range_reports_its_commit_once_and_each_day_its_own_measures(run, lake
         assert not {"lake/preview", "lake/commit_milliseconds", "lake/partitions_in_commit"} & metadata.keys()
 
 
+def test_a_partition_column_that_the_frame_lacks_is_filled_in_for_one_partition(run, lake):
+    @single(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+    def orders() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    run(orders, key="2013-01-01")
+    run(orders, key="2013-01-02")
+    run(orders, key="2013-01-01")
+    assert sorted(content(lake, columns=["dt", "n"])) == [(f"2013-01-0{day}", n) for day in (1, 2) for n in (1, 2)]
+    assert not run(orders, keys=("2013-01-01", "2013-01-02"), raises=False).success, (
+        "of which day the rows are is unknown"
+    )
+    lake.lake.create_table(
+        "nyc.dated", pa.schema([("dt", pa.date32()), ("n", pa.int64())]), partition_by=["dt"], format=DECLARED["format"]
+    )
+
+    @single(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+    def dated() -> pa.RecordBatchReader:
+        return pa.table({"n": [3]}).to_reader()
+
+    run(dated, key="2013-01-02")
+    assert content(lake, "nyc.dated") == [(date(2013, 1, 2), 3)]
+
+
 def test_declared_lineage_reaches_the_event_log(run):
     @single(metadata={"partition_by": "dt", "lineage": {"n": ["raw.a", "raw.b"], "*": "raw"}}, partitions_def=DAILY)
     def derived() -> pa.Table:
