@@ -149,7 +149,7 @@ def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str])
     values = {name: {spec[name] for spec in specs} for name in missing}
     if any(len(distinct) != 1 for distinct in values.values()):
         return frame
-    return filled(frame, {name: pa.scalar(*distinct, types[name]) for name, distinct in values.items()})
+    return filled(frame, {name: pa.scalar(next(iter(distinct)), types[name]) for name, distinct in values.items()})
 
 
 def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
