@@ -1,6 +1,5 @@
 """The table of an asset: one write, one read, and the metadata of its events."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ import pyarrow as pa
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
-from lakeformat.dagster.frames import NoRows, fields_of, filled, to_write
+from lakeformat.dagster.drift import follow, refuse_missing
+from lakeformat.dagster.frames import NoRows, fields_of, filled, is_untyped, to_write, untyped_columns
+from lakeformat.dagster.identity import Origin, branch_of, request_id
 from lakeformat.dagster.markdown import cell, count_text, markdown_table
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
@@ -43,17 +44,6 @@ MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The run that writes: it makes the write exactly-once, and the snapshot records it. `first_run_id` is the run that
-    this one re-executes, or itself."""
-
-    run_id: str
-    step: str
-    backfill: str = ""
-    first_run_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """A write that landed: its snapshot (None if there was nothing to do), the data version that the table has then,
     and metadata for the event log: of the table, of the whole commit, and of each Dagster partition."""
@@ -71,6 +61,8 @@ def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
     change = table.alter()
     for field in fields:
         if field.name not in there:
+            if is_untyped(field.type):
+                continue
             change = change.add_column(field.name, field.type, comment=field.comment)
         elif how == "widen" and field.type != there[field.name].type and can_widen(there[field.name].type, field.type):
             change = change.change_type(field.name, field.type)
@@ -107,15 +99,51 @@ def write(
     """
     frame = _with_partition(lake, to, to_write(data), keys)
     to = settled(to, fields_of(frame))
+    request: dict[str, Any] = {"id": request_id(to, keys, origin)}
+    if not lake.exists(to.name):
+        if untyped := untyped_columns(frame):
+            if isinstance(frame, pa.Table) and frame.num_rows == 0:
+                return Written(None, None, {"dagster/table_name": to.name}, {}, {})  # Its columns have no type yet.
+            raise InvalidInput(
+                f"{to.name} does not exist yet, and no value of the frame has the type of {', '.join(untyped)}; give each column "
+                f"one, e.g. by a pyarrow schema or astype()"
+            )
+        if not to.audit:
+            request["properties"] = _properties(to, keys, origin, branch)
+            return _create(lake, to, frame, keys, origin, request)
     table = table_for(lake, to, frame)
     if to.audit:
         branch = branch_of(origin)
         table = _begun(table, branch)
-    request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin, branch)}
+    request["properties"] = _properties(to, keys, origin, branch)
+    return written_of(table, to, _apply(table, to, frame, keys, request), keys, origin)
+
+
+def _create(
+    lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str], origin: Origin, request: Mapping[str, Any]
+) -> Written:
+    """The table's first write, which creates it."""
+    try:
+        snapshot = lake.create_table_by(
+            to.name, lambda table: _apply(table, to, frame, keys, request), **_declaration(to, frame)
+        )
+    except AlreadyExists as error:
+        if not lake.exists(to.name):
+            raise
+        raise Conflict(f"{to.name}: another run has created it meanwhile") from error
+    table = lake.table(to.name)
+    _describe(table, to)
+    return written_of(table, to, snapshot, keys, origin)
+
+
+def _apply(table: Any, to: AssetTable, frame: Any, keys: Sequence[str], request: Mapping[str, Any]) -> Snapshot | None:
+    """Write a frame to the table, in one verb."""
+    snapshot: Snapshot | None
     if to.write == "append":
         snapshot = table.append(frame, **request)
     elif to.write == "upsert":
-        snapshot = table.upsert(frame, **request)
+        is_stored = set(to.primary_key) <= set(table.schema.primary_key)
+        snapshot = table.upsert(frame, on=[] if is_stored else list(to.primary_key), **request)
     elif to.write == "merge":
         snapshot = _merge(table, frame, to.merge or {}).merge(**request)
     elif to.partitions is None:
@@ -127,7 +155,7 @@ def write(
         else:
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    return written_of(table, to, snapshot, keys, origin)
+    return snapshot
 
 
 def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str]) -> Any:
@@ -153,21 +181,47 @@ def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str])
 
 
 def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
-    """The table of an asset, with the declared columns and comments; created from the frame if it does not exist."""
-    table = lake.create_table(
-        to.name,
-        frame.schema,
-        format=to.format,
-        partition_by=list(to.layout),
-        primary_key=list(to.primary_key),
-        properties=dict(to.properties),
-        comment=to.comment,
-        if_exists="ignore",
-    )
+    """The table of an asset, with the declared columns and comments; created from the frame if it does not exist.
+    Raises `InvalidInput` where it is not as declared, and where another asset keeps its rows in it."""
+    if not lake.exists(to.name):
+        table = lake.create_table(to.name, **_declaration(to, frame), if_exists="ignore")
+        _describe(table, to)
+        return table
+    table = lake.table(to.name)
+    refuse_other_owner(table, to)
+    follow(table, to)
     if to.evolution != "refuse":
         _evolve(table, fields_of(frame), to.evolution)
+    refuse_missing(table, to, [field.name for field in fields_of(frame)])
     _describe(table, to)
     return table
+
+
+def _declaration(to: AssetTable, frame: Any) -> dict[str, Any]:
+    """The arguments of `Lake.create_table`, in their order."""
+    return {
+        "schema": frame.schema,
+        "format": to.format,
+        "partition_by": list(to.layout),
+        "primary_key": list(to.primary_key),
+        "properties": dict(to.properties),
+        "comment": to.comment,
+    }
+
+
+def refuse_other_owner(table: Any, to: AssetTable) -> None:
+    """Raise `InvalidInput` if another asset wrote the table last, and `to` has its name from the asset's key alone."""
+    if "table" in to.named:
+        return
+    current = table.current_snapshot()
+    newest = (current, *reversed(table.snapshots())) if current and ASSET not in current.properties else (current,)
+    owner = next((snapshot.properties[ASSET] for snapshot in newest if snapshot and ASSET in snapshot.properties), None)
+    name = to.asset.to_user_string()
+    if owner not in (None, name):
+        raise InvalidInput(
+            f"{to.name} has the rows of the asset {owner}, and {name} would keep its own there too; name another table by "
+            f"metadata={{'table': 'db.name'}}, or this one, 'table': {to.name!r}, if {owner} is no asset any more"
+        )
 
 
 def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
@@ -194,11 +248,6 @@ def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequ
 def data_version_of(snapshot: Snapshot | None) -> dg.DataVersion | None:
     """The data version of a table at a snapshot; None for a table without snapshots."""
     return None if snapshot is None else dg.DataVersion(str(snapshot.id))
-
-
-def branch_of(origin: Origin) -> str:
-    """The branch that the audited assets of a run, and of its re-executions, write to."""
-    return f"audit_{origin.first_run_id or origin.run_id}"
 
 
 def _begun(table: Any, branch: str) -> Any:
@@ -302,25 +351,13 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
     return partition_specs(of.partitions, keys, of.partition_by, types)
 
 
-def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
-    """The id of one write: run, step and partitions. A retried step has the same id, and so has the re-execution of a
-    run that appends."""
-    asset = to.asset.to_user_string()
-    # A re-execution replaces what the earlier run wrote, but must not append again what that run appended.
-    run_id = origin.first_run_id if to.write == "append" and origin.first_run_id else origin.run_id
-    if not keys:
-        return f"{run_id}/{origin.step}/{asset}"
-    digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
-    return f"{run_id}/{origin.step}/{asset}/{keys[0]}...{keys[-1]}/{digest}"
-
-
 def metadata_of(table: Any, to: AssetTable, snapshot: Snapshot | None) -> dict[str, Any]:
     """The metadata of a table at a snapshot."""
     schema: Schema = table.schema
     metadata: dict[str, Any] = {
         "dagster/table_name": to.name,
         "dagster/uri": table.uri,
-        "dagster/storage_kind": to.format,
+        "dagster/storage_kind": table.format,
         "dagster/column_schema": column_schema(schema),
         **measures(table, snapshot),
     }

@@ -14,14 +14,14 @@ import dagster as dg
 from lakeformat.dagster.asset_table import (
     Written,
     as_dagster_failures,
-    branch_of,
     has_branch,
     report,
     scan,
     write,
     written_of,
 )
-from lakeformat.dagster.lake import LakeResource, origin_of
+from lakeformat.dagster.identity import branch_of, origin_of
+from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import tables_of
 from lakeformat.errors import Conflict, InvalidInput, NotFound
 
@@ -67,7 +67,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
 
 
 def _publish(context: dg.AssetExecutionContext, lake: LakeResource, staged: str, keys: list[str]) -> Written:
-    origin = origin_of(context, context.op_execution_context.op_handle)
+    origin = origin_of(context)
     to = lake.declared(context.asset_key, context.assets_def)
     table, name = lake.lake.table(to.name), branch_of(origin)
     if has_branch(table, name):

@@ -26,6 +26,7 @@ from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
+from lakeformat.dagster.declaration import SOURCE_TABLE
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
@@ -33,12 +34,8 @@ from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
 from lakeformat.dagster.upkeep import IN_FLIGHT
 from lakeformat.errors import InvalidInput, LakeError
 
-# Asset metadata: the followed table, and the resource of its database.
-SOURCE_TABLE, SOURCE, IS_PATTERN = (
-    "cdc/source_table",
-    "cdc/source",
-    "cdc/is_pattern",
-)
+# Asset metadata beside SOURCE_TABLE: the resource of the database, and whether the table's name is a pattern.
+SOURCE, IS_PATTERN = "cdc/source", "cdc/is_pattern"
 LAG = "lag"
 _SLOT_LENGTH = 63
 

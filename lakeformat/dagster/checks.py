@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from lakeformat.dagster.asset_table import as_dagster_failures, audited_branch, column_schema, scan, specs_of
 from lakeformat.dagster.declaration import OVER_TABLE, AssetTable, names_of, settled, unique_over
+from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
-from lakeformat.dagster.lake import LakeResource, origin_of
+from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import cell, count_text, markdown_table
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of, sql_of
@@ -213,7 +214,7 @@ def _findings(
     """The results of the checks `names` of the partitions `keys`; None: of the whole table."""
     opened = lake.lake.table(asset.table(lake).name)
     table = settled(asset.table(lake), opened.schema.fields)
-    branch = audited_branch(lake.lake, table, origin_of(context, ""))
+    branch = audited_branch(lake.lake, table, origin_of(context))
     opened = opened if branch is None else opened.branch(branch)
     of_rows = _findings_of_rows(lake, asset, table, opened, branch, names, keys) if names != {COLUMNS} else {}
     changes = column_changes(_previous_columns(context, asset.key), column_schema(opened.schema))

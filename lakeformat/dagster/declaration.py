@@ -25,10 +25,13 @@ IO manager would change what is written:
                       columns to expressions
     audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes
     maintenance       False: `maintenance` leaves the table out; or limits of its own, the fields of `Upkeep`
-    table_properties  of a table that is created
+    table_properties  of the table
+    table_evolution   what a run does where the table is not as the asset declares: another key, partitions, properties:
+                      "refuse" (the default)   it fails, and names the change that would follow
+                      "alter"                  it makes this change
     schema_evolution  what a frame may change about the columns that are there:
-                      "refuse" (the default)   nothing
-                      "add"                    new columns are added
+                      "refuse" (the default)   nothing, and it must have all columns
+                      "add"                    new columns are added; those that it lacks become NULL
                       "widen"                  that, and types become wider
     dagster/column_schema  a `dg.TableSchema`: the descriptions of its columns become the comments of the table's
     lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
@@ -62,9 +65,10 @@ from lakeformat.model.schema import Field
 OVER_PARTITION, OVER_TABLE = "partition", "table"
 WRITES = ("replace", "upsert", "merge", "append")
 EVOLUTIONS = ("refuse", "add", "widen")
+TABLE_EVOLUTIONS = ("refuse", "alter")
 OF_ASSETS = frozenset(
     ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key", "unique_over",
-     "maintenance", "audit", "publishes")
+     "maintenance", "audit", "publishes", "table_evolution")
 )  # fmt: skip
 OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that replace them.
     "mode": "'write'",
@@ -75,10 +79,23 @@ OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that rep
     "partition_spec_update_mode": "'layout' for a new table, and Table.alter() for one that is there",
     "schema": "'table': 'db.name'",
     "root_name": "'table': 'db.name'",
+    "table_name": "'table': 'db.name'",
+    "pk": "'primary_key'",
+    "join_cols": "'primary_key'",
+    "merge_keys": "'primary_key'",
+    "partition_column": "'partition_by'",
+    "partition_columns": "'partition_by'",
+    "partition_cols": "'partition_by'",
+    "partition_keys": "'partition_by'",
+    "partitioned_by": "'partition_by'",
+    "partition_spec": "'layout'",
+    "table_format": "'format'",
+    "tblproperties": "'table_properties'",
     "columns": "the metadata of the input: dg.AssetIn(metadata={'columns': [...]})",
 }
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Output metadata that overrides the asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+SOURCE_TABLE = "cdc/source_table"  # Of an asset that follows a table of a database, whose key it has.
 ON = "on"  # The key of `merge` that has the condition.
 THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and the actions of each.
     "matched": ("update_all", "delete"),
@@ -110,6 +127,8 @@ class AssetTable:
     merge: Mapping[str, Any] | None = None
     lineage: Mapping[str, Any] | None = None
     comment: str | None = None
+    named: frozenset[str] = frozenset()  # The metadata that the asset has.
+    follows: bool = False  # Whether a run changes the table where it is not as declared.
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +180,14 @@ def declared(
             f"{asset_name} has partitions, but its metadata has no 'partition_by' that says which columns "
             f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
         )
+    mapping = next((key for key in ("partition_by", "partition_expr") if key in metadata), None)
+    if mapping is not None and partitions is None and write == "replace":
+        raise InvalidInput(
+            f"{asset_name}: {mapping!r} maps Dagster's partitions onto columns, and the asset has no partitions_def, so that each run "
+            f"would replace all of {name}; give it one, or write 'layout': [...] for a table with partitions that is replaced whole"
+        )
+    if write == "upsert" and not metadata.get("primary_key") and SOURCE_TABLE not in metadata:
+        raise InvalidInput(f"{asset_name}: write='upsert' replaces rows of the same key; declare 'primary_key': [...]")
     names_of(asset_name, metadata, "unique_key")
     unique_over(asset_name, metadata)
     comment, described = described_by(description or "")
@@ -184,6 +211,9 @@ def declared(
         merge=merge,
         lineage=_mapping(asset_name, metadata, "lineage") or None,
         comment=None if "publishes" in metadata else comment or None,
+        named=frozenset(metadata),
+        follows=_one_of(asset_name, "table_evolution", str(metadata.get("table_evolution", "refuse")), TABLE_EVOLUTIONS)
+        == "alter",
     )
 
 

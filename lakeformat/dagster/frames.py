@@ -14,7 +14,7 @@ from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
 
 
 def to_write(data: Any) -> Any:
@@ -61,6 +61,25 @@ def filled(frame: Any, values: Mapping[str, pa.Scalar]) -> Any:
             for batch in batches
         ),
     )
+
+
+def untyped_columns(frame: Any) -> list[str]:
+    """The columns of a frame whose type no value tells: of pandas and polars frames without rows, or with nulls only."""
+    return [field.name for field in fields_of(frame) if is_untyped(field.type)]
+
+
+def is_untyped(type: Type) -> bool:
+    """Whether a type is the one of no value, or has it inside."""
+    match type:
+        case Row(fields=fields):
+            return any(is_untyped(field.type) for field in fields)
+        case ListOf(element=element) | MultisetOf(element=element):
+            return is_untyped(element.type)
+        case MapOf(key=key, value=value):
+            return is_untyped(key.type) or is_untyped(value.type)
+        case Scalar(kind=kind):
+            return kind is Kind.UNKNOWN
+    return False
 
 
 class NoRows:

@@ -16,7 +16,8 @@ from lakeformat.dagster.asset_table import (
 from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declared, pin_of
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.frames import to_read
-from lakeformat.dagster.lake import LakeResource, origin_of
+from lakeformat.dagster.identity import note_write, origin_of
+from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
 
 # Run tag <READS_TAG>/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run. Dagster's pages hide it.
@@ -60,7 +61,9 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         step = dg.AssetExecutionContext.get()
         with as_dagster_failures(context.asset_key, keys):
             table = self._declared(context, _metadata(context), context.asset_spec.description)
-            written = write(self.lake.lake, table, obj, keys, origin_of(step, context.step_key))
+            origin = origin_of(step)
+            note_write(step, table, origin)
+            written = write(self.lake.lake, table, obj, keys, origin)
         context.add_output_metadata(report(step, table, written, keys))
 
     def load_input(self, context: dg.InputContext) -> Any:
@@ -73,7 +76,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
             step = dg.OpExecutionContext.get()
-            branch = audited_branch(self.lake.lake, table, origin_of(step, ""))
+            branch = audited_branch(self.lake.lake, table, origin_of(step))
             selected, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
                 note_read(step, self._reads, table.name, snapshot_id)
@@ -85,7 +88,9 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         key = _op_table(context, metadata)
         with as_dagster_failures(key, []):
             table = declared(key, self.lake.table_name(key, metadata), None, metadata)
-            written = write(self.lake.lake, table, obj, [], origin_of(step, context.step_key))
+            origin = origin_of(step, context.name)
+            note_write(step, table, origin)
+            written = write(self.lake.lake, table, obj, [], origin)
         context.add_output_metadata({**written.table, **written.commit})
 
     def _read_op_output(self, context: dg.InputContext, upstream: dg.OutputContext) -> Any:

@@ -12,19 +12,18 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from lakeformat import Lake
 from lakeformat.dagster.asset_table import (
-    Origin,
     as_dagster_failures,
     commit_metadata,
     data_version_of,
     metadata_of,
     report,
-    request_id,
     table_for,
     with_changes,
     write,
 )
 from lakeformat.dagster.declaration import AssetTable, at_run_time, declared, table_name
 from lakeformat.dagster.fields import LaunchableFields, resolved
+from lakeformat.dagster.identity import change_id, consumer_of, note_write, origin_of
 from lakeformat.errors import InvalidInput
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad hides its value.
@@ -80,8 +79,6 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         json_schema_extra=SECRET,
     )
     _lake: Lake | None = PrivateAttr(default=None)
-    # The ids that `write` has used, with the step's attempt.
-    _written: set[tuple[str, int]] = PrivateAttr(default_factory=set)
 
     @property
     def lake(self) -> Lake:
@@ -106,14 +103,9 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
             table = self.declared(context.asset_key, context.assets_def, output.metadata)
-            origin = origin_of(context, context.op_execution_context.op_handle)
-            attempt = (request_id(table, keys, origin), context.op_execution_context.retry_number)
-            if attempt in self._written:  # It would count as a retry of the first and add nothing.
-                raise InvalidInput(
-                    f"lake.write has written {table.name} in this step; join the rows, and write them at once"
-                )
+            origin = origin_of(context)
+            note_write(context, table, origin)
             written = write(self.lake, table, output.value, keys, origin)
-            self._written.add(attempt)
         return dg.MaterializeResult(
             asset_key=table.asset,
             metadata={**output.metadata, **report(context, table, written, keys)},
@@ -129,7 +121,7 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         with as_dagster_failures(context.asset_key, []):
             upstream = dg.AssetKey.from_user_string(of)
             source = self.lake.table(self.table_name(upstream, {}))
-            consumer = "-".join(context.asset_key.path)
+            consumer = consumer_of(context.asset_key)
             to = self.declared(context.asset_key, context.assets_def)
             after = None
             while True:
@@ -140,7 +132,7 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
                 # The append of a run that died, which may have ended at another snapshot.
                 snapshot = table.append(
                     rows,
-                    id=f"{consumer}/{changes.after}",
+                    id=change_id(context.asset_key, source.name, changes.after),
                     properties={UNTIL: str(changes.until), "dagster/run_id": context.run.run_id},
                 )
                 until = int(snapshot.properties[UNTIL]) if snapshot else changes.until
@@ -165,13 +157,6 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
         """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
         return table_name(asset, metadata, self.database)
-
-
-def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: Any) -> Origin:
-    """The run and step that write."""
-    run = context.run
-    backfill = run.tags.get("dagster/backfill", "")
-    return Origin(run.run_id, str(step), backfill, first_run_id=run.root_run_id or run.run_id)
 
 
 def _key(id: str, text: str) -> bytes:

@@ -209,13 +209,24 @@ def _specs(
         if set(parts) != {"key"}:
             raise InvalidInput(f"partition_by {dict(parts)}: partitions that are not of time have one part, 'key'")
         value = _parse(key, types[parts["key"]])
-        if isinstance(definition, dg.StaticPartitionsDefinition):
-            other = _first_keys(tuple(definition.get_partition_keys()), types[parts["key"]]).get(value, key)
-            if other != key:
-                raise InvalidInput(
-                    f"partitions {other!r} and {key!r} both stand for {value!r}; map them onto a text column"
-                )
+        other = _first_keys(_all_keys(definition), types[parts["key"]]).get(value, key)
+        if other != key:
+            raise InvalidInput(
+                f"partitions {other!r} and {key!r} both stand for {value!r}; map them onto a text column"
+            )
         yield {parts["key"]: value}
+
+
+def _all_keys(definition: dg.PartitionsDefinition) -> tuple[str, ...]:
+    """The keys of a definition; of a dynamic one those of the instance that a step runs on."""
+    if not isinstance(definition, dg.DynamicPartitionsDefinition):
+        return tuple(definition.get_partition_keys())
+    try:
+        instance = dg.OpExecutionContext.get().instance
+    except dg.DagsterInvariantViolationError:
+        return ()
+    with dg.partition_loading_context(dynamic_partitions_store=instance):
+        return tuple(definition.get_partition_keys())
 
 
 @lru_cache(maxsize=32)
