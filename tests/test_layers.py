@@ -59,7 +59,7 @@ LONG = {
 # What the products import beside public names.
 NOT_PUBLIC = {
     "cli": "arguments cdc lazy model.dataclass",
-    "dagster": "cdc cdc.progress cdc.source arguments clock codec.arrow engines.choose model.evolution model.predicate model.schema "
+    "dagster": "cdc cdc.progress cdc.source arguments clock codec.arrow engines.choose model.evolution model.partition model.predicate model.schema "
     "model.snapshot sql",
     "cdc": "clock codec.arrow codec.decimals codec.murmur codec.spans codec.waist engines.kernels.rows "
     "expression.evaluation expression.sql_text lake lazy model.evolution model.predicate model.schema model.snapshot "
