@@ -30,19 +30,19 @@ class Difference:
 def follow(table: Any, to: AssetTable) -> None:
     """Change the table as the asset declares, if its `table_evolution` is "alter". Raises `InvalidInput` for what then
     differs, with the change that would follow."""
-    found = list(differences(table, to))
-    calls = [call for difference in found for call in difference.calls] if to.follows else []
+    differing = list(differences(table, to))
+    calls = [call for difference in differing for call in difference.calls] if to.follows else []
     if calls:
         change = table.alter()
         for name, arguments in calls:
             change = getattr(change, name)(*arguments)
         change.commit()
-        found = [difference for difference in found if not difference.calls]
-    if found:
+        differing = [difference for difference in differing if not difference.calls]
+    if differing:
         raise InvalidInput(
-            f"{to.name} is not as the asset declares: {'; '.join(d.text for d in found)}. Declare what is there, or change the table: "
-            f"{'; '.join(d.change for d in found)}"
-            + ("" if all(not d.calls for d in found) else "; 'table_evolution': 'alter' lets a run do so")
+            f"{to.name} is not as the asset declares: {'; '.join(d.text for d in differing)}. Declare what is there, or change the table: "
+            f"{'; '.join(d.change for d in differing)}"
+            + ("" if all(not d.calls for d in differing) else "; 'table_evolution': 'alter' lets a run do so")
         )
 
 
