@@ -1049,7 +1049,7 @@ class Table:
         """Delete a tag and the files that only it kept. Raises `NotFound`."""
         self._format.at_tag(self._store, name)
         view = self._view()
-        expire.release(self._runner.reach(view), self._format, view, view.maintenance.expiry_of_tag(name))
+        expire.release_tag(self._runner.reach(view), self._format, view, name)
         self._runner.follow(view)
 
     # --- branches ---

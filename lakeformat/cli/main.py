@@ -34,7 +34,7 @@ def main() -> None:
     """Run the command of `sys.argv`, and leave without taking the interpreter down, a sixth of a short command."""
     sys.meta_path.insert(0, WithoutPandas)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # A locale other than UTF-8 lacks characters that rows and drawings have.
+        if isinstance(stream, TextIOWrapper):  # A locale other than UTF-8 lacks characters that rows and pictures have.
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     atexit._run_exitfuncs()

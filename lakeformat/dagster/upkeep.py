@@ -13,12 +13,12 @@ from pydantic import Field
 
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
-from lakeformat.dagster.drawings import pictures
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text, size_text
 from lakeformat.dagster.measures import measures
+from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset
 from lakeformat.errors import InvalidInput, LakeError
 

@@ -15,6 +15,7 @@ from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.expression import order
+from lakeformat.maintenance.expire import is_missing_file
 from lakeformat.maintenance.progress import track
 from lakeformat.model.log import log
 from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RewriteManifests, RowDelta
@@ -330,15 +331,16 @@ def _until_done(
     for start in range(starts):
         if start:
             change = replace(change, view=newest(store, format).on(change.request.branch))
-        planned = operation(change)
-        if planned is None:
-            return None
         try:
+            planned = operation(change)
+            if planned is None:
+                return None
             return commit(store, format.head(store), format, planned, change.view.attempts(), loaded=change.view)
-        except Conflict as conflict:
-            if start == starts - 1:
+        except LakeError as lost:  # Others replaced files, and an expiry may have deleted them by now.
+            is_gone = is_missing_file(lost) and format.head(store).version() != change.view.version
+            if start == starts - 1 or not (isinstance(lost, Conflict) or is_gone):
                 raise
-            log.info("%s: %s starts over: %s", store.root, label, conflict)
+            log.info("%s: %s starts over: %s", store.root, label, lost)
     raise AssertionError("unreachable")
 
 

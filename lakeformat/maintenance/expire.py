@@ -4,13 +4,14 @@ for it."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
-from lakeformat.errors import StoreError, UnsupportedFeature
+from lakeformat.errors import LakeError, NoSuchFile, NotFound, StoreError, UnsupportedFeature
 from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
 from lakeformat.model.log import log
@@ -19,6 +20,8 @@ from lakeformat.storage.store import Store
 
 # Files deleted per call. Object storage deletes a thousand per request, several requests at a time.
 _AT_ONCE = 10_000
+_ROUNDS = 5  # Of planning while others delete.
+T = TypeVar("T")
 
 
 def expire(
@@ -39,10 +42,11 @@ def expire(
     if is_mirrored:
         mirror.follow(store, format)
     for tag in view.maintenance.expired_tags(now_ms):
-        release(store, format, view, view.maintenance.expiry_of_tag(tag))
+        release_tag(store, format, view, tag)
         view = newest(store, format, view)
     kept = replace(retention or view.maintenance.default_retention(now_ms), keep_from=keep_from)
-    expired = release(store, format, view, view.maintenance.expiry(kept, now_ms))
+    view, expiry = planned(store, format, view, lambda view: view.maintenance.expiry(kept, now_ms))
+    expired = release(store, format, view, expiry)
     if is_mirrored:
         mirror.follow(store, format)
     return expired
@@ -88,16 +92,52 @@ def repair_earliest(store: Store, view: AnyView, snapshot_id: int) -> int:
     return before
 
 
+def planned(
+    store: Store, format: Format, view: AnyView, plan: Callable[[AnyView], T], rounds: int = _ROUNDS
+) -> tuple[AnyView, T]:
+    """(the view, what `plan` makes of it). Planned again on a newer view if a file was listed and then deleted by another
+    process, before it was read. Raises `NoSuchFile` if a file is missing in every round."""
+    for _ in range(rounds - 1):
+        try:
+            return view, plan(view)
+        except LakeError as error:
+            if not is_missing_file(error):
+                raise
+            log.info("%s: planned again, since another process deletes files: %s", store.root, error)
+            view = newest(store, format)
+    return view, plan(view)
+
+
+def is_missing_file(error: BaseException) -> bool:
+    """Whether a file was not there that metadata names, which may have been deleted since the metadata was read."""
+    return isinstance(error, NoSuchFile) or isinstance(error.__cause__, NoSuchFile)
+
+
+def release_tag(store: Store, format: Format, view: AnyView, name: str) -> None:
+    """Delete a tag and the files that only it kept. A tag that another process deletes meanwhile is no error; nor are
+    files that another expiry deletes once the tag is gone."""
+    try:
+        view, expiry = planned(store, format, view, lambda view: view.maintenance.expiry_of_tag(name))
+    except NotFound:
+        return
+    try:
+        release(store, format, view, expiry)
+    except LakeError as error:
+        if expiry.then is None or not is_missing_file(error):
+            raise
+        log.info("%s: another expiry releases the files of tag %s: %s", store.root, name, error)
+
+
 def release(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expiry:
     """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns what
     was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
     if expiry.operation is not None:
         commit(store, format.head(store), format, expiry.operation, view.attempts(), loaded=view)
-        released = expiry if expiry.then is None else expiry.then(newest(store, format, view).state)
+        released = _then(store, format, newest(store, format, view), expiry)
     elif expiry.then is not None:
         remove(store, expiry)
         try:
-            released = expiry.then(view.state)
+            released = _then(store, format, view, expiry)
         except Exception:
             discard(store, expiry.files)
             raise
@@ -116,6 +156,12 @@ def remove(store: Store, expiry: Expiry) -> None:
     store.remove_empty_folders(expiry.folders)
     with suppress(StoreError):
         store.write_hints(expiry.hints)
+
+
+def _then(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expiry:
+    """What may be deleted after the expiry's first step; the expiry itself if it has one step."""
+    then = expiry.then
+    return expiry if then is None else planned(store, format, view, lambda now: then(now.state))[1]
 
 
 def _delete(store: Store, paths: Sequence[str]) -> None:

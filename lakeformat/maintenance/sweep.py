@@ -8,7 +8,7 @@ from itertools import chain
 from lakeformat.commit import newest
 from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.maintenance.expire import remove
+from lakeformat.maintenance.expire import planned, remove
 from lakeformat.model.log import log
 from lakeformat.model.operation import OperationKind, Rewrite
 from lakeformat.model.snapshot import Expiry
@@ -74,11 +74,10 @@ def sweep(
     """Delete, or with `dry_run` only list, the orphan files older than `older_than_ms` (epoch milliseconds), all or
     those `below` a folder. Raises `InvalidInput` if the catalog has other tables at this location."""
     inside = "" if below is None else _inside(store, below)
-    orphans = [
-        orphan
-        for orphan in newest(store, format, loaded).maintenance.orphans(older_than_ms)
-        if orphan.path.startswith(inside)
-    ]
+    _, listed = planned(
+        store, format, newest(store, format, loaded), lambda view: view.maintenance.orphans(older_than_ms)
+    )
+    orphans = [orphan for orphan in listed if orphan.path.startswith(inside)]
     if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "

@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 
 from lakeformat import Lake
 from lakeformat.dagster import measures as measuring
-from lakeformat.dagster.drawings import pictures
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import cell, markdown_table, size_text
 from lakeformat.dagster.measures import measures, rows_by_key
+from lakeformat.dagster.pictures import pictures
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 PROPERTIES = {

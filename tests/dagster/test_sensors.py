@@ -12,8 +12,8 @@ from pyspark import SparkContext
 
 from lakeformat.commit import commit
 from lakeformat.dagster import Upkeep, foreign_commits, maintenance
-from lakeformat.dagster.drawings import MOST, pictures
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
+from lakeformat.dagster.pictures import MOST, pictures
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.upkeep import TABLE_TAG, TASK_TAG, Maintain, first_to_keep
 from lakeformat.engines.arrow import ArrowEngine

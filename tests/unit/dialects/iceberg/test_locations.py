@@ -144,7 +144,7 @@ def test_a_stream_and_equality_deletes_reach_the_data_path(tmp_path):
 
 def test_nothing_is_written_outside_the_places_that_a_table_names(tmp_path):
     _, table = made(tmp_path, write_data_path=f"file://{tmp_path}/far")
-    store = table._reach(table._view())
+    store = table._runner.reach(table._view())
     with pytest.raises(InvalidInput, match="outside the root"):
         store.write(f"file://{tmp_path}/farther/x", b"x")
     with pytest.raises(InvalidInput, match="outside the root"):

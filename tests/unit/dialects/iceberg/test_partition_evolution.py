@@ -136,7 +136,7 @@ def test_who_wrote_for_another_spec_starts_over(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"])
     base = t._view()
     request = Request(id="late", partitioning_id=base.schema.partitioning.id)
-    operation = append(t._change(base, request), rows(row(1)))
+    operation = append(t._runner.change(base, request), rows(row(1)))
     t.alter().drop_partition_field("dt").add_partition_field("truncate(1, dt)").commit()
     with pytest.raises(Conflict, match="partitions"):
         commit(t._store, iceberg.head(t._store), iceberg, operation)

@@ -188,9 +188,9 @@ def test_paimon_s_figures_of_columns_that_others_change_meanwhile_are_a_conflict
     table = Lake(str(tmp_path)).create_table("d.t", pa.schema([("k", pa.int32())]))
     table.append({"k": [1]})
     view = table._view()
-    change = table._change(view, table._asked(view, None, None)[0])
+    change = table._runner.change(view, table._runner.request(view, None)[0])
     operation = analyze.columns(change, None)
     table.alter().rename_column("k", "n").commit()
     with pytest.raises(Conflict, match="changed the schema"):
-        table._commit(view, operation)
+        table._runner.commit(view, operation)
     assert len(table.snapshots()) == 1

@@ -350,10 +350,10 @@ def test_a_writer_that_began_before_the_rescaling_still_lands(tmp_path):
     t = make(tmp_path, bucket="2", bucket_key="id")
     t.append(rows(1, 2, 3))
     base = t._view()
-    request, _ = t._asked(base, None, None)
-    operation = append(t._change(base, request), rows(4, 5, 6))
+    request, _ = t._runner.request(base, None)
+    operation = append(t._runner.change(base, request), rows(4, 5, 6))
     t.alter().set_properties({"bucket": "4"}).commit()
-    t._commit(base, operation)
+    t._runner.commit(base, operation)
     assert ids(t) == [1, 2, 3, 4, 5, 6]
     assert {total for total, _ in totals(t)} == {2}
 
@@ -376,7 +376,7 @@ class Meddling(ArrowEngine):
 
 
 def run(table, engine, full=True):
-    request, _ = table._asked(table._view(), None, None)
+    request, _ = table._runner.request(table._view(), None)
     return compact.compact(Change(table._store, table._view(), engine, request), dialect, full, ALWAYS)
 
 
@@ -487,7 +487,7 @@ def test_a_rewrite_that_removes_what_is_gone_is_refused_whole(tmp_path):
     request = Request(id="r", schema_id=base.schema.id)
     paths = tuple(t.inspect.files()["path"].to_pylist())
     t.delete("id = 2")
-    added = append(t._change(base, request), rows(1, 2)).added
+    added = append(t._runner.change(base, request), rows(1, 2)).added
     with pytest.raises(Conflict, match="1 are no longer"):
         commit(t._store, dialect.head(t._store), dialect, Rewrite(request=request, removed=paths, added=added))
     assert not any((tmp_path / "d.db/t" / f.path).exists() for f in added)

@@ -829,10 +829,10 @@ def test_an_append_that_races_a_rollback_lands_after_it(table):
     for i in (1, 2, 3):
         table.append(rows(i))
     base = table._view()
-    request, _ = table._asked(base, None, None)
-    operation = append(table._change(base, request), rows(9))
+    request, _ = table._runner.request(base, None)
+    operation = append(table._runner.change(base, request), rows(9))
     back = table.rollback_to(1)
-    made = table._commit(base, operation)
+    made = table._runner.commit(base, operation)
     assert (back.id, made.id) == (4, 5)
     assert ids(table) == [1, 9]
     assert [s.id for s in table.snapshots()] == [1, 4, 5]

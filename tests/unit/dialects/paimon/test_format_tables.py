@@ -10,7 +10,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.cli.app import run
-from lakeformat.dagster.drawings import partitions_picture
+from lakeformat.dagster.pictures import partitions_picture
 from lakeformat.dialects.paimon import metadata
 from lakeformat.errors import CorruptFile, CorruptTable, LakeError, UnsupportedFeature
 from lakeformat.model.partition import identity

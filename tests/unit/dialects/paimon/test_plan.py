@@ -258,7 +258,7 @@ def test_the_kind_of_a_snapshot_with_a_key_says_whether_files_went():
         (lambda: table.upsert(keys(3)), "APPEND", "WRITE", 1),
         (lambda: table.delete("id = 1"), "APPEND", "DELETE", 1),  # A row that retracts.
         (lambda: table.compact(full=True), "COMPACT", None, -2),  # The only file of `y` stays, on another level.
-        (lambda: table._commit(table._view(), of_y), "OVERWRITE", "DELETE", -1),
+        (lambda: table._runner.commit(table._view(), of_y), "OVERWRITE", "DELETE", -1),
         (lambda: table.overwrite_partitions(keys(9, dt="z")), "OVERWRITE", "OVERWRITE", 1),
     ):
         verb()
@@ -270,7 +270,7 @@ def test_a_plan_names_its_parent_and_the_first_snapshot(table):
     base = table._view()
     for version, parent, hints in ((1, None, {"LATEST": b"1", "EARLIEST": b"1"}), (2, 1, {"LATEST": b"2"})):
         base = table._view()
-        made = base.plan(append(table._change(base, Request(id="x")), rows(1)), Stamp(5, "n", 0))
+        made = base.plan(append(table._runner.change(base, Request(id="x")), rows(1)), Stamp(5, "n", 0))
         assert (made.snapshot.id, made.snapshot.parent_id) == (version, parent)
         assert made.hints == {f"snapshot/{name}": value for name, value in hints.items()}
         table.append(rows(1))
@@ -280,7 +280,7 @@ def test_a_change_of_schema_is_found_again(table):
     change = Evolve(request=Request(id="mine"), changes=(evolution.AddColumn("late", scalar(Kind.INT)),))
     base = table._view()
     assert plan.find(table._store, change, base.state) is None
-    made = table._commit(base, change)
+    made = table._runner.commit(base, change)
     found = plan.find(table._store, change, table._view().state)
     assert (found.kind, found.id, found.schema_id, found.operation_id) == ("evolve", 0, 1, "mine")
     assert found.timestamp_ms == 0
@@ -315,7 +315,7 @@ def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
 
 def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
     base = table._view()
-    late = base.plan(append(table._change(base, Request(id="late")), rows(9)), Stamp(5, "late", 0))
+    late = base.plan(append(table._runner.change(base, Request(id="late")), rows(9)), Stamp(5, "late", 0))
     for id in (1, 2, 3):
         table.append(rows(id))
     path = home / "snapshot/snapshot-1"
@@ -535,7 +535,7 @@ def test_files_of_one_commit_are_numbered_on_bucket_by_bucket():
         )
         made = plan._added(store, Request(id="x"), OperationKind.APPEND, base.state, manifest.EMPTY_ENTRIES, added)
         assert made["_MIN_SEQUENCE_NUMBER"].to_pylist() == expected
-        table._commit(base, Append(request=Request(id=f"{turn}"), added=added))
+        table._runner.commit(base, Append(request=Request(id=f"{turn}"), added=added))
 
 
 def test_compacted_files_have_the_numbers_of_the_rows_in_them():
@@ -569,7 +569,7 @@ def test_a_file_without_rows_or_without_stats_is_no_trouble():
 def test_plans_are_the_same_for_the_same_stamp(table):
     table.append(rows(1))
     base = table._view()
-    operation = append(table._change(base, Request(id="x")), rows(2))
+    operation = append(table._runner.change(base, Request(id="x")), rows(2))
     one, two, other = (base.plan(operation, Stamp(5, "n", a)) for a in (0, 0, 1))
     assert list(one.files) == list(two.files)
     assert (one.root_path, one.root) == (two.root_path, two.root)
@@ -579,10 +579,10 @@ def test_plans_are_the_same_for_the_same_stamp(table):
 
 def test_files_written_under_an_older_schema_say_so(table, home):
     base = table._view()
-    request, _ = table._asked(base, None, None)
-    operation = append(table._change(base, request), rows(1))
+    request, _ = table._runner.request(base, None)
+    operation = append(table._runner.change(base, request), rows(1))
     table.alter().add_column("late", "int").rename_column("v", "w").commit()
-    table._commit(base, operation)
+    table._runner.commit(base, operation)
     assert table.inspect.files()["schema_id"].to_pylist() == [0]
     assert document(home, 1)["schemaId"] == 1
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "w": "v", "dt": "x", "late": None}]
@@ -594,7 +594,7 @@ def test_files_of_unknown_ending_are_refused_by_name(table):
     base = table._view()
     for path in ("dt=x/bucket-0/data-x", "dt=x/bucket-0/data-x.csv.gz", "dt=x/bucket-0/data-x.vortex"):
         file = WrittenFile(path, ("x",), 1, 1)
-        made = table._commit(base, Append(request=Request(id=path), added=(file,)))
+        made = table._runner.commit(base, Append(request=Request(id=path), added=(file,)))
         with pytest.raises(UnsupportedFeature, match="format"):
             table.scan().to_arrow()
         table.rollback_to(made.id - 1) if made.id > 1 else None
