@@ -21,7 +21,7 @@ from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
 from lakeformat.model.predicate import ALWAYS, Column, Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, find_field, scalar
-from lakeformat.model.work import ROW_KIND, RowKind
+from lakeformat.model.work import FILE, POSITION, ROW_KIND, RowKind
 
 NONE = -1  # No clause applies to the row.
 _PAIRS = 1 << 19  # Matches that are evaluated together.
@@ -350,12 +350,7 @@ def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.Re
 # --- Over rows that an engine has joined: `t.` and `s.` columns, and the two sides' places. ---
 
 # ROW: of the source; null where there is none.
-FILE_NAME, POSITION_NAME, ROW, CHOICE = (
-    "_file",
-    "_pos",
-    "_row",
-    "_choice",
-)
+FILE_NAME, POSITION_NAME, ROW, CHOICE = FILE.name, POSITION.name, "_row", "_choice"
 DECISIONS = (
     Field(0, FILE_NAME, scalar(Kind.STRING)),
     Field(1, POSITION_NAME, scalar(Kind.BIGINT)),
