@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
+from tests.contract.meanwhile import before_commits
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
 ENGINES = {
@@ -251,7 +252,7 @@ def test_changes_include_the_move(lake):
 @pytest.mark.parametrize("verb", ["upsert", "delete", "overwrite", "merge"])
 def test_two_writers_never_leave_a_key_live_twice(table, lake, monkeypatch, verb):
     table.upsert(rows((1, "a", 1, "x"), (5, "far", 1, "x")))
-    other, commit = lake.table("d.t"), table._commit
+    other = lake.table("d.t")
 
     def run():
         if verb == "upsert":
@@ -264,7 +265,7 @@ def test_two_writers_never_leave_a_key_live_twice(table, lake, monkeypatch, verb
             table.overwrite(rows((1, "ours", 1, "y")), partition={"dt": "y"})
 
     def meanwhile(theirs):
-        monkeypatch.setattr(table, "_commit", lambda *a: (other.upsert(theirs), commit(*a))[1])
+        before_commits(monkeypatch, table, lambda: other.upsert(theirs))
 
     meanwhile(rows((1, "theirs", 1, "z")))
     with pytest.raises(Conflict):
@@ -274,7 +275,7 @@ def test_two_writers_never_leave_a_key_live_twice(table, lake, monkeypatch, verb
     run()  # Keys far from ours.
     assert (1 in held(table)) == (verb != "delete")
     assert held(table)[77] == ("theirs", 1, "z")
-    monkeypatch.setattr(table, "_commit", lambda *a: (other.compact(full=True), commit(*a))[1])
+    before_commits(monkeypatch, table, lambda: other.compact(full=True))
     if verb == "upsert":
         run()  # Compaction moves no key.
         assert held(table)[1] == ("ours", 1, "y")

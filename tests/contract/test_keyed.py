@@ -16,6 +16,7 @@ from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.verbs.change import Change
+from tests.contract.meanwhile import before_commits
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
 
@@ -382,8 +383,8 @@ def test_no_more_buckets_than_there_may_be(lake):
 def test_two_writers_never_put_one_key_into_two_buckets(lake, monkeypatch):
     t = make(lake, bucket="-1", **{"dynamic-bucket.target-row-num": "1"})
     t.upsert(arrow([row(1)]))
-    other, commit = lake.table("d.t"), t._commit
-    monkeypatch.setattr(t, "_commit", lambda *a: (other.upsert(arrow([row(7, "theirs")])), commit(*a))[1])
+    other = lake.table("d.t")
+    before_commits(monkeypatch, t, lambda: other.upsert(arrow([row(7, "theirs")])))
     with pytest.raises(Conflict, match="must not be in two"):
         t.upsert(arrow([row(8, "ours"), row(7, "ours")]))
     monkeypatch.undo()
@@ -653,8 +654,8 @@ def test_an_overwrite_by_row_deletes_and_writes(lake, frame, bucket):
 
 def test_an_overwrite_by_row_minds_others(table, lake, monkeypatch):
     table.upsert(arrow([row(i, n=i) for i in range(4)]))
-    pin, other, commit = table.current_snapshot().id, lake.table("d.t"), table._commit
-    monkeypatch.setattr(table, "_commit", lambda *a: (other.upsert(arrow([row(2, "theirs")])), commit(*a))[1])
+    pin, other = table.current_snapshot().id, lake.table("d.t")
+    before_commits(monkeypatch, table, lambda: other.upsert(arrow([row(2, "theirs")])))
     with pytest.raises(Conflict):
         table.overwrite(arrow([row(1, "w", n=1)]), where="n between 1 and 2")
     monkeypatch.undo()
@@ -695,8 +696,7 @@ def test_an_update_loses_to_others_who_changed_rows_with_such_keys(table, lake, 
     other = lake.table("d.t")
 
     def meanwhile(rows):
-        commit = table._commit
-        monkeypatch.setattr(table, "_commit", lambda *a: (other.upsert(arrow(rows)), commit(*a))[1])
+        before_commits(monkeypatch, table, lambda: other.upsert(arrow(rows)))
 
     meanwhile([row(2, "theirs")])
     with pytest.raises(Conflict, match="changed rows with keys as of those that were read"):
