@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Lake
-from lakeformat.codec import spark_sql, sql_text
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import spark_sql, sql_text
 from lakeformat.model.predicate import Literal, coerce, eq
 from lakeformat.model.schema import Kind, scalar
 
