@@ -162,6 +162,8 @@ def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
     schema = pa.schema([(needed[0].name, pa.string()), (needed[1].name, pa.int64())])
     batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
     table = pa.Table.from_batches(batches, schema)
+    if file.file_format == "avro" and table.num_rows < (file.row_count or 0):  # Without a footer, a cut may not show.
+        raise CorruptFile(f"{file.path}: it ends after {table.num_rows} deletes, its table says {file.row_count}")
     paths = table.column(0).combine_chunks().dictionary_encode()
     values = table.column(1).combine_chunks()
     if paths.null_count or values.null_count:
