@@ -1,4 +1,4 @@
-"""Casts in process as Spark makes them in ANSI mode: CASE expressions over the operand's type, which DuckDB knows only after binding.
+"""Casts in process as Spark makes them in ANSI mode: DuckDB SQL for a value of a known type.
 
 DuckDB reads more spellings of numbers, dates and times than Spark, and fewer: `1_000`, `2023/05/01`, `epoch`; not `2023-05`. Text that
 both read alike is cast; of other text, CAST raises, and TRY_CAST gives null where Spark does and raises where Spark reads a value.
@@ -6,155 +6,173 @@ both read alike is cast; of other text, CAST raises, and TRY_CAST gives null whe
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
-from typing import Any
+from lakeformat.expression.duckdb_sql import text
+from lakeformat.sql import spark_types
+from lakeformat.sql.spark_types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGRAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    SparkType,
+    in_duckdb,
+)
+from lakeformat.sql.templates import fill
 
-import sqlglot
-from sqlglot import exp
-
-_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
-_TEXTS = frozenset({"TEXT", "VARCHAR", "CHAR"})
-
-_TO_TEXT = """
-CASE
-  WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') AND (TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) IS NULL AND $x IS NOT NULL
-    OR CAST($x AS VARCHAR) IN ('inf', '-inf', 'nan')
-    OR TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) NOT BETWEEN -9999999 AND 9999999
-    OR (TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE) <> 0 AND ABS(TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE)) < 0.001))
-    THEN ERROR('in process, no float becomes text that is not finite, or not between 0.001 and 9999999; cast it to a decimal')
-  WHEN TYPEOF($x) = 'BLOB' OR TYPEOF($x) LIKE '%]' OR TYPEOF($x) LIKE 'STRUCT%' OR TYPEOF($x) LIKE 'MAP%'
-    THEN ERROR('in process, only plain values become text')
-  WHEN TYPEOF($x) = 'TIMESTAMP WITH TIME ZONE' THEN REGEXP_REPLACE(CAST($x AS VARCHAR), '[+]00$', '')
-  ELSE CAST($x AS VARCHAR)
-END"""
-_TO_WHOLE = """
-CASE
-  WHEN TYPEOF($x) IN ('DOUBLE', 'FLOAT') THEN $cast(TRUNC(TRY_CAST(CAST($x AS VARCHAR) AS DOUBLE)) AS $t)
-  WHEN TYPEOF($x) LIKE 'DECIMAL%' THEN $cast(SPLIT_PART(CAST($x AS VARCHAR), '.', 1) AS $t)
-  WHEN TYPEOF($x) = 'VARCHAR' THEN $read
-  ELSE $cast($x AS $t)
-END"""
-_TO_BYTES = """
-CASE
-  WHEN TYPEOF($x) = 'BLOB' THEN CAST($x AS BLOB)
-  WHEN TYPEOF($x) = 'VARCHAR' THEN ENCODE(CAST($x AS VARCHAR))
-  ELSE ERROR('only text becomes bytes')
-END"""
-_TO_OTHER = "CASE WHEN TYPEOF($x) = 'VARCHAR' THEN $read ELSE $cast($x AS $t) END"
-_READ = """
-CASE
-  WHEN $x IS NULL THEN NULL
-  WHEN REGEXP_FULL_MATCH(CAST($x AS VARCHAR), '$alike') THEN $cast($given AS $t)
-  WHEN REGEXP_FULL_MATCH(CAST($x AS VARCHAR), '$only_spark') THEN ERROR('in process, $t does not read text of this form; pass spark=')
-  ELSE $wrong
-END"""
-_BOOLEAN = """
-CASE
-  WHEN LOWER(TRIM(CAST($x AS VARCHAR))) IN ('t', 'true', 'y', 'yes', '1') THEN TRUE
-  WHEN LOWER(TRIM(CAST($x AS VARCHAR))) IN ('f', 'false', 'n', 'no', '0') THEN FALSE
-  WHEN $x IS NULL THEN NULL
-  ELSE $wrong
-END"""
+_EXACT_DIGITS = 15  # Of decimals whose digits a double holds.
+_BYTES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _NEVER = "[^\\s\\S]"
 _NUMBER = r"\s*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?\s*"
-_DATE = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_DAY = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _HOUR = r"([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9]([.][0-9]{1,9})?)?"
 _ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2}| UTC| [A-Z][A-Za-z]+/[A-Za-z_/]+)?"
 _SOME_TIME = r"\s*([+-]?[0-9]{4,7}(-[0-9]{1,2}(-[0-9]{1,2}(\s*|[ T].*))?)?\s*|T?[0-9]{1,2}:.*)"
 _FORMS = {  # of text: (read alike by both, read by Spark alone)
-    "DECIMAL": (_NUMBER, _NEVER),
-    "DOUBLE": (rf"{_NUMBER}|\s*(?i:nan|[+-]?inf|[+-]?infinity)\s*", r"\s*[+-]?([0-9.]+.*[dDfF]|0[xX].*)\s*"),
-    "DATE": (rf"\s*{_DATE}(\s*|[ T].*)", r"\s*[+-]?[0-9]{4,7}(-[0-9]{1,2}(-[0-9]{1,2}(\s*|[ T].*))?)?\s*"),
-    "TIMESTAMPTZ": (rf"\s*{_DATE}([ T]{_HOUR}{_ZONE})?\s*", _SOME_TIME),
-    "TIMESTAMP": (rf"\s*{_DATE}([ T]{_HOUR})?\s*", _SOME_TIME),
-    **dict.fromkeys(_WHOLE, (r"\s*[+-]?[0-9]+\s*", _NEVER)),
+    "decimal": (_NUMBER, _NEVER),
+    "double": (rf"{_NUMBER}|\s*(?i:nan|[+-]?inf|[+-]?infinity)\s*", r"\s*[+-]?([0-9.]+.*[dDfF]|0[xX].*)\s*"),
+    "date": (rf"\s*{_DAY}(\s*|[ T].*)", r"\s*[+-]?[0-9]{4,7}(-[0-9]{1,2}(-[0-9]{1,2}(\s*|[ T].*))?)?\s*"),
+    "timestamp": (rf"\s*{_DAY}([ T]{_HOUR}{_ZONE})?\s*", _SOME_TIME),
+    "timestamp_ntz": (rf"\s*{_DAY}([ T]{_HOUR})?\s*", _SOME_TIME),
+    **dict.fromkeys((type.name for type in INTEGRAL), (r"\s*[+-]?[0-9]+\s*", _NEVER)),
 }
-_FORMS["FLOAT"] = _FORMS["DOUBLE"]
-_FORMS["TIMESTAMPNTZ"] = _FORMS["TIMESTAMP"]
-_GIVEN = {"DATE": rf"REGEXP_EXTRACT(CAST($x AS VARCHAR), '{_DATE}')"}
+_FORMS["float"] = _FORMS["double"]
+_TRUE, _FALSE = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
 
 
-def cast(node: Any) -> Any:
-    """DuckDB's tree for Spark's CAST or TRY_CAST."""
-    kind = node.to.this.name if isinstance(node.to, exp.DataType) else ""
-    safe = bool(node.args.get("safe"))
-    if kind == "TIMESTAMP":  # The result of to_timestamp; Spark's TIMESTAMP is an instant.
-        node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
-        kind = "TIMESTAMPTZ"
-    if kind in _TEXTS and isinstance(
-        node.this, exp.HexString
-    ):  # Text as `to_sql` spells it, whatever Spark's settings.
-        with suppress(ValueError):
-            node.set("this", exp.Literal.string(bytes.fromhex(node.this.name).decode()))
-    operand = node.this
-    if _cast_to(operand) == node.to.sql(dialect="duckdb"):
-        return operand
-    is_text = isinstance(operand, exp.Literal) and operand.is_string
-    if isinstance(operand, exp.Literal) and not is_text and (kind == "DOUBLE" or (kind in _WHOLE and operand.is_int)):
-        return node if safe else strict(node)
-    if kind in _TEXTS:
-        return node if is_text else template(_TO_TEXT, x=operand)
-    if kind in ("BINARY", "VARBINARY"):
-        return node if is_text else template(_TO_BYTES, x=operand)
-    if kind not in _FORMS and kind != "BOOLEAN":
-        return node if safe else strict(node)
-    if is_text and kind in _FORMS and kind != "DATE" and re.fullmatch(_FORMS[kind][0], operand.name):
-        return node if safe else strict(node)
-    type = node.to.sql(dialect="duckdb")
-    wrong = "NULL" if safe else f"ERROR('text that is no {type}')"
-    if kind == "BOOLEAN":
-        read = _BOOLEAN
-    else:
-        alike, only_spark = _FORMS[kind]
-        read = _READ.replace("$alike", alike).replace("$only_spark", only_spark)
-        read = read.replace("$given", _GIVEN.get(kind, "CAST($x AS VARCHAR)"))
-    whole = _TO_WHOLE if kind in _WHOLE else _TO_OTHER  # DuckDB rounds to whole numbers, Spark truncates.
-    text = whole.replace("$read", read).replace("$wrong", wrong).replace("$cast", "TRY_CAST" if safe else "CAST")
-    made = template(text, type, x=operand)
-    made.meta[_CAST] = type
-    return made
+def cast(value: str, source: SparkType, target: SparkType, is_safe: bool = False) -> str | None:
+    """DuckDB SQL of Spark's CAST of a value, or with `is_safe` of TRY_CAST. None if this process does not make it as Spark does."""
+    if source == target:
+        return value
+    template = _template("$x", source, target, is_safe)
+    return None if template is None else fill(template, x=value)
 
 
-def strict(node: Any) -> Any:
-    """Spark's CAST fails for values that do not convert; sqlglot reads it as TRY_CAST."""
-    return exp.Cast(this=node.this.copy(), to=node.to.copy())
-
-
-def template(text: str, type: str = "INT", **parts: Any) -> Any:
-    """DuckDB SQL with trees in place of each `$name`, and `type` in place of `$t`. A tree that has a template inside is computed once, as
-    the variable of a lambda function: copies of copies would grow with the power of the depth."""
-    tree = sqlglot.parse_one(text.replace("$t", type), read="duckdb")
-    depths = {name: max((n.meta.get(_DEPTH, 0) for n in part.walk()), default=0) for name, part in parts.items()}
-    uses = [node.name for node in tree.walk() if isinstance(node, exp.Placeholder | exp.Parameter)]
-    depth = 1 + max(depths.values(), default=0)
-    variables = {name: f"_{name}{depth}" for name in parts if depths[name] and uses.count(name) > 1}
-
-    def change(node: Any) -> Any:
-        if not isinstance(node, exp.Placeholder | exp.Parameter) or node.name not in parts:
-            return node
-        if node.name in variables:
-            return exp.to_identifier(variables[node.name])
-        return exp.Paren(this=parts[node.name].copy())
-
-    made = tree.transform(change)
-    for name, variable in variables.items():
-        function = exp.Lambda(this=made, expressions=[exp.to_identifier(variable)])
-        computed = exp.Transform(this=exp.Array(expressions=[parts[name].copy()]), expression=function)
-        made = exp.Bracket(this=computed, expressions=[exp.Literal.number(0)])
-    made.meta[_DEPTH] = depth
-    return made
+def widens(source: SparkType, target: SparkType) -> bool:
+    """Whether the target holds each value of the source, and DuckDB's cast gives it."""
+    if source in (target, VOID):
+        return True
+    if source.parts and source.name == target.name and len(source.parts) == len(target.parts):
+        return all(map(widens, source.parts, target.parts)) and source.labels == target.labels
+    if source in INTEGRAL and target in INTEGRAL:
+        return INTEGRAL.index(source) < INTEGRAL.index(target)
+    if target.name == "decimal" and (source in INTEGRAL or source.name == "decimal"):
+        (p, s), (q, r) = spark_types.as_decimal(source).digits, target.digits
+        return s <= r and p - s <= q - r
+    if target == DOUBLE:
+        return source in INTEGRAL or source == FLOAT
+    return (source == DATE and target in (TIMESTAMP, TIMESTAMP_NTZ)) or (source, target) == (TIMESTAMP_NTZ, TIMESTAMP)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
 
-_DEPTH = "lakeformat_depth"  # How many templates are in each other.
-_CAST = "lakeformat_cast"  # The type that a template casts to.
+
+def _template(value: str, source: SparkType, target: SparkType, is_safe: bool) -> str | None:
+    way = "TRY_CAST" if is_safe else "CAST"
+    plain = f"{way}({value} AS {in_duckdb(target)})" if spark_types.is_computed(target) else None
+    if plain is None or source == VOID or widens(source, target):
+        return plain
+    if source.name == target.name == "array":
+        item = f"_e{value.count('_e')}"
+        element = _template(item, source.parts[0], target.parts[0], is_safe)
+        return None if element is None else f"LIST_TRANSFORM({value}, lambda {item}: {element})"
+    if source == STRING:
+        return _read(value, target, is_safe)
+    if target == STRING:
+        return _written(value, source)
+    if target in INTEGRAL:
+        return _whole(value, source, target, way)
+    if target == BOOLEAN:
+        return f"({value} <> 0)" if spark_types.is_number(source) else None
+    if target in (FLOAT, DOUBLE):
+        return _floating(value, source, target, way)
+    if target.name == "decimal":
+        if source in (FLOAT, DOUBLE):
+            return f"{way}(CAST({value} AS VARCHAR) AS {in_duckdb(target)})"  # Of its shortest digits, as in Spark.
+        return plain if spark_types.is_number(source) or source == BOOLEAN else None
+    if target in (DATE, TIMESTAMP_NTZ) and spark_types.is_time(source):
+        return plain
+    return None
 
 
-def _cast_to(node: Any) -> str | None:
-    """The DuckDB type that a tree, maybe in parentheses, is cast to."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    kind = node.meta.get(_CAST)
-    return None if kind is None else str(kind)
+def _read(value: str, target: SparkType, is_safe: bool) -> str | None:
+    """A value read from text."""
+    spelt = in_duckdb(target)
+    wrong = "NULL" if is_safe else f"ERROR({text(f'text that is no {target}: ')} || {value})"
+    if target == BINARY:
+        return f"ENCODE({value})"
+    if target == BOOLEAN:
+        word = f"LOWER(TRIM({value}, {text(_SPACES)}))"
+        return f"CASE WHEN {word} IN {_TRUE} THEN TRUE WHEN {word} IN {_FALSE} THEN FALSE WHEN {value} IS NULL THEN NULL ELSE {wrong} END"
+    if target.name not in _FORMS:
+        return None
+    alike, only_spark = _FORMS[target.name]
+    way = "TRY_CAST" if is_safe else "CAST"
+    given = f"REGEXP_EXTRACT({value}, '{_DAY}')" if target == DATE else value
+    spark = f"WHEN REGEXP_FULL_MATCH({value}, '{only_spark}') THEN ERROR('in process, {spelt} does not read text of this form; pass spark=') "
+    return (
+        f"CASE WHEN {value} IS NULL THEN NULL WHEN REGEXP_FULL_MATCH({value}, '{alike}') THEN {way}({given} AS {spelt}) "
+        f"{'' if only_spark == _NEVER else spark}ELSE {wrong} END"
+    )
+
+
+_SPACES = " \t\n\r\x0b\x0c"
+
+
+def _written(value: str, source: SparkType) -> str | None:
+    """A value as text."""
+    spelt = f"CAST({value} AS VARCHAR)"
+    if source in (FLOAT, DOUBLE):
+        size = f"ABS({value})"
+        return (
+            f"CASE WHEN ISNAN({value}) THEN 'NaN' WHEN ISINF({value}) THEN CASE WHEN {value} > 0 THEN 'Infinity' ELSE '-Infinity' END "
+            f"WHEN {value} = 0 OR ({size} >= 0.001 AND {size} < 10000000) THEN {spelt} WHEN {value} IS NOT NULL "
+            "THEN ERROR('in process, no float becomes text that is not between 0.001 and 9999999; cast it to a decimal') END"
+        )
+    if source.name == "decimal" and source.digits[0] == source.digits[1]:  # DuckDB writes .25
+        return f"REGEXP_REPLACE({spelt}, '^(-?)[.]', '\\10.')"
+    if source in INTEGRAL or source == BOOLEAN or source.name == "decimal":
+        return spelt
+    if source == BINARY:
+        return f"DECODE({value})"
+    if spark_types.is_time(source):
+        spelt = f"REGEXP_REPLACE({spelt}, '[+]00$', '')" if source == TIMESTAMP else spelt
+        return (
+            f"CASE WHEN YEAR({value}) BETWEEN 0 AND 9999 THEN {spelt} WHEN {value} IS NOT NULL "
+            "THEN ERROR('in process, times become text of the years 0 to 9999 only') END"
+        )
+    return None
+
+
+def _whole(value: str, source: SparkType, target: SparkType, way: str) -> str | None:
+    """A value as a whole number. DuckDB compares a value that is cast before the cast, and would not raise: the limits are tested."""
+    spelt = in_duckdb(target)
+    if source == BOOLEAN:
+        return f"{way}({value} AS {spelt})"
+    if source == TIMESTAMP:
+        value = f"FLOOR(EPOCH({value}))"
+    elif source in (FLOAT, DOUBLE) or source.name == "decimal":
+        value = f"TRUNC({value})"
+    elif source not in INTEGRAL:
+        return None
+    limit = 2 ** (8 * _BYTES[target.name] - 1)
+    wrong = "NULL" if way == "TRY_CAST" else f"ERROR('a number beyond {target}: ' || {value})"
+    return f"CASE WHEN {value} >= {-limit} AND {value} < {limit} THEN CAST({value} AS {spelt}) WHEN {value} IS NOT NULL THEN {wrong} END"
+
+
+def _floating(value: str, source: SparkType, target: SparkType, way: str) -> str | None:
+    spelt = in_duckdb(target)
+    if source.name == "decimal" and source.digits[0] > _EXACT_DIGITS:
+        return f"{way}(CAST({value} AS VARCHAR) AS {spelt})"  # DuckDB's own cast rounds twice.
+    if source == DOUBLE:
+        return f"CASE WHEN ABS({value}) > 3.4028235677973366e38 THEN CAST(SIGN({value}) * CAST('inf' AS DOUBLE) AS FLOAT) ELSE {way}({value} AS FLOAT) END"
+    if source == BIGINT and target == FLOAT:
+        return f"{way}({value} AS {spelt})"
+    if source == TIMESTAMP:
+        return f"{way}(EPOCH({value}) AS {spelt})"
+    return f"{way}({value} AS {spelt})" if spark_types.is_number(source) or source == BOOLEAN else None

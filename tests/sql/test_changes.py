@@ -251,7 +251,7 @@ def test_columns_stand_where_our_own_evaluator_takes_values_alone(lake, orders):
         staged=staged,
     )
     lake.sql("DELETE FROM shop.orders WHERE dt LIKE concat(name, '%')")
-    assert ids(orders) == [2, 3, 4, 5]
+    assert ids(orders) == [3, 4, 5]
 
 
 @pytest.mark.parametrize("key", [[], ["id"]])
@@ -279,7 +279,7 @@ def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):
         staged=staged,
     )
     assert rows(table) == [(2, 5, "y"), (5, 50, "most")]
-    with pytest.raises(InvalidInput, match="Ambiguous"):
+    with pytest.raises(InvalidInput, match="ambiguous"):
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND a > (SELECT 1) THEN DELETE", staged=staged
         )
