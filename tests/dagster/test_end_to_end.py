@@ -207,9 +207,11 @@ def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_ex
 
     def foreign():
         """The commits of other programs that were observed: whichever had not expired when the sensor looked."""
-        observed = server.instance.fetch_observations(dg.AssetKey("flights"), limit=500).records
-        found = [event.asset_observation.metadata for event in observed]
-        return {metadata["lake/snapshot_id"].value for metadata in found if "lake/snapshot_kind" in metadata}
+        reported = server.instance.fetch_materializations(dg.AssetKey("flights"), limit=500).records
+        changes = [event.asset_materialization for event in reported]
+        return {
+            change.metadata["lake/snapshot_id"].value for change in changes if "lake/foreign" in (change.tags or {})
+        }
 
     wait_for(lambda: appended[-1] in foreign(), "the last commit of another program to be observed", server)
     assert foreign() <= set(appended)
