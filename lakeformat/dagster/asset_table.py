@@ -110,7 +110,9 @@ def write(
             )
         if not to.audit:
             request["properties"] = _properties(to, keys, origin, branch)
-            return _create(lake, to, frame, keys, origin, request)
+            created = _create(lake, to, frame, keys, origin, request)
+            if created is not None:
+                return created
     table = table_for(lake, to, frame)
     if to.audit:
         branch = branch_of(origin)
@@ -121,8 +123,9 @@ def write(
 
 def _create(
     lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str], origin: Origin, request: Mapping[str, Any]
-) -> Written:
-    """The table's first write, which creates it."""
+) -> Written | None:
+    """The table's first write, which creates it; None if another run has created it meanwhile. Raises `Conflict` if the
+    frame can then not be read again."""
     try:
         snapshot = lake.create_table_by(
             to.name, lambda table: _apply(table, to, frame, keys, request), **_declaration(to, frame)
@@ -130,7 +133,9 @@ def _create(
     except AlreadyExists as error:
         if not lake.exists(to.name):
             raise
-        raise Conflict(f"{to.name}: another run has created it meanwhile") from error
+        if isinstance(frame, pa.RecordBatchReader):
+            raise Conflict(f"{to.name}: another run has created it meanwhile") from error
+        return None
     table = lake.table(to.name)
     _describe(table, to)
     return written_of(table, to, snapshot, keys, origin)
