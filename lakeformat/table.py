@@ -18,9 +18,7 @@ from lakeformat.commit import commit
 from lakeformat.dialects.dialect import (
     Adjustable,
     AnyView,
-    BranchFolders,
     Consumers,
-    FallsBack,
     Format,
     Mirrored,
     Staging,
@@ -171,9 +169,7 @@ class Table:
             fine.check(nanoseconds)
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
-        view = self._version(snapshot_id, as_of, tag)
-        if isinstance(view, FallsBack):
-            view = view.with_fallback()
+        view = self._version(snapshot_id, as_of, tag).with_fallback()
         fields, every = view.project(names), view.schema.fields
         if nanoseconds != "error":
             fields, every = fine.seen(fields, nanoseconds), fine.seen(every, nanoseconds)
@@ -1130,17 +1126,17 @@ class Table:
         Raises `AlreadyExists`.
         """
         arguments.text("branch", name)
-        if snapshot_id == 0 and tag is None and isinstance(whole := self._view(), BranchFolders):
-            view: AnyView = whole.empty()
+        if snapshot_id == 0 and tag is None and (branches := (whole := self._view()).branches) is not None:
+            view: AnyView = replace(whole, state=branches.empty())
         else:
             view = self._version(snapshot_id, None, tag)
-        if isinstance(view, BranchFolders):
+        if view.branches is not None:
             if retain is not None or keep_snapshots is not None or keep_younger_than is not None:
                 raise UnsupportedFeature(
                     f"{self.name}: branch {name!r} of a {view.format.capitalize()} table has no retention of its own; leave out "
                     "retain, keep_snapshots and keep_younger_than, and set the options of snapshot.* on the branch"
                 )
-            branch.create(self._store, self._format, view, name, tag)
+            branch.create(self._store, self._format, view, view.branches, name, tag)
             return self.branch(name)
         retain_ms, keep_ms = (
             arguments.milliseconds("retain", retain),
@@ -1155,8 +1151,8 @@ class Table:
         `remove_orphan_files`. Raises `NotFound`."""
         arguments.text("branch", name)
         view = self._view()
-        if isinstance(view, BranchFolders):
-            expire.remove(self._store, branch.drop(self._store, view, name))
+        if view.branches is not None:
+            expire.remove(self._store, branch.drop(self._store, view.branches, name))
             return
         self._runner.commit(
             view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name)
@@ -1195,7 +1191,7 @@ class Table:
         """
         arguments.text("branch", to)
         view = self._view()
-        if isinstance(view, BranchFolders):
+        if view.branches is not None:
             branch.fast_forward(self._store, self._format, view, to)
             self._runner.follow(view)
             return

@@ -6,6 +6,7 @@ partition columns. What only one format has is a protocol of its own: test for i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -18,7 +19,7 @@ from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
 from lakeformat.model.partition import Sort
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
 from lakeformat.model.work import (
@@ -41,7 +42,14 @@ from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
 S = TypeVar("S", bound=TableState, covariant=True)
-T = TypeVar("T", bound=TableState)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[S]):
+    """The reader and state that a view and its parts share."""
+
+    reader: Reader
+    state: S
 
 
 class Files(Protocol):
@@ -61,27 +69,22 @@ class History(Protocol):
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The retained snapshots after `after` that led to the view, oldest first."""
-        ...
 
     def committed(self, user: str) -> int | None:
         """The largest number that the stream `user` has committed, as far as history is kept."""
-        ...
 
     def ids_with_changes(self, after: int) -> list[int]:
         """The snapshots after `after` that led here and whose changes can be read, oldest first; also expired ones
         whose changelog is kept."""
-        ...
 
     def changes(self) -> tuple[PartitionChange, ...]:
         """What the view's own snapshot changed in each partition."""
-        ...
 
     def delta(
         self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ...
     ) -> list[Delta]:
         """The rows added and removed by a snapshot after `since`, its predecessor, in order and with this later view's
         names. Raises `NotFound`."""
-        ...
 
 
 class Partitions(Protocol):
@@ -89,15 +92,12 @@ class Partitions(Protocol):
 
     def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
         """The condition on partition columns that selects exactly these partitions."""
-        ...
 
     def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
         """The condition on rows that selects exactly the rows of these partitions."""
-        ...
 
     def chooses_files(self, scope: Expression) -> bool:
         """Whether every live file is wholly inside or outside `scope`."""
-        ...
 
 
 class Pruning(Protocol):
@@ -106,19 +106,15 @@ class Pruning(Protocol):
     def manifests(self, predicate: Expression = ...) -> pa.Table:
         """The manifests to read for the files that may have a row for which `predicate` is true: `path`, `size_bytes`,
         `file_count` (entries of live files; in Paimon of all files)."""
-        ...
 
     def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
         """(indices of `manifests()`, the bounds of columns that follow from these manifests' partition bounds)."""
-        ...
 
     def bounds(self, files: Files, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
         """(indices of `files`, the bounds of the columns `names` in them)."""
-        ...
 
     def matching_wholly(self, files: Files, predicate: Expression) -> np.ndarray:
         """For each file, whether bounds prove that `predicate` is true for all of its rows."""
-        ...
 
 
 class Maintenance(Protocol):
@@ -135,17 +131,14 @@ class Maintenance(Protocol):
         """What is worth rewriting, in all or these `buckets`; without `now_ms` regardless of the time, with `min_files`
         from that many files on. Raises `UnsupportedFeature` for `min_files` if only the table's options decide, and for
         `buckets` if the table has no fixed ones; `InvalidInput` for buckets that it does not have."""
-        ...
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         """All files of each partition in `scope`, to be rewritten in that order. Raises `UnsupportedFeature` if the
         rows' order is fixed."""
-        ...
 
     def has_many_manifests(self, asked: RewriteManifests) -> bool:
-        """Whether rewriting manifests would make them fewer, or sort them. Raises `UnsupportedFeature` for a sort order if
-        the format has one of its own."""
-        ...
+        """Whether rewriting manifests would make them fewer, or sort them. Raises `UnsupportedFeature` for a sort order
+        if the format has one of its own."""
 
     def default_retention(self, now_ms: int) -> Retention: ...
     def expiry(self, retention: Retention, now_ms: int) -> Expiry: ...
@@ -154,155 +147,51 @@ class Maintenance(Protocol):
     def orphans(self, older_than_ms: int) -> list[Listed]: ...
 
 
-class View(Protocol[S]):
-    """One table at one version. It reads each metadata file once, and does not change while others write."""
+class Branches(Protocol):
+    """Branches that are folders, with schemas, snapshots and tags of their own."""
+
+    def begin(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
+        """(the files of a branch that starts at this view, including `tag`, the tag it is the view of; its schemas in
+        the order in which they are written). Raises `AlreadyExists`, but not for the leftovers of an interrupted
+        creation."""
+
+    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
+        """Whether the branch's folder has all of `files`. Raises `AlreadyExists` if it has any other file."""
+
+    def empty(self) -> TableState:
+        """The table before its first snapshot, with its newest schema."""
+
+    def end(self, name: str) -> Expiry:
+        """The files of a branch. Raises `NotFound`."""
+
+    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
+        """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed).
+        Raises `NotFound` and `AlreadyExists`, but not for a renaming that was interrupted."""
+
+    def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
+        """The files of a branch, under their names in the branch `to`, in the order in which they are written."""
+
+    def is_behind(self, source: str) -> bool:
+        """Whether the branch `source` has files that this one lacks. Raises `NotFound`, `InvalidInput` and `Conflict`
+        if they cannot be added."""
+
+    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
+        """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
+        table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch
+        lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class View(Part[S], ABC):
+    """One table at one version. It reads each metadata file once, and does not change while others write. What not all
+    tables have is a part that may be None."""
 
     @property
-    def reader(self) -> Reader: ...
-    @property
-    def state(self) -> S:
-        """The data that the format's own functions work on."""
-        ...
-
-    @property
+    @abstractmethod
     def format(self) -> str: ...
     @property
     def exists(self) -> bool:
         """Whether the table exists; an operation that creates it is planned on a view where it does not."""
-        ...
-
-    @property
-    def version(self) -> int: ...
-    @property
-    def schema(self) -> Schema:
-        """The newest schema; in a view of an older snapshot that snapshot's schema."""
-        ...
-
-    @property
-    def snapshot(self) -> Snapshot | None: ...
-    @property
-    def snapshot_id(self) -> int:
-        """The id of the snapshot that is read; 0 before the first."""
-        ...
-
-    @property
-    def outside_folders(self) -> tuple[str, ...]:
-        """The absolute locations outside the table's folder where its properties put files; usually none."""
-        ...
-
-    def planned(self, elsewhere: Elsewhere) -> View[S]:
-        """The same view; other processes decode manifests if there are very many."""
-        ...
-
-    def on(self, branch: str | None) -> View[S]:
-        """The table at a branch; None is the table itself. Raises `NotFound`."""
-        ...
-
-    @property
-    def history(self) -> History: ...
-    @property
-    def partitions(self) -> Partitions: ...
-    @property
-    def pruning(self) -> Pruning: ...
-    @property
-    def maintenance(self) -> Maintenance: ...
-
-    # --- operations ---
-
-    def find(self, operation: Operation) -> Snapshot | None:
-        """The snapshot that `operation` became, if it has landed."""
-        ...
-
-    def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
-        """The outcome of an attempt at `operation` whose answer left it open, now that the version is no longer
-        `since`, where it began: PUBLISHED if `plan` is in the history, LOST if it provably is not, UNKNOWN if the proof
-        has expired."""
-        ...
-
-    def check(self, operation: Operation) -> None:
-        """Raise `Conflict` if others changed what `operation` relied on."""
-        ...
-
-    def plan(self, operation: Operation, stamp: Stamp) -> Plan: ...
-    def attempts(self) -> int:
-        """The number of attempts of a commit."""
-        ...
-
-    # --- reading ---
-
-    def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
-        """The requested columns, in that order; all columns without `columns`. Raises `NotFound`, and
-        `UnsupportedFeature` for a table that could only be half-read, by its options at that version or its current
-        ones."""
-        ...
-
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
-        """The tasks that together read the rows for which `predicate` is true."""
-        ...
-
-    def files(self, predicate: Expression = ...) -> Files:
-        """The live files that may hold a row for which `predicate` is true."""
-        ...
-
-    def tasks(
-        self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
-    ) -> Sequence[ReadTask]:
-        """Tasks that read these files; with `alone`, one per file, in order."""
-        ...
-
-    def count(self, predicate: Expression = ...) -> int | None:
-        """The number of rows that satisfy `predicate`, if metadata alone has it exactly; else None."""
-        ...
-
-    # --- writing ---
-
-    def layout(self, from_files: bool = ...) -> WriteTask:
-        """How rows become files. `from_files`: also with what only the table's files record (`KeyValues.first`)."""
-        ...
-
-    def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
-        """(the columns to read, how they are written) for existing rows that move, with the columns that they keep
-        beside the table's own."""
-        ...
-
-    def delete_layout(self, files: Files, verb: OperationKind) -> DeleteTask | None:
-        """How the rows of these data files that `verb` ("delete", "update", "merge") deletes become delete files; None
-        for copy-on-write."""
-        ...
-
-    def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
-        """How to tag the snapshot: by an operation, or by a file (path, bytes) of the tag's own."""
-        ...
-
-    def inspect(self, name: str, *how: Any) -> pa.Table:
-        """Metadata as a table, by name."""
-        ...
-
-
-AnyView = View[TableState]
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
-    """The reader and state that a view and its parts share."""
-
-    reader: Reader
-    state: T
-
-
-@dataclass(frozen=True, slots=True)
-class TableView(Part[T]):
-    """What a view of either format derives from its state alone."""
-
-    def planned(self, elsewhere: Elsewhere) -> Self:
-        return replace(self, reader=decoding(self.reader, elsewhere))
-
-    @property
-    def outside_folders(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def exists(self) -> bool:
         return self.state.exists
 
     @property
@@ -311,6 +200,7 @@ class TableView(Part[T]):
 
     @property
     def schema(self) -> Schema:
+        """The newest schema; in a view of an older snapshot that snapshot's schema."""
         return self.state.schema
 
     @property
@@ -319,8 +209,140 @@ class TableView(Part[T]):
 
     @property
     def snapshot_id(self) -> int:
-        snapshot = self.state.snapshot
-        return 0 if snapshot is None else snapshot.id
+        """The id of the snapshot that is read; 0 before the first."""
+        return 0 if self.state.snapshot is None else self.state.snapshot.id
+
+    @property
+    def outside_folders(self) -> tuple[str, ...]:
+        """The absolute locations outside the table's folder where its properties put files; usually none."""
+        return ()
+
+    def planned(self, elsewhere: Elsewhere) -> Self:
+        """The same view; other processes decode manifests if there are very many."""
+        return replace(self, reader=decoding(self.reader, elsewhere))
+
+    @abstractmethod
+    def on(self, branch: str | None) -> View[S]:
+        """The table at a branch; None is the table itself. Raises `NotFound`."""
+
+    def with_fallback(self) -> View[S]:
+        """The table as scans see it: `scan` and `count` include the partitions that only its fallback branch has; the
+        table itself if it has no fallback branch. Raises `NotFound` for a branch that does not exist, `InvalidInput`
+        for one that does not fit."""
+        return self
+
+    def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]] | None:
+        """(the name mapping for files without field ids, the properties to set for it first), if existing files can be
+        added in place."""
+        return None
+
+    def followed(self, location: str, format_version: int) -> Snapshot | None:
+        """For metadata that mirrors a table of another format, which is at `location`: its mirrored snapshot from which
+        the mirror can continue."""
+        return None
+
+    # --- parts ---
+
+    @property
+    @abstractmethod
+    def history(self) -> History: ...
+    @property
+    @abstractmethod
+    def partitions(self) -> Partitions: ...
+    @property
+    @abstractmethod
+    def pruning(self) -> Pruning: ...
+    @property
+    @abstractmethod
+    def maintenance(self) -> Maintenance: ...
+    @property
+    def branches(self) -> Branches | None:
+        """None: branches are references to snapshots, and made by operations."""
+        return None
+
+    # --- operations ---
+
+    @abstractmethod
+    def find(self, operation: Operation) -> Snapshot | None:
+        """The snapshot that `operation` became, if it has landed."""
+
+    @abstractmethod
+    def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
+        """The outcome of an attempt at `operation` whose answer left it open, now that the version is no longer
+        `since`, where it began: PUBLISHED if `plan` is in the history, LOST if it provably is not, UNKNOWN if the proof
+        has expired."""
+
+    def isolation(self, kind: OperationKind) -> str | None:
+        """The isolation level of a row-level change ("delete", "update", "merge"): with "serializable" others' new rows
+        are conflicts, with "snapshot" their deletes, with None only the removal of a file that the change read."""
+        return None
+
+    @abstractmethod
+    def check(self, operation: Operation) -> None:
+        """Raise `Conflict` if others changed what `operation` relied on."""
+
+    @abstractmethod
+    def plan(self, operation: Operation, stamp: Stamp) -> Plan: ...
+    @abstractmethod
+    def attempts(self) -> int:
+        """The number of attempts of a commit."""
+
+    # --- reading ---
+
+    @abstractmethod
+    def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
+        """The requested columns, in that order; all columns without `columns`. Raises `NotFound`, and
+        `UnsupportedFeature` for a table that could only be half-read, by its options at that version or its current
+        ones."""
+
+    @abstractmethod
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
+        """The tasks that together read the rows for which `predicate` is true."""
+
+    @abstractmethod
+    def files(self, predicate: Expression = ...) -> Files:
+        """The live files that may hold a row for which `predicate` is true."""
+
+    @abstractmethod
+    def tasks(
+        self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
+    ) -> Sequence[ReadTask]:
+        """Tasks that read these files; with `alone`, one per file, in order."""
+
+    @abstractmethod
+    def count(self, predicate: Expression = ...) -> int | None:
+        """The number of rows that satisfy `predicate`, if metadata alone has it exactly; else None."""
+
+    def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta] | None:
+        """The rows, each with its kind; None if the files do not record that."""
+        return None
+
+    # --- writing ---
+
+    @abstractmethod
+    def layout(self, from_files: bool = ...) -> WriteTask:
+        """How rows become files. `from_files`: also with what only the table's files record (`KeyValues.first`)."""
+
+    @abstractmethod
+    def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
+        """(the columns to read, how they are written) for existing rows that move, with the columns that they keep
+        beside the table's own."""
+
+    @abstractmethod
+    def delete_layout(self, files: Files, verb: OperationKind) -> DeleteTask | None:
+        """How the rows of these data files that `verb` ("delete", "update", "merge") deletes become delete files; None
+        for copy-on-write."""
+
+    @abstractmethod
+    def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
+        """How to tag the snapshot: by an operation, or by a file (path, bytes) of the tag's own."""
+
+    @abstractmethod
+    def inspect(self, name: str, *how: Any) -> pa.Table:
+        """Metadata as a table, by name."""
+
+
+AnyView = View[TableState]
 
 
 class Format(Protocol):
@@ -331,49 +353,40 @@ class Format(Protocol):
     @property
     def is_movable(self) -> bool:
         """Whether a table may be moved to another folder."""
-        ...
 
     @property
     def creates_with_rows(self) -> bool:
         """Whether one commit creates a table and its first snapshot (`Create.added`)."""
-        ...
 
     @property
     def metadata_folders(self) -> Sequence[str]:
         """The folders that hold only metadata. The root documents are in the last one."""
-        ...
 
     @property
     def inspections(self) -> Collection[str]:
         """The names that `View.inspect` takes."""
-        ...
 
     def is_table(self, reader: Reader) -> bool: ...
     def on_branch(self, store: Store, name: str) -> Store:
         """The files of the table at the branch `name`, whether or not the branch exists. Raises `InvalidInput` for an
         invalid name."""
-        ...
 
     def head(self, store: Store) -> Head: ...
     def load(self, reader: Reader, version: int, known: Any = None) -> AnyView:
         """The table at a version, with its newest schema. `known` is a view that was loaded before; what it has of that
         version is not read again."""
-        ...
 
     def at(self, reader: Reader, snapshot_id: int) -> AnyView:
         """The table at a snapshot, with that snapshot's schema. Raises `NotFound`."""
-        ...
 
     def at_tag(self, reader: Reader, name: str) -> AnyView: ...
     def at_time(self, reader: Reader, epoch_ms: int) -> AnyView: ...
     def until(self, reader: Reader, snapshot_id: int) -> AnyView:
         """As `at`; for an expired snapshot whose changelog is kept, what that says. Raises `NotFound`."""
-        ...
 
     def everything(self, reader: Reader) -> Expiry:
         """All files of the table, in waves: those below its location that its metadata reaches, and those named as
         engines name files. The root documents are last, so that an interrupted drop can be repeated."""
-        ...
 
 
 # --- what one format alone has ----------------------------------------------------------------------------------------
@@ -386,12 +399,10 @@ class Adjustable(Protocol):
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
         """The options that come before the tables' own."""
-        ...
 
     def with_options(self, options: Mapping[str, str], where: str) -> Format:
         """The format with these options alone before the tables' own; no table keeps them. Raises `InvalidInput` and
         `UnsupportedFeature` for options that cannot differ from the tables'."""
-        ...
 
 
 @runtime_checkable
@@ -400,37 +411,14 @@ class Keyed(Protocol):
 
     def complete(self) -> Keyed:
         """The table as row-level changes must see it: with written rows that no reader sees yet."""
-        ...
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]: ...
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
         """As `scan`, with each row's bucket (`BUCKET`)."""
-        ...
 
     def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
         """As `scan`; if rows are merged by key, each task has files of one bucket, and names its partition and
         bucket."""
-        ...
-
-
-@runtime_checkable
-class Isolated(Protocol):
-    """A table with isolation levels. Without one, only the removal of a file that a row-level change read is a
-    conflict."""
-
-    def isolation(self, kind: OperationKind) -> str:
-        """The isolation level of a row-level change ("delete", "update", "merge"): with "serializable" others' new rows
-        are conflicts, with "snapshot" their deletes."""
-        ...
-
-
-@runtime_checkable
-class RowKinds(Protocol):
-    """A table whose files record the kind of each row."""
-
-    def audit(self, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
-        """The rows, each with its kind."""
-        ...
 
 
 @runtime_checkable
@@ -440,12 +428,10 @@ class ByColumn(Protocol):
     @property
     def writes_columns(self) -> bool:
         """Whether this table does; otherwise changed rows are rewritten whole."""
-        ...
 
     def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
         """For each of these files, how new values of the columns `names` of all its rows are written beside it. Raises
         `InvalidInput` for columns that decide where rows are stored."""
-        ...
 
 
 @runtime_checkable
@@ -454,86 +440,34 @@ class Upkept(Protocol):
 
     def upkeep(self, number: int | None = None) -> Upkeep | None:
         """The auto-compaction of a write, or of a stream's commit `number`; None if another job compacts."""
-        ...
 
     def placement(self, scope: Expression) -> list[RewriteTask]:
         """The tasks that assign buckets to rows that wait for one. `scope`: on partition columns only."""
-        ...
 
     def due(self, made: Snapshot, now_ms: int) -> Retention | None:
         """The retention after the commit `made`, if the table expires snapshots with its commits and some may expire;
         else None."""
-        ...
 
     def expired_partitions(self, now_ms: int, options: Mapping[str, str] = ...) -> Expression | None:
         """The expired partitions as a scope, by the table's options overridden by `options`; None if there are none."""
-        ...
 
     def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
         """The files that mark these partitions as done. Raises `UnsupportedFeature` if the table's options ask for
         more."""
-        ...
 
     def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
         """The path and bytes of a file that keeps this view's snapshot for that time; None if it has none."""
-        ...
 
     def require_kept(self, tag: str | None = None) -> None:
         """Raises `NotFound` if an expiry has begun to remove the snapshot of this view, or the tag that it is the view
         of. To be called after something that keeps the snapshot is there."""
-        ...
 
     def replaced_history(self, version: int) -> Expiry:
         """The snapshots undone by the restore with this id."""
-        ...
 
     def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
-        """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`). Raises
-        `InvalidInput` unless all snapshots from there on exist."""
-        ...
-
-
-@runtime_checkable
-class BranchFolders(Protocol):
-    """Branches that are folders, with schemas, snapshots and tags of their own."""
-
-    def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
-        """(the files of a branch that starts at this view, including `tag`, the tag it is the view of; its schemas in
-        the order in which they are written). Raises `AlreadyExists`, but not for the leftovers of an interrupted
-        creation."""
-        ...
-
-    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
-        """Whether the branch's folder has all of `files`. Raises `AlreadyExists` if it has any other file."""
-        ...
-
-    def empty(self) -> AnyView:
-        """The table before its first snapshot, with its newest schema."""
-        ...
-
-    def end_branch(self, name: str) -> Expiry:
-        """The files of a branch. Raises `NotFound`."""
-        ...
-
-    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
-        """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed). Raises
-        `NotFound` and `AlreadyExists`, but not for a renaming that was interrupted."""
-        ...
-
-    def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
-        """The files of a branch, under their names in the branch `to`, in the order in which they are written."""
-        ...
-
-    def is_behind(self, source: str) -> bool:
-        """Whether the branch `source` has files that this one lacks. Raises `NotFound`, `InvalidInput` and `Conflict` if they
-        cannot be added."""
-        ...
-
-    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
-        """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
-        table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch
-        lacks."""
-        ...
+        """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`).
+        Raises `InvalidInput` unless all snapshots from there on exist."""
 
 
 @runtime_checkable
@@ -542,22 +476,9 @@ class Staging(Protocol):
 
     def leads_to(self, snapshot_id: int) -> bool:
         """Whether the given snapshot was made on the table's current one. Raises `NotFound`."""
-        ...
 
     def staged(self, wap_id: str) -> list[int]:
         """The snapshots that were staged under an id, oldest first."""
-        ...
-
-
-@runtime_checkable
-class FallsBack(Protocol):
-    """A table that reads partitions it lacks from another branch."""
-
-    def with_fallback(self) -> AnyView:
-        """The table as scans see it: `scan` and `count` include the partitions that only its fallback branch has; the
-        table itself if it has no fallback branch. Raises `NotFound` for a branch that does not exist, `InvalidInput`
-        for one that does not fit."""
-        ...
 
 
 @runtime_checkable
@@ -566,11 +487,9 @@ class Consumers(Protocol):
 
     def progress(self, consumer: str) -> int | None:
         """The next snapshot that a consumer will read; None if it does not exist."""
-        ...
 
     def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
         """The path and bytes of the file with a consumer's progress; expiry keeps snapshots from there on."""
-        ...
 
     def consumer_path(self, name: str) -> str: ...
 
@@ -581,21 +500,17 @@ class DeletesByKey(Protocol):
 
     def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
         """How a changelog of rows with the key `key` becomes files."""
-        ...
 
     def position_deletes(self) -> tuple[Sequence[DeleteFile], pa.Table]:
         """The live position delete files and deletion vectors, and one row for each: `file_path` (its only data file;
         null if there may be several), `partition`, `spec_id`, `delete_file_path`."""
-        ...
 
     def delete_compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
         """Position delete files that are worth rewriting."""
-        ...
 
     def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
         """(the tasks that find the positions of rows that equality deletes delete, these delete files, the data files
         they apply to)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -659,29 +574,16 @@ class Mirrored(Protocol):
 
     def mirror(self) -> Mirror | None:
         """The mirror; None if the table has none."""
-        ...
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
         """What to publish to the mirror that shows the snapshot `known` (None: none that it can continue from) and has
         the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
-        ...
 
     def unshown(self) -> list[RewriteTask]:
         """What must be rewritten before the other format can show all rows."""
-        ...
 
     def shown(self) -> AnyView:
         """The table as if its mirror were in its own folder. Raises `UnsupportedFeature`."""
-        ...
-
-
-@runtime_checkable
-class Follower(Protocol):
-    """Metadata that mirrors a table of another format."""
-
-    def followed(self, location: str, format_version: int) -> Snapshot | None:
-        """The mirrored snapshot of the table at `location` from which the mirror can continue."""
-        ...
 
 
 @runtime_checkable
@@ -690,20 +592,16 @@ class Indexed(Protocol):
 
     def unindexed(self, scope: Expression) -> list[IndexTask]:
         """The files of these partitions that lack an index which the table's options ask for."""
-        ...
 
     def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
-        """The rows of these partitions that no global index of the column covers. Raises `UnsupportedFeature` for columns and
-        kinds that are not indexed."""
-        ...
+        """The rows of these partitions that no global index of the column covers. Raises `UnsupportedFeature` for
+        columns and kinds that are not indexed."""
 
     def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
         """(the bytes, the file) of global indexes for the rows of `part`: the column and the row ids."""
-        ...
 
     def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
         """The files of a column's global indexes in these partitions."""
-        ...
 
 
 @runtime_checkable
@@ -712,15 +610,12 @@ class Statistics(Protocol):
 
     def comparable(self, values: pa.Array, field: Field) -> pa.Array:
         """Values as the bytes (binary) that the format counts."""
-        ...
 
     def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
         """The operation that records the figures of columns, by field id, of the snapshot's `row_count` rows."""
-        ...
 
     def partition_statistics(self, request: Request) -> Operation:
         """The operation that records the statistics of partitions. Raises `UnsupportedFeature`."""
-        ...
 
 
 class Relocation(Protocol):
@@ -731,29 +626,23 @@ class Relocation(Protocol):
     @property
     def latest(self) -> str:
         """The name of its newest metadata file."""
-        ...
 
     def moved(self, path: str) -> str:
         """A path at the target. Raises `InvalidInput` for a path outside the source."""
-        ...
 
     def moved_all(self, paths: pa.Array) -> pa.Array: ...
     def position_deletes(self) -> list[tuple[str, str]]:
         """(path, format) of the delete files that refer to data files by path; "puffin": deletion vectors."""
-        ...
 
     def vectors(self, data: bytes, path: str) -> bytes:
         """A file of deletion vectors with the new paths."""
-        ...
 
     def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
         """The rewritten metadata, by path at the target; `sizes` are those of the new position delete files by their
         old paths."""
-        ...
 
     def copies(self) -> list[str]:
         """The files to copy unchanged."""
-        ...
 
 
 @runtime_checkable
@@ -762,13 +651,3 @@ class Relocatable(Protocol):
 
     def relocation(self, source: str, target: str, start: str | None, end: str | None) -> Relocation:
         """The table under another prefix: the versions after `start` (a metadata file), up to `end`."""
-        ...
-
-
-@runtime_checkable
-class Adoption(Protocol):
-    """A table that can add existing files in place."""
-
-    def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-        """(the name mapping for files without field ids, the properties to set for it first)."""
-        ...

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import Adoption, AnyView, Format, Mirrored
+from lakeformat.dialects.dialect import AnyView, Format, Mirrored
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
@@ -146,7 +146,6 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     Files are kept, each under a schema of the columns that it has. Files with deleted rows, outside the table's folder,
     or that no schema describes are rewritten."""
     view = newest(store, format)
-    assert isinstance(view, Adoption), view
     _require_adoptable(store, view)
     schema = _declared(view.schema)
     twin = Rehearsal(store)  # The files say which schemas are needed.

@@ -12,7 +12,7 @@ from lakeformat.catalogs.catalog import Catalog, ShowCatalog
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec import document
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Follower, Format, Mirror, Mirrored, ShownIn
+from lakeformat.dialects.dialect import AnyView, Format, Mirror, Mirrored, ShownIn
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
 from lakeformat.errors import (
@@ -111,7 +111,6 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         except NotFound:  # A fence: the table had that format before.
             files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in versions])
             continue
-        assert isinstance(shown, Follower), shown
         followed = None if rolled_back else shown.followed(store.root, kept_in.format_version)
         files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])
         request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)

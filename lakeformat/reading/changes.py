@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
-from lakeformat.dialects.dialect import AnyView, Consumers, RowKinds
+from lakeformat.dialects.dialect import AnyView, Consumers
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -55,12 +55,13 @@ class Changes:
     def plan(self) -> list[Delta]:
         """The tasks, oldest changes first. Raises `NotFound` if a snapshot in between has expired."""
         if self.after is None:
-            if not isinstance(self.view, RowKinds):
+            deltas = self.view.audit(self.fields, self.predicate)
+            if deltas is None:
                 raise UnsupportedFeature(
                     f"{self.view.reader.root}: an audit log of an {self.view.format.capitalize()} table without from_snapshot: "
                     "not supported; its rows have no kinds"
                 )
-            return [delta for delta in self.view.audit(self.fields, self.predicate) if delta.tasks]
+            return [delta for delta in deltas if delta.tasks]
         return [
             delta
             for since, snapshot_id in pairwise([self.after, *self.snapshot_ids()])

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakeformat.dialects.dialect import Adoption
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Adopt
 from lakeformat.model.work import AdoptTask
@@ -23,12 +22,13 @@ def plan(
     """The operation that adds these files, each with the values in `partitions` of columns that it lacks; None if they
     have no rows. If files have no field ids, the table first gets a name mapping."""
     view = change.view
-    if not isinstance(view, Adoption):
+    adoption = view.adoption()
+    if adoption is None:
         raise UnsupportedFeature(
             f"add_files: a {view.format.capitalize()} table takes no files where they are: they lie in its own folders; append their "
             "rows (append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
         )
-    mapping, properties = view.adoption()
+    mapping, properties = adoption
     layout, columns = view.layout(), view.schema.partitioning.columns
     for name in sorted({name for partition in partitions for name in partition}):
         if name not in columns:

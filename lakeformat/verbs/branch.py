@@ -6,11 +6,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from functools import partial
-from typing import cast
 
 from lakeformat import clock
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import AnyView, BranchFolders, Format, Staging
+from lakeformat.dialects.dialect import AnyView, Branches, Format, Staging
 from lakeformat.errors import AlreadyExists, CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.operation import CreateBranch, MergeBranch, Request
 from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
@@ -39,20 +38,20 @@ def begin(
     )
 
 
-def create(store: Store, format: Format, view: BranchFolders, name: str, tag: str | None) -> None:
+def create(store: Store, format: Format, view: AnyView, branches: Branches, name: str, tag: str | None) -> None:
     """Create the branch `name` at `view`; `tag` is the tag that it is the view of. Raises `AlreadyExists`,
     and `NotFound` if an expiry has begun to remove the snapshot or the tag is gone.
 
     The first schema is written last: without it there is no branch, so an interrupted call can be repeated.
     """
-    begins_at, schemas = view.begin_branch(name, tag)
+    begins_at, schemas = branches.begin(name, tag)
     if (keeper := _keeper(store)) is not None:
         _create_at(store, format, keeper, view, name, tag)
         return
-    with tags.kept(store, cast(AnyView, view), tag):
+    with tags.kept(store, view, tag):
         created = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
-        view.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.
+        branches.require_free(name, {**begins_at, **schemas})  # If two create it at once, their files are not mixed.
     except AlreadyExists:
         discard(store, created)
         raise
@@ -60,9 +59,9 @@ def create(store: Store, format: Format, view: BranchFolders, name: str, tag: st
         store.create(path, data)
 
 
-def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
+def drop(store: Store, branches: Branches, name: str) -> Expiry:
     """Drop the branch `name`; returns the files to delete. Raises `NotFound`."""
-    files = view.end_branch(name)
+    files = branches.end(name)
     if (keeper := _keeper(store)) is None:
         return files
     keeper.drop_branch(name)
@@ -72,12 +71,12 @@ def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
 def merge(view: AnyView, request: Request, source: str) -> MergeBranch | None:
     """The operation that adds the files of the branch `source` to `view`; None if it has them. Raises `NotFound` and
     `Conflict`."""
-    if not isinstance(view, BranchFolders):
+    if view.branches is None:
         raise UnsupportedFeature(
             f"{view.reader.root}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; insert the rows of "
             f"branch {source!r}"
         )
-    return MergeBranch(request=request, source=source) if view.is_behind(source) else None
+    return MergeBranch(request=request, source=source) if view.branches.is_behind(source) else None
 
 
 def staged(table: str, view: Staging, wap_id: str) -> int:
@@ -104,11 +103,12 @@ def rename(store: Store, view: AnyView, name: str, to: str) -> None:
         raise UnsupportedFeature(
             f"{store.root}: this catalog does not rename branches; create another branch at its tag"
         )
-    if not isinstance(view, BranchFolders):
+    branches = view.branches
+    if branches is None:
         raise UnsupportedFeature(
             f"{store.root}: {view.format.capitalize()} has no renaming of branches; create branch {to!r} and delete {name!r}"
         )
-    old, new, marker = view.require_renamable(name, to)
+    old, new, marker = branches.require_renamable(name, to)
     try:
         store.move_folder(old, new)
         return
@@ -117,12 +117,12 @@ def rename(store: Store, view: AnyView, name: str, to: str) -> None:
     if not store.create(marker, name.encode()) and store.read(marker) != name.encode():
         raise AlreadyExists(f"{store.root}: another branch is being renamed to {to!r}")
     copied: dict[str, bytes] = {}
-    while copies := _not_in(view.renamed(name, to), copied):
+    while copies := _not_in(branches.renamed(name, to), copied):
         _copy(store, copies, copied, to)
     if copied:
-        first, rest = view.end_branch(name).waves
+        first, rest = branches.end(name).waves
         store.delete(first)
-        _copy(store, _not_in(view.renamed(name, to), copied), copied, to)
+        _copy(store, _not_in(branches.renamed(name, to), copied), copied, to)
         store.delete(rest)
     store.delete([marker])
 
@@ -137,9 +137,9 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
     head, lost = format.head(store), 0
     taken: list[str] = []
     while True:
-        assert isinstance(view, BranchFolders), view
+        assert view.branches is not None, view
         try:
-            copies, plan = view.forward(to)
+            copies, plan = view.branches.forward(to)
         except Conflict as error:
             if not taken:
                 raise
@@ -184,17 +184,14 @@ def _keeper(store: Store) -> BranchKeeper | None:
     return keeper if isinstance(keeper, BranchKeeper) else None
 
 
-def _create_at(
-    store: Store, format: Format, keeper: BranchKeeper, view: BranchFolders, name: str, tag: str | None
-) -> None:
+def _create_at(store: Store, format: Format, keeper: BranchKeeper, view: AnyView, name: str, tag: str | None) -> None:
     """Have the catalog create a branch. The catalog creates it at a tag; a snapshot without one gets a temporary tag,
     which is deleted again, or expires within an hour."""
-    shown = cast(AnyView, view)
-    if tag is not None or shown.snapshot is None:
+    if tag is not None or view.snapshot is None:
         keeper.create_branch(name, tag)
         return
     nonce = f"lakeformat-{uuid.uuid4()}"
-    made = shown.tag(nonce, clock.now_ms(), _TAG_MS)
+    made = view.tag(nonce, clock.now_ms(), _TAG_MS)
     assert isinstance(made, tuple), made
     path, data = made
     store.create(path, data)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lakeformat.dialects.dialect import AnyView, Isolated, Keyed
+from lakeformat.dialects.dialect import AnyView, Keyed
 from lakeformat.engines.engine import Engine
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import OperationKind, Request
+from lakeformat.model.operation import Request
 from lakeformat.storage.cache import with_cache
 from lakeformat.storage.store import Store
 
@@ -24,10 +24,6 @@ class Change:
     def files(self) -> Store:
         """`store` as the engine gets it: with the Lake's cache."""
         return with_cache(self.store, self.view.reader)
-
-    def isolation(self, kind: OperationKind) -> str | None:
-        """See `Isolated`; None for a table without isolation levels."""
-        return self.view.isolation(kind) if isinstance(self.view, Isolated) else None
 
     @property
     def keyed(self) -> Keyed:

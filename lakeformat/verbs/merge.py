@@ -279,7 +279,7 @@ def _by_file(
         added = (*added, *_marked(change, source, merge, decided, marking, added))
     if not added and not len(touched):
         return None
-    isolation = change.isolation(OperationKind.MERGE)
+    isolation = change.view.isolation(OperationKind.MERGE)
     if isolation != "serializable" and not len(touched):
         return Append(request=change.request, added=added)
     paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
@@ -358,7 +358,7 @@ def _by_column(
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=OperationKind.MERGE,
-        isolation=change.isolation(OperationKind.MERGE),
+        isolation=change.view.isolation(OperationKind.MERGE),
         reads=frozenset(reads),
     )
 

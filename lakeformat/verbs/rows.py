@@ -156,7 +156,7 @@ def delta(
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=kind,
-        isolation=change.isolation(kind),
+        isolation=change.view.isolation(kind),
     )
 
 
@@ -176,5 +176,5 @@ def replacement(
         kind=kind,
         read_at=change.view.snapshot_id,
         condition=condition,
-        isolation=change.isolation(kind),
+        isolation=change.view.isolation(kind),
     )

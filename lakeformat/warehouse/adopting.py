@@ -9,7 +9,6 @@ from dataclasses import field, replace
 from typing import Any
 
 from lakeformat.commit import commit, discard
-from lakeformat.dialects.dialect import Adoption
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import CommitUnknown, LakeError
 from lakeformat.model.dataclass import dataclass
@@ -38,7 +37,7 @@ def inspect(table: Table, schema: Schema, files: SessionFiles, spark: Any) -> Ad
     view = twin._view()
     request, _ = table._runner.request(view, None)
     change = table._runner.change(view, request, engine_for(spark=spark))
-    mapping: dict[str, str] = dict(view.adoption()[1]) if isinstance(view, Adoption) else {}
+    mapping: dict[str, str] = dict(adoption[1]) if (adoption := view.adoption()) is not None else {}
 
     def keep(properties: Mapping[str, str]) -> None:
         mapping.update(properties)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures
-from lakeformat.dialects.dialect import Part, TableView
+from lakeformat.dialects.dialect import Part, View
 from lakeformat.dialects.iceberg import (
     compaction,
     conflict,
@@ -146,9 +146,8 @@ class Maintenance(Part[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`; it also has `Adoption`, `Follower`, `Isolated`, `Statistics`,
-    `Relocatable` and `DeletesByKey`."""
+class IcebergView(View[State]):
+    """See `dialects.dialect.View`; it also has `Statistics`, `Relocatable` and `DeletesByKey`."""
 
     @property
     def format(self) -> str:

@@ -7,11 +7,13 @@ A branch is read and written like a table, through a store that shows its folder
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import (
     BRANCH_FOLDER,
@@ -22,6 +24,7 @@ from lakeformat.dialects.paimon.metadata import (
     branch_folder,
 )
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import NEVER, Expression, bind
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.snapshot import Expiry, Plan
@@ -44,164 +47,224 @@ def names(reader: Reader) -> list[str]:
     return sorted(folder[len(prefix) : -1] for folder in there)
 
 
-def require(reader: Reader, base: State, name: str) -> State:
-    """`base`, seen from the branch `name`. Raises `NotFound`."""
-    if own_name(reader) != name:
-        raise AssertionError(f"{reader.root}: a view of {own_name(reader)} is not one of branch {name}")
-    if not base.exists:
-        there = ", ".join(sorted({MAIN, *names(reader)} - {name}))
-        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {there}")
-    return base
+@dataclass(frozen=True, slots=True)
+class Branches(Part[State]):
+    """Branches, seen from a table or one of them."""
 
+    def begin(self, name: str, tag: str | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """(the snapshot that a branch starts at, if the view has one, and its tag; the schemas up to that of the view,
+        the oldest last: it makes the branch complete).
 
-def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """(the snapshot that a branch starts at, if `base` has one, and its tag; the schemas up to that of `base`, the
-    oldest last: it makes the branch complete).
+        Raises `AlreadyExists`, but the unfinished creation of a branch with these files is resumed.
+        """
+        if name == MAIN:
+            raise AlreadyExists(f"{self.reader.root}: branch {MAIN!r} is the table itself")
+        metadata.check_new_name("branch", name)
+        folder = branch_folder(name)
+        files: dict[str, bytes] = {}
+        if self.state.document is not None:
+            snapshot = {key: value for key, value in self.state.document.items() if not key.startswith("tag")}
+            files[f"{folder}/{metadata.snapshot_path(self.state.version)}"] = metadata.emit_snapshot(snapshot)
+            if tag is not None:
+                files[f"{folder}/{metadata.tag_path(tag)}"] = self.reader.read(metadata.tag_path(tag))
+        paths = [
+            metadata.schema_path(i) for i in reversed(metadata.schema_ids(self.reader)) if i <= self.state.schema.id
+        ]
+        schemas = {f"{folder}/{path}": self.reader.read(path) for path in paths}
+        if self.require_free(name, {**files, **schemas}):
+            raise AlreadyExists(f"{self.reader.root}: there is a branch {name!r}; delete it first")
+        return files, schemas
 
-    Raises `AlreadyExists`, but the unfinished creation of a branch with these files is resumed.
-    """
-    if name == MAIN:
-        raise AlreadyExists(f"{reader.root}: branch {MAIN!r} is the table itself")
-    metadata.check_new_name("branch", name)
-    folder = branch_folder(name)
-    files: dict[str, bytes] = {}
-    if base.document is not None:
-        snapshot = {key: value for key, value in base.document.items() if not key.startswith("tag")}
-        files[f"{folder}/{metadata.snapshot_path(base.version)}"] = metadata.emit_snapshot(snapshot)
-        if tag is not None:
-            files[f"{folder}/{metadata.tag_path(tag)}"] = reader.read(metadata.tag_path(tag))
-    paths = [metadata.schema_path(i) for i in reversed(metadata.schema_ids(reader)) if i <= base.schema.id]
-    schemas = {f"{folder}/{path}": reader.read(path) for path in paths}
-    if require_free(reader, name, {**files, **schemas}):
-        raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
-    return files, schemas
+    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
+        """Whether the folder of a branch has all of `files`. Raises `AlreadyExists` if it has any other file."""
+        there = _contents(self.reader, branch_folder(name))
+        if any(files.get(path) != data for path, data in there.items()):
+            raise AlreadyExists(f"{self.reader.root}: there is a branch {name!r}; delete it first")
+        return len(there) == len(files)
 
+    def end(self, name: str) -> Expiry:
+        """The files of a branch, its first schema first: without it the branch does not exist, and the deletion of the
+        rest can be repeated. Data and manifests that only the branch reached are left to the sweep. Raises
+        `NotFound`."""
+        if name == MAIN:
+            raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself and stays")
+        if options.of(self.state.schema).scan_fallback_branch == name:
+            raise InvalidInput(
+                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
+            )
+        folder = branch_folder(name)
+        files = [file.path for file in self.reader.list(folder)]
+        if not files:
+            raise NotFound(
+                f"{self.reader.root}: no branch {name!r}; there are: {', '.join([*names(self.reader), MAIN])}"
+            )
+        schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
+        folders = {path.rpartition("/")[0] for path in files} | {folder, f"{folder}/{metadata.TAG_FOLDER}"}
+        first = tuple(sorted(schemas, key=lambda path: (len(path), path))[:1])
+        return Expiry((), (first, tuple(sorted({*files} - {*first}))), folders=tuple(sorted(folders)))
 
-def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
-    """Whether the folder of a branch has all of `files`. Raises `AlreadyExists` if it has any other file."""
-    there = _contents(reader, branch_folder(name))
-    if any(files.get(path) != data for path, data in there.items()):
-        raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
-    return len(there) == len(files)
-
-
-def end(reader: Reader, base: State, name: str) -> Expiry:
-    """The files of a branch, its first schema first: without it the branch does not exist, and the deletion of the rest
-    can be repeated. Data and manifests that only the branch reached are left to the sweep. Raises `NotFound`."""
-    if name == MAIN:
-        raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself and stays")
-    if options.of(base.schema).scan_fallback_branch == name:
-        raise InvalidInput(
-            f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
-        )
-    folder = branch_folder(name)
-    files = [file.path for file in reader.list(folder)]
-    if not files:
-        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
-    schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
-    folders = {path.rpartition("/")[0] for path in files} | {folder, f"{folder}/{metadata.TAG_FOLDER}"}
-    first = tuple(sorted(schemas, key=lambda path: (len(path), path))[:1])
-    return Expiry((), (first, tuple(sorted({*files} - {*first}))), folders=tuple(sorted(folders)))
-
-
-def require_renamable(reader: Reader, base: State, name: str, to: str) -> tuple[str, str, str]:
-    """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed). Raises
-    `NotFound` and `AlreadyExists`, but a renaming that was interrupted is resumed."""
-    if MAIN in (name, to):
-        raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself; no branch is renamed from or to it")
-    if options.of(base.schema).scan_fallback_branch == name:
-        raise InvalidInput(
-            f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
-        )
-    metadata.check_new_name("branch", to)
-    folder = branch_folder(to)
-    places, there = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(reader, folder)
-    if there.get(places[2]) == name.encode():
+    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
+        """(the folder of the branch `name`, the folder of `to`, a file in it that says that it is being renamed).
+        Raises `NotFound` and `AlreadyExists`, but a renaming that was interrupted is resumed."""
+        if MAIN in (name, to):
+            raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself; no branch is renamed from or to it")
+        if options.of(self.state.schema).scan_fallback_branch == name:
+            raise InvalidInput(
+                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
+            )
+        metadata.check_new_name("branch", to)
+        folder = branch_folder(to)
+        places, there = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(self.reader, folder)
+        if there.get(places[2]) == name.encode():
+            return places
+        if name not in (known := names(self.reader)):
+            raise NotFound(f"{self.reader.root}: no branch {name!r}; there are: {', '.join([*known, MAIN])}")
+        if there:
+            raise AlreadyExists(f"{self.reader.root}: there is a branch {to!r}; delete it first")
         return places
-    if name not in (known := names(reader)):
-        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*known, MAIN])}")
-    if there:
-        raise AlreadyExists(f"{reader.root}: there is a branch {to!r}; delete it first")
-    return places
 
+    def renamed(self, name: str, to: str) -> dict[str, bytes]:
+        """The files of the branch `name` under the names that they have in a branch `to`, without hints; the schema
+        that makes it a branch is last."""
+        folder = branch_folder(name)
+        files = {path.removeprefix(folder): data for path, data in _contents(self.reader, folder).items()}
+        files = {
+            path: data for path, data in files.items() if not path.endswith(("/LATEST", "/EARLIEST", f"/{_RENAMING}"))
+        }
+        schemas = [path for path in files if path.startswith(f"/{SCHEMA_FOLDER}/")]
+        schemas.sort(key=lambda path: (len(path), path), reverse=True)
+        order = [*(path for path in files if path not in schemas), *schemas]
+        return {branch_folder(to) + path: files[path] for path in order}
 
-def renamed(reader: Reader, name: str, to: str) -> dict[str, bytes]:
-    """The files of the branch `name` under the names that they have in a branch `to`, without hints; the schema that makes
-    it a branch is last."""
-    folder = branch_folder(name)
-    files = {path.removeprefix(folder): data for path, data in _contents(reader, folder).items()}
-    files = {path: data for path, data in files.items() if not path.endswith(("/LATEST", "/EARLIEST", f"/{_RENAMING}"))}
-    schemas = [path for path in files if path.startswith(f"/{SCHEMA_FOLDER}/")]
-    schemas.sort(key=lambda path: (len(path), path), reverse=True)
-    order = [*(path for path in files if path not in schemas), *schemas]
-    return {branch_folder(to) + path: files[path] for path in order}
+    def require_mergeable(self, source: str) -> None:
+        """Raise if the files of the branch `source` cannot be added to the view: `NotFound`, `InvalidInput`, and
+        `Conflict` if the schemas of the two differ."""
+        where = f"{self.reader.root}: branch {source!r} cannot be merged"
+        if source == (own_name(self.reader) or MAIN):
+            raise InvalidInput(f"{where} into itself")
+        view, state = _newest(self.reader, source)
+        own, given = options.of(self.state.schema), options.of(state.schema)
+        if not own.branch_merge_enabled or not given.branch_merge_enabled:
+            raise InvalidInput(
+                f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, by which files stay as they are"
+            )
+        if own.bucket != given.bucket or own.row_tracking_enabled != given.row_tracking_enabled:
+            raise Conflict(f"{where}: the two have different options bucket or row-tracking.enabled")
+        used = set(self.lacking(source)["_SCHEMA_ID"].to_pylist())
+        paths = [
+            metadata.schema_path(id)
+            for id in sorted({*used, *(i for i in metadata.schema_ids(view) if i <= max(used, default=-1))})
+        ]
+        for path, mine, theirs in zip(paths, self.reader.read_many(paths), view.read_many(paths), strict=True):
+            if mine is None or theirs is None or not metadata.is_same_schema(mine, theirs):
+                raise Conflict(f"{where}: the two have different schemas ({path})")
 
+    def lacking(self, source: str) -> pa.Table:
+        """The live files of the branch `source` that the view lacks, as rows of `manifest.ENTRY`."""
+        view, state = _newest(self.reader, source)
+        entries = manifest.live_entries(view, state.document, state.schema)
+        own = manifest.live_entries(self.reader, self.state.document, self.state.schema)
+        return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=own["_FILE_NAME"].combine_chunks())))
 
-def require_mergeable(reader: Reader, base: State, source: str) -> None:
-    """Raise if the files of the branch `source` cannot be added to `base`: `NotFound`, `InvalidInput`, and `Conflict` if the
-    schemas of the two differ."""
-    where = f"{reader.root}: branch {source!r} cannot be merged"
-    if source == (own_name(reader) or MAIN):
-        raise InvalidInput(f"{where} into itself")
-    view, state = _newest(reader, source)
-    own, given = options.of(base.schema), options.of(state.schema)
-    if not own.branch_merge_enabled or not given.branch_merge_enabled:
-        raise InvalidInput(
-            f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, by which files stay as they are"
+    def forward(self, to: str) -> tuple[dict[str, bytes], Plan | None]:
+        """(the schemas and tags of the branch `to` that the view lacks, the first of its snapshots that the view lacks,
+        as a plan; None if it has them all).
+
+        Paimon's own fast-forward deletes the table's commits since the branch was created, and copies. Here nothing is
+        deleted: the newest snapshot of the view must be one of the branch's, and those after it are committed in order.
+        Raises `NotFound`, and `Conflict` if the two have diverged.
+        """
+        folder = branch_folder(to)
+        schemas = _contents(self.reader, f"{folder}/{SCHEMA_FOLDER}")
+        if not schemas:
+            raise NotFound(f"{self.reader.root}: no branch {to!r}; there are: {', '.join([*names(self.reader), MAIN])}")
+        where = f"{self.reader.root}: the table cannot go forward to branch {to!r}"
+        ahead = _snapshots(self.reader, f"{folder}/")
+        shared = [
+            at for at, document in enumerate(ahead) if self.state.document and is_same(document, self.state.document)
+        ]
+        if self.state.document is not None and not shared:
+            raise Conflict(
+                f"{where}: its snapshot {self.state.version} did not lead to {to!r}. Write the branch's rows into the table instead, or "
+                "begin the branch anew"
+            )
+        copies: dict[str, bytes] = {}
+        for path, data in schemas.items():
+            own = path.removeprefix(f"{folder}/")
+            (there,) = self.reader.read_many([own])
+            if there is not None and not metadata.is_same_schema(there, data):
+                raise Conflict(f"{where}: both changed their schemas since the branch began ({own})")
+            if there is None:
+                copies[own] = data
+        rest = ahead[shared[-1] + 1 :] if shared else ahead
+        tags = _tags(self.reader, folder, where)
+        if not rest:
+            return copies | tags, None
+        return copies, _taken_over(self.state.version + 1, rest[0])
+
+    def fallback(self) -> tuple[Reader, State] | None:
+        """(a reader, the state) of the branch that `scan.fallback-branch` names, at the time of the view if that is an
+        older snapshot; None if there is none (FallbackReadFileStoreTable)."""
+        name = options.of(self.state.newest or self.state.schema).scan_fallback_branch
+        if not name or name == (own_name(self.reader) or MAIN):
+            return None
+        view = _on(self.reader, name)
+        where = f"{self.reader.root}: 'scan.fallback-branch' is {name!r}, and"
+        newest = metadata.snapshot_ids(view)[-1:]
+        state = metadata.load(view, newest[0] if newest else 0)
+        if not state.exists:
+            raise NotFound(
+                f"{where} there is no such branch; there are: {', '.join(sorted({MAIN, *names(self.reader)}))}"
+            )
+        if self.state.newest is not None and self.state.document is not None:
+            ids = metadata.snapshot_ids(view)
+            if not ids:
+                return None
+            try:
+                state = metadata.at_time(view, self.state.document["timeMillis"])
+            except NotFound:  # Its first snapshot is younger: that one, as rewriteFallbackOptions has it.
+                state = metadata.at(view, ids[0])
+        if _columns(self.state.schema) != _columns(state.schema):
+            raise InvalidInput(f"{where} its columns are not the table's: {', '.join(map(str, state.schema.names))}")
+        if self.state.schema.partitioning.names != state.schema.partitioning.names:
+            raise InvalidInput(
+                f"{where} its partitions are by {', '.join(state.schema.partitioning.names) or 'nothing'}"
+            )
+        if self.state.schema.primary_key and self.state.schema.primary_key != state.schema.primary_key:
+            raise InvalidInput(
+                f"{where} its primary key is {', '.join(state.schema.primary_key) or 'none'}, not the table's"
+            )
+        metadata.require_readable(state, self.reader.root)
+        return view, state
+
+    def empty(self) -> State:
+        """The state before the first snapshot, with the newest schema."""
+        return replace(self.state, version=0, document=None)
+
+    def is_behind(self, source: str) -> bool:
+        """Whether the branch `source` has files that the view lacks. Raises as `require_mergeable`."""
+        self.require_mergeable(source)
+        return len(self.lacking(source)) > 0
+
+    def beside(self, other: Reader, state: State) -> Expression:
+        """The condition on partitions that selects those that `state` has and the view lacks."""
+        own, others = self._partitions(), Branches(other, state)._partitions()
+        return bind(manifest.scope_of(state.schema, others - own), state.schema.fields) if others - own else NEVER
+
+    def require(self, name: str) -> State:
+        """The state, seen from the branch `name`. Raises `NotFound`."""
+        if own_name(self.reader) != name:
+            raise AssertionError(f"{self.reader.root}: a view of {own_name(self.reader)} is not one of branch {name}")
+        if not self.state.exists:
+            there = ", ".join(sorted({MAIN, *names(self.reader)} - {name}))
+            raise NotFound(f"{self.reader.root}: no branch {name!r}; there are: {there}")
+        return self.state
+
+    def _partitions(self) -> set[tuple[Any, ...]]:
+        _, values = manifest.partitions(
+            manifest.live_entries(self.reader, self.state.document, self.state.schema), self.state.schema
         )
-    if own.bucket != given.bucket or own.row_tracking_enabled != given.row_tracking_enabled:
-        raise Conflict(f"{where}: the two have different options bucket or row-tracking.enabled")
-    used = set(lacking(reader, base, source)["_SCHEMA_ID"].to_pylist())
-    paths = [
-        metadata.schema_path(id)
-        for id in sorted({*used, *(i for i in metadata.schema_ids(view) if i <= max(used, default=-1))})
-    ]
-    for path, mine, theirs in zip(paths, reader.read_many(paths), view.read_many(paths), strict=True):
-        if mine is None or theirs is None or not metadata.is_same_schema(mine, theirs):
-            raise Conflict(f"{where}: the two have different schemas ({path})")
-
-
-def lacking(reader: Reader, base: State, source: str) -> pa.Table:
-    """The live files of the branch `source` that `base` lacks, as rows of `manifest.ENTRY`."""
-    view, state = _newest(reader, source)
-    entries = manifest.live_entries(view, state.document, state.schema)
-    own = manifest.live_entries(reader, base.document, base.schema)
-    return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=own["_FILE_NAME"].combine_chunks())))
-
-
-def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
-    """(the schemas and tags of the branch `to` that `base` lacks, the first of its snapshots that `base` lacks, as a
-    plan; None if it has them all).
-
-    Paimon's own fast-forward deletes the table's commits since the branch was created, and copies. Here nothing is
-    deleted: the newest snapshot of `base` must be one of the branch's, and those after it are committed in order.
-    Raises `NotFound`, and `Conflict` if the two have diverged.
-    """
-    folder = branch_folder(to)
-    schemas = _contents(reader, f"{folder}/{SCHEMA_FOLDER}")
-    if not schemas:
-        raise NotFound(f"{reader.root}: no branch {to!r}; there are: {', '.join([*names(reader), MAIN])}")
-    where = f"{reader.root}: the table cannot go forward to branch {to!r}"
-    ahead = _snapshots(reader, f"{folder}/")
-    shared = [at for at, document in enumerate(ahead) if base.document and is_same(document, base.document)]
-    if base.document is not None and not shared:
-        raise Conflict(
-            f"{where}: its snapshot {base.version} did not lead to {to!r}. Write the branch's rows into the table instead, or "
-            "begin the branch anew"
-        )
-    copies: dict[str, bytes] = {}
-    for path, data in schemas.items():
-        own = path.removeprefix(f"{folder}/")
-        (there,) = reader.read_many([own])
-        if there is not None and not metadata.is_same_schema(there, data):
-            raise Conflict(f"{where}: both changed their schemas since the branch began ({own})")
-        if there is None:
-            copies[own] = data
-    rest = ahead[shared[-1] + 1 :] if shared else ahead
-    tags = _tags(reader, folder, where)
-    if not rest:
-        return copies | tags, None
-    return copies, _taken_over(base.version + 1, rest[0])
+        return set(manifest.partition_values(values, self.state.schema))
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -222,44 +285,6 @@ def awaited(reader: Reader, documents: Mapping[int, Mapping[str, Any]]) -> int |
         return None
     newest = _snapshots(reader, f"{branch_folder(MAIN)}/")[-1:]
     return next((i for i, document in documents.items() if newest and is_same(document, newest[0])), None)
-
-
-def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
-    """(a reader, the state) of the branch that `scan.fallback-branch` names, at the time of `base` if that is an older
-    snapshot; None if there is none (FallbackReadFileStoreTable)."""
-    name = options.of(base.newest or base.schema).scan_fallback_branch
-    if not name or name == (own_name(reader) or MAIN):
-        return None
-    view = _on(reader, name)
-    where = f"{reader.root}: 'scan.fallback-branch' is {name!r}, and"
-    newest = metadata.snapshot_ids(view)[-1:]
-    state = metadata.load(view, newest[0] if newest else 0)
-    if not state.exists:
-        raise NotFound(f"{where} there is no such branch; there are: {', '.join(sorted({MAIN, *names(reader)}))}")
-    if base.newest is not None and base.document is not None:
-        ids = metadata.snapshot_ids(view)
-        if not ids:
-            return None
-        try:
-            state = metadata.at_time(view, base.document["timeMillis"])
-        except NotFound:  # Its first snapshot is younger: that one, as rewriteFallbackOptions has it.
-            state = metadata.at(view, ids[0])
-    if _columns(base.schema) != _columns(state.schema):
-        raise InvalidInput(f"{where} its columns are not the table's: {', '.join(map(str, state.schema.names))}")
-    if base.schema.partitioning.names != state.schema.partitioning.names:
-        raise InvalidInput(f"{where} its partitions are by {', '.join(state.schema.partitioning.names) or 'nothing'}")
-    if base.schema.primary_key and base.schema.primary_key != state.schema.primary_key:
-        raise InvalidInput(
-            f"{where} its primary key is {', '.join(state.schema.primary_key) or 'none'}, not the table's"
-        )
-    metadata.require_readable(state, reader.root)
-    return view, state
-
-
-def beside(reader: Reader, base: State, other: Reader, state: State) -> Expression:
-    """The condition on partitions that selects those that `state` has and `base` lacks."""
-    own, others = _partitions(reader, base), _partitions(other, state)
-    return bind(manifest.scope_of(state.schema, others - own), state.schema.fields) if others - own else NEVER
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -284,11 +309,6 @@ def _newest(reader: Reader, name: str) -> tuple[Reader, State]:
 
 def _columns(schema: Schema) -> list[tuple[int, str, Type]]:
     return [(field.id, field.name, field.type) for field in schema.fields]
-
-
-def _partitions(reader: Reader, base: State) -> set[tuple[Any, ...]]:
-    _, values = manifest.partitions(manifest.live_entries(reader, base.document, base.schema), base.schema)
-    return set(manifest.partition_values(values, base.schema))
 
 
 def _contents(reader: Reader, folder: str) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         indexing.require_unindexed(reader, base, operation.added)
     match operation:
         case MergeBranch(source=source):
-            branch.require_mergeable(reader, base, source)
+            branch.Branches(reader, base).require_mergeable(source)
         case SetGlobalIndexes():
             _require_same_values(reader, base, operation)
         case SetFileIndexes(indexes=indexes):

@@ -119,7 +119,8 @@ class FolderView(PaimonView):
 
     # These would treat the folder as a table with snapshots, to which its files do not belong.
     plan = layout = rewriting = delete_layout = column_layouts = files = tasks = tag = _refused
-    shown = published = empty = begin_branch = forward = complete = _refused
+    shown = published = complete = _refused
+    branches = property(_refused)
 
     @property
     def _file_format(self) -> str:

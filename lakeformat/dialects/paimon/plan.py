@@ -326,7 +326,7 @@ def _commit(
 
 def _with_branch(reader: Reader, operation: MergeBranch, base: State, stamp: Stamp) -> Plan:
     """The files of a branch that the base lacks are added as they are, but with row ids of their own (DefaultBranchMergeHandler)."""
-    entries = branch.lacking(reader, base, operation.source)
+    entries = branch.Branches(reader, base).lacking(operation.source)
     next_row_id = (base.document or {}).get("nextRowId") or 0
     if options.of(base.schema).row_tracking_enabled:
         ends = next_row_id + np.cumsum(np.asarray(entries["_ROW_COUNT"]))

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures
-from lakeformat.dialects.dialect import Mirror, Part, Published, TableView
-from lakeformat.dialects.paimon import branch as branches
+from lakeformat.dialects.dialect import Mirror, Part, Published, View
 from lakeformat.dialects.paimon import (
     compaction,
     conflict,
@@ -31,6 +30,7 @@ from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import mirror as mirrors
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
+from lakeformat.dialects.paimon.branch import Branches, own_name
 from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
@@ -149,7 +149,7 @@ class Maintenance(Part[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class PaimonView(TableView[State]):
+class PaimonView(View[State]):
     """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers`, `Mirrored`, `Indexed` and `Statistics`."""
 
     fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` add where the table lacks them.
@@ -161,11 +161,11 @@ class PaimonView(TableView[State]):
     def with_fallback(self) -> PaimonView:
         if not options.of(self.state.newest or self.schema).scan_fallback_branch:
             return self
-        fallback = branches.fallback(self.reader, self.state)
+        fallback = self.branches.fallback()
         return self if fallback is None else replace(self, fallback=PaimonView(*fallback))
 
     def on(self, branch: str | None) -> PaimonView:
-        return self if branch is None else replace(self, state=branches.require(self.reader, self.state, branch))
+        return self if branch is None else replace(self, state=self.branches.require(branch))
 
     @property
     def history(self) -> History:
@@ -182,6 +182,10 @@ class PaimonView(TableView[State]):
     @property
     def maintenance(self) -> Maintenance:
         return Maintenance(self.reader, self.state)
+
+    @property
+    def branches(self) -> Branches:
+        return Branches(self.reader, self.state)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)
@@ -206,7 +210,7 @@ class PaimonView(TableView[State]):
         own = scans.scan(self.reader, self.state, columns, predicate)
         if self.fallback is None:
             return own
-        beside = branches.beside(self.reader, self.state, self.fallback.reader, self.fallback.state)
+        beside = self.branches.beside(self.fallback.reader, self.fallback.state)
         return [*own, *self.fallback.scan(columns, and_(predicate, beside))]
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
@@ -221,7 +225,7 @@ class PaimonView(TableView[State]):
         own = scans.count(self.reader, self.state, predicate)
         if self.fallback is None or own is None:
             return own
-        beside = branches.beside(self.reader, self.state, self.fallback.reader, self.fallback.state)
+        beside = self.branches.beside(self.fallback.reader, self.fallback.state)
         more = self.fallback.count(and_(predicate, beside))
         return None if more is None else own + more
 
@@ -291,31 +295,6 @@ class PaimonView(TableView[State]):
     def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
         return metadata.earliest(self.reader, snapshot_id)
 
-    def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
-        return branches.begin(self.reader, self.state, name, tag)
-
-    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
-        return branches.require_free(self.reader, name, files)
-
-    def empty(self) -> PaimonView:
-        return replace(self, state=replace(self.state, version=0, document=None))
-
-    def end_branch(self, name: str) -> Expiry:
-        return branches.end(self.reader, self.state, name)
-
-    def require_renamable(self, name: str, to: str) -> tuple[str, str, str]:
-        return branches.require_renamable(self.reader, self.state, name, to)
-
-    def renamed(self, name: str, to: str) -> Mapping[str, bytes]:
-        return branches.renamed(self.reader, name, to)
-
-    def is_behind(self, source: str) -> bool:
-        branches.require_mergeable(self.reader, self.state, source)
-        return len(branches.lacking(self.reader, self.state, source)) > 0
-
-    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
-        return branches.forward(self.reader, self.state, to)
-
     def progress(self, consumer: str) -> int | None:
         return metadata.progress(self.reader, consumer)
 
@@ -351,7 +330,7 @@ class PaimonView(TableView[State]):
     def mirror(self) -> Mirror | None:
         if options.of(self.schema).metadata_iceberg_storage == "disabled":
             return None
-        is_table = branches.own_name(self.reader) is None  # A mirror shows the main branch only.
+        is_table = own_name(self.reader) is None  # A mirror shows the main branch only.
         return mirrors.mirror(self.schema, self.reader.root) if is_table else None
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
