@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
@@ -23,6 +23,7 @@ from lakeformat.lake import Lake
 log = logging.getLogger(__name__)
 BATCH_ROWS = 100_000
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0  # Between tries to connect again.
+_Answer = TypeVar("_Answer")
 _STOP_SECONDS = 0.2  # A wait looks that often whether the call is over.
 
 
@@ -43,7 +44,7 @@ class Limits:
     batch_rows: int = BATCH_ROWS  # Rows per commit.
     stop: Callable[[], bool] | None = None  # Called after each commit.
     poll_seconds: float = 1.0  # Pause if there are no new changes.
-    reconnect_seconds: float = 600.0  # How long a call that goes on tries to connect again.
+    reconnect_seconds: float = 600.0  # How long a call tries to connect again after its connection dropped.
 
     def __post_init__(self) -> None:
         if self.reconnect_seconds < 0:
@@ -89,8 +90,9 @@ def sync_table(
 
     `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns when everything committed
     before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and `max_seconds` return earlier, after a whole batch.
-    `poll_seconds`: the pause where the source has no new changes. `reconnect_seconds`: how long "stopped" tries to connect again, with growing
-    pauses, after the connection is lost (0: it ends). `on_progress` gets the report so far after each commit.
+    `poll_seconds`: the pause where the source has no new changes. `reconnect_seconds`: how long a call tries to connect again, with growing
+    pauses, after its connection dropped (0: it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report
+    so far after each commit.
     `snapshot_properties` are written into each snapshot.
 
     Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes, `UnsupportedFeature` if a
@@ -98,9 +100,10 @@ def sync_table(
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     if isinstance(source_table, re.Pattern):
-        source = Shards.matching(source, source_table)
-        source_table = source_table.pattern
-    declared = source.describe(source_table, primary_key)
+        pattern, shards = source_table, source
+        source = _reconnected(source, lambda: Shards.matching(shards, pattern))
+        source_table = pattern.pattern
+    declared = _reconnected(source, lambda: source.describe(source_table, primary_key))
     computed = Computed.parse(computed_columns or {})
     follower = _follower(
         source,
@@ -145,7 +148,7 @@ def sync_database(
     `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
-    names = matching(source, including, excluding)
+    names = _reconnected(source, lambda: matching(source, including, excluding))
     if merge_shards:
         merged = {
             f"*.{name.partition('.')[2]}": [o for o in names if o.partition(".")[2] == name.partition(".")[2]]
@@ -172,6 +175,16 @@ def sync_database(
             failed[source_name] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
     return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
+
+
+def _reconnected(source: Source, look: Callable[[], _Answer]) -> _Answer:
+    """The answer of the first look at the source, over a new connection if the one of an earlier call dropped since."""
+    try:
+        return look()
+    except Disconnected:
+        with suppress(LakeError):
+            source.close()
+        return look()
 
 
 def _until(given: str) -> Until:
@@ -231,7 +244,7 @@ class _Run:
         self._source, self._followers, self._limits, self._is_alone = source, followers, limits, is_alone
         self._live, self._started = list(followers), time.monotonic()  # Live: not stopped by an error.
         self._lost_at: float | None = None  # When the connection was lost that is not back yet.
-        self._delay = _FIRST_DELAY
+        self._delay, self._commits = _FIRST_DELAY, 0  # Commits of this call when it was lost.
 
     def is_over(self) -> bool:
         limits = self._limits
@@ -243,7 +256,7 @@ class _Run:
         )
 
     def run(self) -> None:
-        """Follow the tables. A call that goes on until it is stopped connects again when its connection is lost."""
+        """Follow the tables, and connect again when the connection drops, as when the server restarts."""
         while True:
             try:
                 self.begin()
@@ -257,10 +270,11 @@ class _Run:
 
     def _waits_after(self, error: Disconnected) -> bool:
         """Wait before the next try to connect; False if there is none."""
-        now = time.monotonic()
-        self._lost_at = now if self._lost_at is None else self._lost_at
+        now, commits = time.monotonic(), sum(len(follower.report.snapshots) for follower in self._followers)
+        if self._lost_at is None or commits > self._commits:  # The connection was back for a while.
+            self._lost_at, self._commits, self._delay = now, commits, _FIRST_DELAY
         left = self._lost_at + self._limits.reconnect_seconds - now
-        if self._limits.until is Until.NOW or left <= 0:
+        if left <= 0:
             return False
         delay = min(self._delay, left)
         log.warning("%s; connecting again in %.0f s, for %.0f s at most", error, delay, left)
@@ -317,7 +331,7 @@ class _Run:
                 with failures.of_table(follower.source_table.name):
                     act(follower)
             except LakeError as error:
-                if self._is_alone or (isinstance(error, Disconnected) and self._limits.until is Until.STOPPED):
+                if self._is_alone or isinstance(error, Disconnected):
                     raise
                 follower.report = replace(follower.report, error=error)
                 self._live.remove(follower)

@@ -13,6 +13,7 @@ and no materialization, so that nothing downstream runs.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -21,10 +22,10 @@ from typing import Any
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from lakeformat import Lake
+from lakeformat import Lake, clock
 from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
-from lakeformat.cdc.source import Source
+from lakeformat.cdc.source import Disconnected, Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.declaration import SOURCE_TABLE
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
@@ -38,6 +39,7 @@ from lakeformat.errors import InvalidInput, LakeError
 SOURCE, IS_PATTERN = "cdc/source", "cdc/is_pattern"
 LAG = "lag"
 _SLOT_LENGTH = 63
+_LONGEST_DELAY = 600.0  # Seconds between tries of a sensor to reach a database.
 
 
 class CdcSource(LaunchableFields, dg.ConfigurableResource):
@@ -88,6 +90,9 @@ class CdcRun(KnownFields, dg.Config):
     restart: bool = Field(default=False, description="Empty the table and read the source's rows anew.")
     max_rows: int | None = Field(default=None, description="End after about so many rows; the next run goes on.")
     max_seconds: float | None = Field(default=None, description="End after about so long; the next run goes on.")
+    reconnect_seconds: float = Field(
+        default=600.0, description="How long to try to connect again after the connection dropped.", ge=0
+    )
 
 
 def cdc_assets(
@@ -162,7 +167,8 @@ def lag_sensor(
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
     """A sensor that requests a run for each followed table among `assets` whose oldest missing change was committed
-    more than `max_lag` ago, or whose snapshot is incomplete."""
+    more than `max_lag` ago, or whose snapshot is incomplete. A database that cannot be reached is tried again after pauses of 30 seconds to 10
+    minutes, which grow."""
     followed = _followed_among(assets)
 
     @dg.sensor(
@@ -175,9 +181,22 @@ def lag_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         runs, reasons = list[dg.RunRequest](), list[str]()
+        outages: dict[str, list[float]] = json.loads(context.cursor or "{}")  # Resource -> failures, next try.
         for asset in followed:
+            source, now = str(asset.metadata[SOURCE]), clock.now_ms() / 1000
+            failures, next_try = outages.get(source, (0, 0))
+            if now < next_try:
+                reasons.append(f"{asset.name}: {source} cannot be reached; next try in {next_try - now:.0f} s")
+                continue
             try:
                 lag = _lag(context.resources, asset)
+                outages.pop(source, None)
+            except Disconnected as error:
+                delay = min(EVERY_SECONDS * 2**failures, _LONGEST_DELAY)
+                outages[source] = [failures + 1, now + delay]
+                context.log.warning(f"{asset.name}: {error}; next try in {delay:.0f} s")
+                reasons.append(f"{asset.name}: {error}")
+                continue
             except LakeError as error:
                 context.log.warning(f"{asset.name}: {error}")
                 reasons.append(f"{asset.name}: {error}")
@@ -189,7 +208,10 @@ def lag_sensor(
                 reasons.append(f"{asset.name}: {'no complete snapshot' if lag is None else f'{lag:.0f} s behind'}")
             else:
                 reasons.append(f"{asset.name}: {lag:.0f} s behind")
-        return dg.SensorResult(run_requests=runs) if runs else dg.SensorResult(skip_reason="; ".join(reasons))
+        cursor = json.dumps(outages)
+        if runs:
+            return dg.SensorResult(run_requests=runs, cursor=cursor)
+        return dg.SensorResult(skip_reason="; ".join(reasons), cursor=cursor)
 
     return sensor
 
@@ -257,6 +279,7 @@ def _followed(
                     },
                     max_rows=config.max_rows,
                     max_seconds=config.max_seconds,
+                    reconnect_seconds=config.reconnect_seconds,
                     on_progress=lambda done: context.log.info(str(done)),
                 )
         finally:

@@ -28,6 +28,7 @@ from tests.cdc.following import (
     a_library_stops_one_table,
     a_server_crashes_within_a_sync,
     a_sync_goes_on_after_its_connections_drop,
+    a_sync_up_to_now_goes_on_after_its_connections_drop,
     every_change_comes_once,
     mysql_workload,
     replay,
@@ -292,6 +293,13 @@ def test_a_sync_goes_on_after_its_server_restarts(server, run, lake):
             sync_table(source, f"{run.name}.a", lake, "d.a", until="stopped", stop=lambda: False, reconnect_seconds=1)
     finally:
         server.start()
+
+
+def test_a_sync_up_to_now_goes_on_after_its_connections_drop(run, source, lake, monkeypatch, caplog):
+    run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    a_sync_up_to_now_goes_on_after_its_connections_drop(
+        source, f"{run.name}.t", lake, lambda: kill_connections(run), run, monkeypatch, caplog
+    )
 
 
 def test_a_library_stops_one_table(run, source, lake):

@@ -1,5 +1,6 @@
 """Tables of a database as assets, with the real server: micro-batches, lag, a table taken anew; in Python and in YAML."""
 
+import json
 import random
 import re
 import runpy
@@ -7,13 +8,14 @@ from datetime import timedelta
 
 import dagster as dg
 import psycopg
+import pyarrow as pa
 import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
 
 from assets import bookings as made_up
-from lakeformat import InvalidInput
+from lakeformat import InvalidInput, clock
 from lakeformat.dagster import CdcSource, cdc_assets, checks_for, foreign_commits, lag_checks, lag_sensor
 from resources import BOOKING_SYSTEM_DSN, booking_system
 
@@ -102,6 +104,29 @@ def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, ins
     assert told["cdc/position"] == table.current_snapshot().properties["cdc.position"]
     assert table.current_snapshot().properties["dagster/run_id"] == second.run_id
     assert "new snapshots" in sense("foreign_commits").skip_message, "none of them is foreign"
+
+
+def test_a_database_that_cannot_be_reached_is_tried_again_after_pauses_that_grow(lake, instance, monkeypatch):
+    assets = cdc_assets("shop", TABLES)
+    resources = {"lake": lake, "shop": CdcSource(url="postgresql://u@127.0.0.1:1/none?connect_timeout=2")}
+    lake.lake.create_table("shop.orders", pa.schema([("id", pa.int64())]), primary_key=["id"]).append(
+        [{"id": 1}], properties={"cdc.source": "x", "cdc.position": "0/1"}
+    )
+    defs = dg.Definitions(assets=assets[:1], sensors=[lag_sensor(assets[:1], timedelta(0))], resources=resources)
+    context, now, pauses = None, 1_000_000, []
+    for _ in range(7):
+        monkeypatch.setattr(clock, "now_ms", lambda now=now: now)
+        cursor = context and context.cursor
+        context = dg.build_sensor_context(instance, resources=resources, definitions=defs, cursor=cursor)
+        tick = defs.resolve_sensor_def("cdc_lag").evaluate_tick(context)
+        assert "cannot be reached" in tick.skip_message
+        context.update_cursor(tick.cursor)
+        pauses.append(json.loads(tick.cursor)["shop"][1] - now / 1000)
+        context.update_cursor(tick.cursor)
+        waits = dg.build_sensor_context(instance, resources=resources, definitions=defs, cursor=tick.cursor)
+        assert "next try in" in defs.resolve_sensor_def("cdc_lag").evaluate_tick(waits).skip_message
+        now += int(1000 * pauses[-1])
+    assert pauses == [30, 60, 120, 240, 480, 600, 600]
 
 
 def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):

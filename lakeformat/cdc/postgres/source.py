@@ -873,7 +873,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.ObjectInUse as error:
-        raise SourceError(f"another process reads the slot, and one at a time may: {error}") from error
+        raise Disconnected(f"another process reads the slot, and one at a time may: {error}") from error
     except psycopg.errors.ConfigurationLimitExceeded as error:
         raise SourceError(f"{error}; raise max_replication_slots, or drop a slot that nobody reads") from error
     except psycopg.Error as error:

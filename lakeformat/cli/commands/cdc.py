@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to where the source is now.")
 @click.option("--max-rows", type=click.IntRange(min=1))
 @click.option("--max-seconds", type=click.FloatRange(min=0.1))
+@click.option(
+    "--reconnect-seconds",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    help="How long to try to connect again after the connection dropped.",
+)
 @click.option("--shards", is_flag=True, help="All tables whose names match, together as one table.")
 @click.option("--restart", is_flag=True, help="Empty the table and begin anew.")
 @click.option("--excluding", help="With --all: not those that match this.")
@@ -72,6 +78,7 @@ def cdc(
     follow: bool,
     max_rows: int | None,
     max_seconds: float | None,
+    reconnect_seconds: float,
     shards: bool,
     restart: bool,
     excluding: str | None,
@@ -92,6 +99,7 @@ def cdc(
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
         "max_seconds": max_seconds,
+        "reconnect_seconds": reconnect_seconds,
         "on_progress": (lambda done: click.echo(str(done), err=True)) if follow or sys.stderr.isatty() else None,
         **({} if batch_rows is None else {"batch_rows": batch_rows}),
         "stop": stopped.is_set,
