@@ -73,6 +73,7 @@ KEPT = {
     "lakeformat/catalogs/rest.py _client": "an HTTP client per service",
     "lakeformat/catalogs/sql.py _is_typed": "whether a database's table has a column",
     "lakeformat/codec/waist.py row_kinds": "a constant",
+    "lakeformat/engines/once.py _begun": "readers and iterators that were read, as long as they are kept elsewhere",
     "lakeformat/model/option_keys.py _logged": "options that were logged once",
     "lakeformat/model/option_keys.py _pattern": "a constant per format",
     "lakeformat/engines/spark/reachable.py _known": "what a Spark session reaches, as long as there is the session",

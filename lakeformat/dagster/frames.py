@@ -48,17 +48,20 @@ def filled(frame: Any, values: Mapping[str, pa.Scalar]) -> Any:
     if is_spark(frame):
         functions = import_module("pyspark.sql.functions")
         return frame.withColumns({name: functions.lit(value.as_py()) for name, value in values.items()})
+    if not isinstance(frame, pa.RecordBatchReader):
+        for name, value in values.items():
+            frame = frame.append_column(name, pa.repeat(value, frame.num_rows))
+        return frame
     schema = frame.schema
     for name, value in values.items():
         schema = schema.append(pa.field(name, value.type))
-    batches = frame.to_batches() if isinstance(frame, pa.Table) else frame
     return pa.RecordBatchReader.from_batches(
         schema,
         (
             pa.RecordBatch.from_arrays(
                 [*batch.columns, *(pa.repeat(value, batch.num_rows) for value in values.values())], schema=schema
             )
-            for batch in batches
+            for batch in frame
         ),
     )
 
@@ -91,8 +94,9 @@ class NoRows:
         return pa.table({})
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """No batch."""
-        return self.to_arrow().to_reader()
+        """A batch without columns."""
+        nothing = pa.RecordBatch.from_arrays([], [])  # Without any batch it looks like a reader that was read.
+        return pa.RecordBatchReader.from_batches(nothing.schema, [nothing])
 
     def to_pandas(self) -> Any:
         """A pandas frame without columns."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import adopt, worker
+from lakeformat.engines import adopt, once, worker
 from lakeformat.engines.files import parquet
 from lakeformat.engines.keyed import lookup
 from lakeformat.engines.row_level import marks
@@ -52,8 +52,9 @@ class ArrowEngine:
     ) -> pa.RecordBatchReader:
         """The rows of all tasks in order, read ahead by some megabytes per thread; raises as `worker.read` while it is
         consumed."""
+        schema = arrow_schema(fields)
         batches = map(layouts.based, _limited(_ahead(store, tasks, fields, self.threads), limit))
-        return pa.RecordBatchReader.from_batches(arrow_schema(fields), batches)
+        return pa.RecordBatchReader.from_batches(schema, once.never_without(schema, batches))
 
     def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
         """Rows to files; `data` is whatever `batches` takes."""
@@ -135,11 +136,14 @@ def _batches(
     if isinstance(data, pa.RecordBatch):
         return [data]
     if isinstance(data, pa.RecordBatchReader):
-        return _typed(data.schema, data)
+        return _typed(data.schema, once.parts(data))
     if type(data).__module__.partition(".")[0] == "pandas":
         return _batches(pa.Table.from_pandas(_indexed(data), preserve_index=False), fields)
+    if type(data).__module__.partition(".")[0] in ("duckdb", "_duckdb") and hasattr(data, "project"):
+        data = data.project("*")  # All rows, also where the relation was fetched from.
     if hasattr(data, "__arrow_c_stream__"):
-        return _batches(pa.RecordBatchReader.from_stream(data), fields)
+        stream = pa.RecordBatchReader.from_stream(data)
+        return _typed(stream.schema, stream)
     if type(data).__module__.partition(".")[0] == "pyspark":
         raise UnsupportedFeature(
             "a Spark DataFrame comes to this process partition by partition from PySpark 4.1 on; before, give frame.toArrow()"
@@ -154,7 +158,7 @@ def _batches(
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _rows(data, fields, partition_by).to_batches()
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return _checked(data)
+        return _checked(once.parts(data))
     raise InvalidInput(
         f"{type(data).__name__} is not data that can be written; give a pyarrow.Table, a RecordBatchReader, "
         f"a pandas or polars DataFrame, a Spark DataFrame or a list of dicts"

@@ -13,6 +13,7 @@ from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.dialects.dialect import AnyView, Consumers
+from lakeformat.engines import once
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -84,7 +85,8 @@ class Changes:
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, oldest first."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.plan()))
+        batches = self._batches(self.plan())
+        return pa.RecordBatchReader.from_batches(self.schema, once.never_without(self.schema, batches))
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table, oldest first."""

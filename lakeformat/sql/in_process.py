@@ -17,6 +17,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
+from lakeformat.engines import once
 from lakeformat.errors import InvalidInput
 from lakeformat.expression.duckdb_sql import quoted, selected, text
 from lakeformat.expression.evaluation import cast
@@ -109,7 +110,7 @@ def _ask(
         finally:
             connection.close()
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, once.never_without(schema, batches()))
 
 
 def _executed(connection: Any, sql: str, values: Any) -> Any:

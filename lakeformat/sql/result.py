@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.arguments import require_spark
+from lakeformat.engines import once
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.reading import frames
@@ -79,7 +80,8 @@ class Result:
         """The rows batch by batch. A large result of a query in process is never in memory as a whole; each further call runs the
         query again, at the same snapshots."""
         if self._frame is not None or self._materialized is not None:
-            return self.to_arrow().to_reader()
+            rows = self.to_arrow()
+            return pa.RecordBatchReader.from_batches(rows.schema, once.never_without(rows.schema, rows.to_batches()))
         assert self._stream is not None
         begun, self._begun = self._begun, None
         return self._stream() if begun is None else begun

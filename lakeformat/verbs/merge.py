@@ -14,6 +14,7 @@ from lakeformat.codec import waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, ByColumn
+from lakeformat.engines import once
 from lakeformat.engines.engine import Decided, Source, Spread
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.row_level import outcomes
@@ -196,7 +197,9 @@ def plan(
     grow: Callable[[list[evolution.AddColumn]], AnyView],
 ) -> Rewrite | RowDelta | Append | None:
     """The operation that a merge becomes on this base; None if nothing changes. `grow` adds columns to the table."""
-    source = change.engine.stage(change.files, declared.source, change.view.layout(), change.view.schema.fields)
+    takes_rows = any(clause.group is Group.NOT_MATCHED_BY_SOURCE for clause in declared.clauses)
+    rows_given = once.required(declared.source) if takes_rows else declared.source
+    source = change.engine.stage(change.files, rows_given, change.view.layout(), change.view.schema.fields)
     try:
         change, merge = _bound_to_source(change, declared, source, grow)
         layout = change.view.layout(from_files=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView
+from lakeformat.engines import once
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.log import log
 from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
@@ -38,7 +39,10 @@ def overwrite(
     if scope is not None and is_by_row and view.layout().keyed is not None:
         return replace_by_key(change, scope, data, pinned_to)
     task = layout(view)
-    added = tuple(change.engine.write(change.files, data, task if scope is None else replace(task, required=scope)))
+    if scope is None:
+        added = tuple(change.engine.write(change.files, data, task))
+    else:
+        added = tuple(change.engine.write(change.files, once.required(data), replace(task, required=scope)))
     return None if scope is None and not added else replaced(change, scope, added, pinned_to)
 
 
@@ -123,7 +127,7 @@ def replace_by_key(
     deletes = deletion.added if deletion else ()
     try:
         write = after(looking(change.view, task, but=condition), deletes)
-        added = tuple(change.engine.write(change.files, data, replace(write, required=condition)))
+        added = tuple(change.engine.write(change.files, once.required(data), replace(write, required=condition)))
     except BaseException:
         discard(change.store, paths_of(deletes))  # No commit was tried, so no snapshot can have them.
         raise

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakeformat import clock
 from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import once
 from lakeformat.engines.arrow import batches as arrow_batches
 from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.exchange import fitting, reading, writing
@@ -236,7 +237,8 @@ def _reader(store: Store, sources: Sequence[Source], tallies: Sequence[Tally]) -
     if not sources:
         return []
     loose = tuple(replace(field, nullable=True) for field in sources[0].fields)
-    return pa.RecordBatchReader.from_batches(arrow_schema(loose), pieces)
+    schema = arrow_schema(loose)
+    return pa.RecordBatchReader.from_batches(schema, once.never_without(schema, pieces))
 
 
 def _result(name: str, tally: Tally) -> FileResult:
