@@ -108,10 +108,10 @@ class _File:
 
     def _check(self, footer: Mapping[int, ColumnStats]) -> None:
         """Whether the table could have written these columns."""
-        wanted = {field.id: field for field in self._task.layout.fields}
+        table_fields = {field.id: field for field in self._task.layout.fields}
         names = {entry.id: entry.names for entry in self._task.mapping}
         for stored in self._fields:
-            column = wanted.get(stored.id)
+            column = table_fields.get(stored.id)
             is_known = column is not None and self._task.has_schema and (self._has_ids or bool(self._task.positions))
             if column is None or not (is_known or stored.name in (column.name, *names.get(stored.id, ()))):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
@@ -134,63 +134,65 @@ class _File:
             if self._task.has_schema and field.id not in in_file and (field.initial is not None or field.name in here):
                 raise self._wrong(f"there is no column {field.name!r}, of which its rows have values")
 
-    def _fits(self, file_field: Field, wanted: Field, name: str) -> None:
+    def _fits(self, file_field: Field, table_field: Field, name: str) -> None:
         """Raise `InvalidInput` for a column, or a field of one, whose type cannot be read as the table's."""
-        match file_field.type, wanted.type:
-            case Row(parts), Row(asked):
-                known = {field.id: field for field in asked}
+        match file_field.type, table_field.type:
+            case Row(parts), Row(table_parts):
+                by_id = {field.id: field for field in table_parts}
                 for inner in parts:
-                    if inner.id not in known or (self._task.has_schema and inner.name != known[inner.id].name):
-                        raise self._wrong(f"{name}.{inner.name} is no part of the table's column {wanted.name!r}")
-                    self._part(inner, known[inner.id], f"{name}.{inner.name}")
-                for field in asked:
+                    if inner.id not in by_id or (self._task.has_schema and inner.name != by_id[inner.id].name):
+                        raise self._wrong(f"{name}.{inner.name} is no part of the table's column {table_field.name!r}")
+                    self._part(inner, by_id[inner.id], f"{name}.{inner.name}")
+                for field in table_parts:
                     may_lack = field.nullable and not self._task.has_schema
                     if not may_lack and field.id not in {part.id for part in parts}:
                         raise self._wrong(f"there is no {name}.{field.name}, which the table wants a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
-                for child, part in zip(children(file_field.type), children(wanted.type), strict=True):
+                for child, part in zip(children(file_field.type), children(table_field.type), strict=True):
                     self._part(child, part, f"{name}.{part.name}")
             case Scalar(), Scalar() if self._task.has_schema:
-                if not self._has_type(file_field, wanted):
+                if not self._has_type(file_field, table_field):
                     raise self._wrong(
                         f"column {name!r} is {file_field.type}, which is no type that a schema has for such files"
                     )
-            case Scalar(), Scalar() if _reads_as(file_field.type, wanted.type) or self._is_int96(
-                file_field.type, wanted.type
+            case Scalar(), Scalar() if _reads_as(file_field.type, table_field.type) or self._is_int96(
+                file_field.type, table_field.type
             ):
                 pass
             case _:
                 raise self._wrong(
-                    f"column {name!r} is {file_field.type}, the table's is {wanted.type}; cast it and write it again"
+                    f"column {name!r} is {file_field.type}, the table's is {table_field.type}; cast it and write it again"
                 )
 
-    def _is_int96(self, file_type: Scalar, wanted: Scalar) -> bool:
+    def _is_int96(self, file_type: Scalar, table_type: Scalar) -> bool:
         """Whether it is Spark's or Hive's form of a timestamp, which has no mark of its zone and more digits."""
         is_nanoseconds = file_type == Scalar(Kind.TIMESTAMP, (9,))
-        return is_nanoseconds and wanted.kind in _INSTANTS and wanted.parameters <= (6,) and self._file.has_int96
+        return (
+            is_nanoseconds and table_type.kind in _INSTANTS and table_type.parameters <= (6,) and self._file.has_int96
+        )
 
-    def _has_type(self, file_field: Field, wanted: Field) -> bool:
+    def _has_type(self, file_field: Field, table_field: Field) -> bool:
         """Whether a schema of the file's own can describe its type: the table's type, or for a number column a narrower
         one."""
         assert isinstance(file_field.type, Scalar), file_field
-        assert isinstance(wanted.type, Scalar), wanted
+        assert isinstance(table_field.type, Scalar), table_field
         if file_field.type.kind is Kind.BINARY or (
             file_field.type.kind in _INSTANTS and file_field.type.parameters > (6,)
         ):
             # Engines differ on bytes of a fixed length and on nanoseconds.
             return False
         is_column = any(field is file_field for field in self._fields)
-        is_number = is_column and wanted.type.kind in _NUMBERS
-        return file_field.type == wanted.type or (is_number and _reads_as(file_field.type, wanted.type))
+        is_number = is_column and table_field.type.kind in _NUMBERS
+        return file_field.type == table_field.type or (is_number and _reads_as(file_field.type, table_field.type))
 
-    def _part(self, file_field: Field, wanted: Field, name: str) -> None:
-        self._fits(file_field, wanted, name)
-        if file_field.nullable and not wanted.nullable:
+    def _part(self, file_field: Field, table_field: Field, name: str) -> None:
+        self._fits(file_field, table_field, name)
+        if file_field.nullable and not table_field.nullable:
             raise self._wrong(f"{name} may be null, and the table wants a value; append its rows")
 
     def _partition(self, stats: Mapping[int, ColumnStats]) -> tuple[Any, ...]:
         layout = self._task.layout
-        given, shown = dict(self._task.partition), folders(self._task.path)
+        partition, shown = dict(self._task.partition), folders(self._task.path)
         identical = {p.source: p.name for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
         partition_values: list[Any] = []
         for by in layout.partition_by:
@@ -200,14 +202,14 @@ class _File:
                 continue
             if source.id in stats:
                 values = self._ends(source, stats[source.id], by)
-                if source.name in given and not values.equals(
-                    pa.repeat(_value(source, given[source.name])[0], len(values))
+                if source.name in partition and not values.equals(
+                    pa.repeat(_value(source, partition[source.name])[0], len(values))
                 ):
                     raise self._wrong(
-                        f"partition={given!r}, and column {source.name!r} holds {values[0].as_py()!r}; leave it to the file"
+                        f"partition={partition!r}, and column {source.name!r} holds {values[0].as_py()!r}; leave it to the file"
                     )
-            elif source.name in identical and (source.name in given or source.name in shown):
-                values = _value(source, given[source.name] if source.name in given else shown[source.name])
+            elif source.name in identical and (source.name in partition or source.name in shown):
+                values = _value(source, partition[source.name] if source.name in partition else shown[source.name])
             else:
                 raise self._wrong(
                     f"the table is partitioned by {by.transform}({by.source}), and the file has no column {by.source!r}"
@@ -259,8 +261,8 @@ class _File:
             )
         return worker.partition_value(partitions[0])
 
-    def _wrong(self, what: str) -> InvalidInput:
-        return InvalidInput(f"add_files: {self._task.path}: {what}. Nothing was changed")
+    def _wrong(self, problem: str) -> InvalidInput:
+        return InvalidInput(f"add_files: {self._task.path}: {problem}. Nothing was changed")
 
 
 def folders(path: str) -> dict[str, str | None]:
@@ -271,11 +273,11 @@ def folders(path: str) -> dict[str, str | None]:
 
 def _lost(fields: Sequence[Field], file_fields: Sequence[Field]) -> list[str]:
     """The columns and fields of `fields` that `file_fields` lacks."""
-    known = {file_field.name: file_field for file_field in file_fields}
-    lost = [field.name for field in fields if field.name not in known]
+    by_name = {file_field.name: file_field for file_field in file_fields}
+    lost = [field.name for field in fields if field.name not in by_name]
     for field in fields:
-        if field.name in known:
-            inside = children(known[field.name].type)
+        if field.name in by_name:
+            inside = children(by_name[field.name].type)
             lost += [f"{field.name}.{name}" for name in _lost(children(field.type), inside)]
     return lost
 
@@ -291,11 +293,11 @@ def _value(source: Field, value: Any) -> pa.Array:
         raise InvalidInput(f"add_files: partition {source.name}={value!r} is no {source.type}: {error}") from error
 
 
-def _reads_as(file_type: Type, wanted: Type) -> bool:
+def _reads_as(file_type: Type, table_type: Type) -> bool:
     """Whether every reader of the format can read values of one type as the other."""
-    if file_type == wanted:
+    if file_type == table_type:
         return True
-    match file_type, wanted:
+    match file_type, table_type:
         case Scalar(have), Scalar(want) if have in _WHOLE and want in _WHOLE:
             return _WHOLE.index(have) <= _WHOLE.index(want)
         case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):
@@ -311,17 +313,20 @@ def _reads_as(file_type: Type, wanted: Type) -> bool:
     return False
 
 
-def _as(stats: ColumnStats, file_field: Field, wanted: Field) -> ColumnStats:
+def _as(stats: ColumnStats, file_field: Field, table_field: Field) -> ColumnStats:
     """The footer's statistics as values of the table's type."""
     if (
-        file_field.type == wanted.type
+        file_field.type == table_field.type
         or not isinstance(file_field.type, Scalar)
         or stats.minimum is None
         or stats.maximum is None
     ):
         return stats
     ends = casts.project(
-        waist.column([stats.minimum, stats.maximum], file_field.type), file_field.type, wanted.type, file_field.name
+        waist.column([stats.minimum, stats.maximum], file_field.type),
+        file_field.type,
+        table_field.type,
+        file_field.name,
     )
     low, high = (worker.partition_value(end) for end in ends)
     return replace(stats, minimum=low, maximum=high)

@@ -189,7 +189,7 @@ def _indexed(frame: Any) -> Any:
 def _rows(
     data: Sequence[Mapping[str, Any]], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...]
 ) -> pa.Table:
-    known = {field.name: field for field in arrow_schema(fields)}
+    by_name = {field.name: field for field in arrow_schema(fields)}
     names = dict.fromkeys(name for row in data for name in row)
     for name in {by.source for by in partition_by} & names.keys():
         if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
@@ -201,7 +201,7 @@ def _rows(
     for name in names:
         values = [row.get(name) for row in data]
         try:
-            columns.append(pa.array(values, known[name].type) if name in known else pa.array(values))
+            columns.append(pa.array(values, by_name[name].type) if name in by_name else pa.array(values))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             raise InvalidInput(f"column {name!r}: {error}") from error
     return pa.table(columns, list(names)) if columns else pa.table({})

@@ -28,9 +28,9 @@ class HiveFolder:
     partition_by: tuple[str, ...]
 
 
-def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
+def look(store: Reader, table_schema: pa.Schema | None = None) -> HiveFolder:
     """The data files below the store's root; names that begin with `_` or `.` are ignored. Partition columns are
-    integers or dates if all of their values are, otherwise text; columns of `given` have the types there. Raises
+    integers or dates if all of their values are, otherwise text; columns of `table_schema` have the types there. Raises
     `NotFound`, `UnsupportedFeature` for files that are not Parquet, and `InvalidInput` for files with incompatible
     columns."""
     names = [file.path for file in store.list("") if not any(part[0] in "_." for part in file.path.split("/"))]
@@ -55,8 +55,10 @@ def look(store: Reader, given: pa.Schema | None = None) -> HiveFolder:
     values = [folders(name) for name in names]
     parts = [pa.field(name, _type([value[name] for value in values])) for name in by[0] if name not in stored.names]
     schema = pa.schema([*(field.remove_metadata().with_nullable(True) for field in stored), *parts])
-    if given is not None:
-        schema = pa.schema([given.field(field.name) if field.name in given.names else field for field in schema])
+    if table_schema is not None:
+        schema = pa.schema(
+            [table_schema.field(field.name) if field.name in table_schema.names else field for field in schema]
+        )
     return HiveFolder(paths, schema, by[0])
 
 

@@ -120,15 +120,15 @@ def write(
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
     assigner: hash_index.Assigner | key_places.Placer | None = None
     try:
-        given = _required(_gathered(batches, task), task)
+        prepared = _required(_gathered(batches, task), task)
         if index is not None:
             assigner = hash_index.Assigner(store, task, index)
         elif places is not None:
             assigner = placer = key_places.Placer(task, places, partial(read, store), threads)
-            given = placer.settled(given)
+            prepared = placer.settled(prepared)
         if task.sort_by:
-            given = sorting.in_order(given, ordering(task), task.fields, buffer_bytes)
-        for batch in given:
+            prepared = sorting.in_order(prepared, ordering(task), task.fields, buffer_bytes)
+        for batch in prepared:
             if isinstance(batch, Copied):
                 output.copy(batch)
                 continue
@@ -138,8 +138,8 @@ def write(
                     continue
                 for assigned, part in assigner.split(partition, group):
                     output.add(partition, assigned, part)
-        made = output.finish(threads)
-        return made if assigner is None else made + assigner.finish()
+        files = output.finish(threads)
+        return files if assigner is None else files + assigner.finish()
     except BaseException as error:
         output.abandon(error)
         raise
@@ -195,8 +195,8 @@ def count(store: Reader, task: ReadTask) -> int:
             return task.row_count
         store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
         return sum(
-            count - int(np.searchsorted(deletes.positions(store, path, gone), count))
-            for path, count, gone in zip(task.paths, task.row_counts, task.deletes, strict=True)
+            count - int(np.searchsorted(deletes.positions(store, path, delete_files), count))
+            for path, count, delete_files in zip(task.paths, task.row_counts, task.deletes, strict=True)
         )
     named = columns_of(task.predicate)
     needed = tuple(field for field in task.fields if field.name in named) or task.fields[:1]
@@ -241,14 +241,14 @@ def plain_columns(
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change and rewrite; see `RewriteTask`."""
-    made = write(store, _changed(store, task), task.write)
+    files = write(store, _changed(store, task), task.write)
     if task.changelog is None:
-        return made
+        return files
     try:
-        return [*made, *write(store, _changelog(store, task), task.changelog)]
+        return [*files, *write(store, _changelog(store, task), task.changelog)]
     except BaseException:
         with suppress(LakeError):
-            store.delete(paths_of(made))
+            store.delete(paths_of(files))
         raise
 
 
@@ -317,7 +317,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
         batches = store.several(lambda part: list(read(store, part, batch_rows)), parts)
         return pa.Table.from_batches(chain.from_iterable(batches), arrow_schema(fields))
 
-    def given() -> pa.Table:
+    def merge_input() -> pa.Table:
         if not task.settled_parts:
             return rows_of(task.parts)
         settled, rest = task.parts[: task.settled_parts], task.parts[task.settled_parts :]
@@ -325,7 +325,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
     # Only the merge refers to the rows, so that it can release them.
     unasked = {field.name for field in fields} - {field.name for field in task.fields}
-    for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields, unasked):
+    for batch in merge.merge_in_batches(merge_input(), spec, batch_rows, VALUE_KIND in task.fields, unasked):
         result = columns(batch, task.fields, fields)
         if task.predicate != ALWAYS:
             result = rows.keep(result, evaluation.mask(task.predicate, result))
@@ -396,10 +396,10 @@ def _read_file(
     with blamed(path):
         in_file, constants = _known(file, task, index, path)
         _require_whole(file, task, index, path, in_file)
-        gone = deletes.of(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
-        taken = deletes.of(store, path, task.taken_by[index]) if task.taken_by else None
-        compared = (field for known in (*gone.keys, *(taken.keys if taken else ())) for field in known.fields)
-        beside = _Beside.of(store, task, index, batch_rows)
+        deleted = deletes.deleted_rows(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
+        taken = deletes.deleted_rows(store, path, task.taken_by[index]) if task.taken_by else None
+        compared = (field for known in (*deleted.keys, *(taken.keys if taken else ())) for field in known.fields)
+        beside = _Beside.opened(store, task, index, batch_rows)
         in_file = {id: field for id, field in in_file.items() if id not in beside.ids}
         needed = _needed((*task.fields, *compared), in_file, constants)
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
@@ -408,12 +408,12 @@ def _read_file(
         stored = file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen)
         for position, batch in beside.in_step(stored):
             seen += batch.num_rows
-            batch, given = beside.joined(*_placed(*_by_id(batch, needed), position, task, index))
-            batch = _left(batch, given, position, gone, taken, constants)
-            if batch.schema.types == schema.types and _as_stored(given, task):
+            batch, stored_fields = beside.joined(*_placed(*_by_id(batch, needed), position, task, index))
+            batch = _left(batch, stored_fields, position, deleted, taken, constants)
+            if batch.schema.types == schema.types and _as_stored(stored_fields, task):
                 result = _record_batch(batch.columns, schema, batch.num_rows)
             else:
-                columns = _projected(batch, given, task.fields, constants, task.far_as_null)
+                columns = _projected(batch, stored_fields, task.fields, constants, task.far_as_null)
                 result = _record_batch(columns, schema, batch.num_rows)
             if task.predicate != ALWAYS:
                 result = rows.keep(result, evaluation.mask(task.predicate, result))
@@ -433,7 +433,7 @@ class _Beside:
         self._large = tuple(number for number, task in enumerate(tasks) if task.blobs is not None)
 
     @classmethod
-    def of(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
+    def opened(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
         wanted = {field.id for field in task.fields}
         tasks = task.beside[index] if task.beside else ()
         tasks = tuple(beside for beside in tasks if any(field.id in wanted for field in beside.fields))
@@ -451,15 +451,17 @@ class _Beside:
                 yield position + start, batch.slice(start, count)
                 start += count
 
-    def joined(self, batch: pa.RecordBatch, given: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
+    def joined(
+        self, batch: pa.RecordBatch, stored_fields: tuple[Field, ...]
+    ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
         """(the batch with the columns of the next rows of the other files, its fields)."""
         if not self.ids:
-            return batch, given
-        columns, fields = list(batch.columns), list(given)
-        for number, own in enumerate(self._fields):
+            return batch, stored_fields
+        columns, fields = list(batch.columns), list(stored_fields)
+        for number, file_fields in enumerate(self._fields):
             taken = self._next(number, batch.num_rows)
             columns += taken.columns
-            fields += [_of_id(field) for field in own]
+            fields += [_of_id(field) for field in file_fields]
         schema = pa.schema([pa.field(f.name, c.type) for f, c in zip(fields, columns, strict=True)])
         return _record_batch(columns, schema, batch.num_rows), tuple(fields)
 
@@ -502,11 +504,11 @@ def _require_count(count: int, task: ReadTask, index: int, path: str) -> None:
 
 def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
     """The file's columns to read for `fields`, each once, pruned to the fields that they need."""
-    wanted: dict[int, Field] = {}
+    by_id: dict[int, Field] = {}
     for field in fields:
         if field.id in in_file and field.id not in constants:
-            wanted[field.id] = _both(wanted.get(field.id, field), field)
-    return tuple(_pruned(in_file[id], field.type) for id, field in wanted.items())
+            by_id[field.id] = _both(by_id.get(field.id, field), field)
+    return tuple(_pruned(in_file[id], field.type) for id, field in by_id.items())
 
 
 def _by_id(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
@@ -521,32 +523,32 @@ def _of_id(field: Field) -> Field:
 
 
 def _placed(
-    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, task: ReadTask, index: int
+    batch: pa.RecordBatch, stored_fields: tuple[Field, ...], position: int, task: ReadTask, index: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """(the batch with the virtual columns of its rows' positions in the file, its fields)."""
     if POSITION in task.fields:
         places = pa.array(np.arange(position, position + batch.num_rows))
         field = _of_id(POSITION)
-        batch, given = batch.append_column(field.name, places), (*given, field)
-    return _descended(batch, given, position, *task.lineage[index]) if task.lineage else (batch, given)
+        batch, stored_fields = batch.append_column(field.name, places), (*stored_fields, field)
+    return _descended(batch, stored_fields, position, *task.lineage[index]) if task.lineage else (batch, stored_fields)
 
 
 def _left(
     batch: pa.RecordBatch,
-    given: tuple[Field, ...],
+    stored_fields: tuple[Field, ...],
     position: int,
-    gone: deletes.Gone,
-    taken: deletes.Gone | None,
+    deleted: deletes.DeletedRows,
+    taken: deletes.DeletedRows | None,
     constants: dict[int, Any],
 ) -> pa.RecordBatch:
-    """The rows that are not `gone`; with `taken`, only those among them that it deletes."""
-    if gone is deletes.NOTHING and taken is None:
+    """The rows that are not `deleted`; with `taken`, only those among them that it deletes."""
+    if deleted is deletes.NOTHING and taken is None:
         return batch
-    keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
+    keys = [(key_set, _keys(batch, stored_fields, key_set, constants)) for key_set in deleted.keys]
     if taken is None:
-        return rows.apply_deletes(batch, position, gone.positions, keys)
-    now = [(known, _keys(batch, given, known, constants)) for known in taken.keys]
-    return rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
+        return rows.apply_deletes(batch, position, deleted.positions, keys)
+    now = [(key_set, _keys(batch, stored_fields, key_set, constants)) for key_set in taken.keys]
+    return rows.newly_deleted(batch, position, (deleted.positions, keys), (taken.positions, now))
 
 
 def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
@@ -608,10 +610,10 @@ def _part(mapping: tuple[Named, ...], part: Field) -> Field:
 
 
 def _descended(
-    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int | None
+    batch: pa.RecordBatch, stored_fields: tuple[Field, ...], position: int, first_id: int | None, updated: int | None
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """A file's rows with `ROW_ID` and `LAST_UPDATED`: from its columns, or else computed from a row's position."""
-    fields = {part.id: part for part in given}
+    fields = {part.id: part for part in stored_fields}
     count = batch.num_rows
     for field, start, inherited in (
         (ROW_ID, first_id, np.arange(count) + position + (first_id or 0)),
@@ -623,20 +625,20 @@ def _descended(
             batch = batch.set_column(index, fields[field.id].name, pc.coalesce(batch.column(index), values))
         else:
             batch = batch.append_column(_of_id(field).name, values)
-            given = (*given, _of_id(field))
-    return batch, given
+            stored_fields = (*stored_fields, _of_id(field))
+    return batch, stored_fields
 
 
 def _projected(
     batch: pa.RecordBatch,
-    given: tuple[Field, ...],
+    stored_fields: tuple[Field, ...],
     fields: tuple[Field, ...],
     constants: Mapping[int, Any],
     far_as_null: frozenset[int] = frozenset(),
 ) -> list[pa.Array]:
-    """The columns `fields` of a file's rows, which have the columns `given`; a missing column is a constant, its
+    """The columns `fields` of a file's rows, which have the columns `stored_fields`; a missing column is a constant, its
     initial default, or null."""
-    names = {field.id: field for field in given}
+    names = {field.id: field for field in stored_fields}
     columns = []
     for field in fields:
         if field.id in constants:
@@ -656,26 +658,26 @@ def _projected(
     return columns
 
 
-def _as_stored(given: tuple[Field, ...], task: ReadTask) -> bool:
-    """Whether the columns `given` of a file are those of the task, in types whose one Arrow form is theirs."""
+def _as_stored(stored_fields: tuple[Field, ...], task: ReadTask) -> bool:
+    """Whether the columns `stored_fields` of a file are those of the task, in types whose one Arrow form is theirs."""
     return (
-        len(given) == len(task.fields)
+        len(stored_fields) == len(task.fields)
         and not task.far_as_null
         and all(
-            own.id == field.id
-            and own.type == field.type
+            stored.id == field.id
+            and stored.type == field.type
             and isinstance(field.type, Scalar)
             and field.type.kind not in _FORMED
-            for own, field in zip(given, task.fields, strict=True)
+            for stored, field in zip(stored_fields, task.fields, strict=True)
         )
     )
 
 
 def _keys(
-    batch: pa.RecordBatch, given: tuple[Field, ...], known: rows.KeySet, constants: Mapping[int, Any]
+    batch: pa.RecordBatch, stored_fields: tuple[Field, ...], key_set: rows.KeySet, constants: Mapping[int, Any]
 ) -> list[pa.Array]:
-    """The values of a file's rows that are looked up in `known`."""
-    return [casts.innermost(column) for column in _projected(batch, given, known.fields, constants)]
+    """The values of a file's rows that are looked up in `key_set`."""
+    return [casts.innermost(column) for column in _projected(batch, stored_fields, key_set.fields, constants)]
 
 
 def _both(one: Field, other: Field) -> Field:
@@ -690,14 +692,14 @@ def _both(one: Field, other: Field) -> Field:
     return replace(one, type=Row(tuple(parts.values())))
 
 
-def _pruned(file_field: Field, wanted: Type) -> Field:
+def _pruned(file_field: Field, read_type: Type) -> Field:
     """A file's column without the fields that are not read."""
-    pruned = _pruned_type(file_field.type, wanted)
+    pruned = _pruned_type(file_field.type, read_type)
     return file_field if pruned is file_field.type else replace(file_field, type=pruned)
 
 
-def _pruned_type(file_type: Type, wanted: Type) -> Type:
-    match file_type, wanted:
+def _pruned_type(file_type: Type, read_type: Type) -> Type:
+    match file_type, read_type:
         case Row(parts), Row(asked):
             types = {part.id: part.type for part in asked}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
@@ -710,7 +712,7 @@ def _pruned_type(file_type: Type, wanted: Type) -> Type:
             return MultisetOf(_pruned(element, asked_element.type))
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
             # Microseconds have a larger range, if no more is requested.
-            return file_type if nanoseconds.is_fine(wanted) else nanoseconds.coarse(file_type)
+            return file_type if nanoseconds.is_fine(read_type) else nanoseconds.coarse(file_type)
     return file_type
 
 
@@ -822,8 +824,8 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
 
 def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> Iterator[Any]:
     """Rows with the table's columns, in batches large enough to be worth splitting; copied row groups unchanged."""
-    fields = task.fields if task.keyed is None else key_values.given(task)
-    own = arrow_schema(fields) if task.keyed is None else None
+    fields = task.fields if task.keyed is None else key_values.input_fields(task)
+    table_schema = arrow_schema(fields) if task.keyed is None else None
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
     count = size = 0
@@ -832,7 +834,7 @@ def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> It
         nonlocal waiting, count, size
         batch = waiting[0] if len(waiting) == 1 and not anew else pa.concat_batches(waiting)
         waiting, count, size = [], 0, 0
-        return assign.assign(batch, fields) if checked == own else batch
+        return assign.assign(batch, fields) if checked == table_schema else batch
 
     for batch in batches:
         is_other = not isinstance(batch, Copied) and batch.schema is not checked and batch.schema != checked
@@ -847,7 +849,7 @@ def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> It
             checked = batch.schema
         pieces = (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
         for piece in chain.from_iterable(layouts.pieces(piece, written.CHUNK_BYTES) for piece in pieces):
-            if checked != own:
+            if checked != table_schema:
                 piece = assign.assign(piece, fields)
                 if task.keyed is not None:
                     piece = key_values.without_ignored(key_values.with_kinds(piece, task), task)

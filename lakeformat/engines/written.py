@@ -93,10 +93,10 @@ class Files:
         self._written: list[WrittenFile] = []
 
     def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
-        known = len(self._writers)
+        writer_count = len(self._writers)
         writer = self._writer(partition, bucket)
         self._came += 1
-        self._came_back += len(self._writers) == known and writer is not self._last
+        self._came_back += len(self._writers) == writer_count and writer is not self._last
         self._last = writer
         start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
         while start < group.num_rows:
@@ -202,7 +202,7 @@ class Files:
                 "%s: rows of %d partitions and buckets and more come mixed; %d files are open at a time, and rows of the others wait on disk",
                 self._store.root, len(self._writers), self._task.open_files,
             )  # fmt: skip
-        writer.spilled.append((self._disk.put(writer.waiting), writer.waiting_bytes))
+        writer.spilled.append((self._disk.append(writer.waiting), writer.waiting_bytes))
         self._waiting_bytes -= writer.waiting_bytes
         writer.waiting, writer.waiting_bytes = [], 0
 
@@ -312,7 +312,7 @@ class Files:
         index = self._index(file)
         writer.file = None
         del self._open[id(writer)]
-        made = WrittenFile(
+        data_file = WrittenFile(
             path=file.path,
             partition=writer.partition,
             row_count=file.row_count,
@@ -330,8 +330,8 @@ class Files:
             bucket_count=self._task.bucket.count if self._task.bucket else None,
             index=index,
         )
-        beside = self._blob_files(made, file.blobs.files if file.blobs else ())
-        self._written += [*([] if file.sink is None else [made]), *beside]
+        beside = self._blob_files(data_file, file.blobs.files if file.blobs else ())
+        self._written += [*([] if file.sink is None else [data_file]), *beside]
 
     def _blob_files(self, data_file: WrittenFile, blob_files: Sequence[blob.NewFile]) -> Iterator[WrittenFile]:
         ids = {column.name: column.id for column in self._task.fields}
@@ -356,10 +356,10 @@ class Files:
 
     def _fresh_indexes(self) -> dict[str, dict[str, file_index.Index]]:
         """By column, by kind."""
-        made: dict[str, dict[str, file_index.Index]] = {}
+        indexes: dict[str, dict[str, file_index.Index]] = {}
         for column in self._indexed.columns if self._indexed else ():
-            made.setdefault(column.column, {})[column.kind] = file_index.fresh(column.kind, column.settings)
-        return made
+            indexes.setdefault(column.column, {})[column.kind] = file_index.fresh(column.kind, column.settings)
+        return indexes
 
     def _index(self, file: _Open) -> bytes | str | None:
         """The indexes of a file, or the path at which they are written."""
@@ -460,7 +460,7 @@ class _Disk:
         self._file, path = tempfile.mkstemp(prefix="lakeformat-write-")
         os.unlink(path)  # It goes with this process, however that ends.
 
-    def put(self, batches: Sequence[pa.RecordBatch]) -> _Where:
+    def append(self, batches: Sequence[pa.RecordBatch]) -> _Where:
         content = pa.concat_batches(batches).serialize()
         where = self._end, content.size
         with _unwritable(tempfile.gettempdir()), memoryview(content) as view:
@@ -501,12 +501,12 @@ def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...
 
 
 def _whole_number(options: Mapping[str, str], name: str | None, default: int) -> int:
-    given = options.get(name) if name else None
-    if given is None:
+    value = options.get(name) if name else None
+    if value is None:
         return default
-    if not given.strip().isdigit():
-        raise InvalidInput(f"option {name!r} is a number of bytes, not {given!r}")
-    return int(given)
+    if not value.strip().isdigit():
+        raise InvalidInput(f"option {name!r} is a number of bytes, not {value!r}")
+    return int(value)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def test_a_session_is_asked_once_for_each_bucket(spark, monkeypatch, caplog):
         return None if location.startswith(("s3a://new", "gs:", "s3://old")) else "no such file system"
 
     monkeypatch.setattr(reachable, "_failure", failure)
-    monkeypatch.setattr(reachable, "_known", type(reachable._known)())
+    monkeypatch.setattr(reachable, "_schemes_of_session", type(reachable._schemes_of_session)())
     reach = Reach(spark)
     with caplog.at_level(logging.INFO, "lakeformat"):
         for location, uri in {

@@ -82,13 +82,13 @@ def texts(values: pa.Array, name: str) -> Fitted:
 
 def as_null(values: pa.Array, null_if: Sequence[str], empty: bool) -> pa.Array:
     """The values, null where their text is one of `null_if`, or `empty`."""
-    wanted = [*null_if, *([""] if empty else [])]
-    if not wanted or pa.types.is_nested(values.type) or pa.types.is_null(values.type):
+    null_texts = [*null_if, *([""] if empty else [])]
+    if not null_texts or pa.types.is_nested(values.type) or pa.types.is_null(values.type):
         return values
     if not pa.types.is_string(values.type) and not null_if:
         return values
     spelt = values if pa.types.is_string(values.type) else values.cast(pa.string())
-    return pc.if_else(pc.is_in(spelt, pa.array(wanted)), pa.scalar(None, values.type), values)
+    return pc.if_else(pc.is_in(spelt, pa.array(null_texts)), pa.scalar(None, values.type), values)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _assigned(values: pa.Array, field: Field) -> pa.Array:
 
 def _parsed(values: pa.Array, field: Field) -> Fitted:
     assert isinstance(field.type, Scalar), field
-    kind, target, own = field.type.kind, to_arrow(field.type), field.type
+    kind, target, field_type = field.type.kind, to_arrow(field.type), field.type
 
     def parse(part: pa.Array) -> pa.Array:
         if kind in _TEXTS:
@@ -145,10 +145,10 @@ def _parsed(values: pa.Array, field: Field) -> Fitted:
         if kind in (Kind.DATE, Kind.TIME, Kind.TIME_MICROS):
             return part.cast(target)
         if kind is Kind.TIMESTAMP_TZ:
-            return _instants(part, own, field.name)
+            return _instants(part, field_type, field.name)
         if kind is Kind.TIMESTAMP:
             _require_date(part)
-        return casts.project(part, _TEXT, own, field.name)
+        return casts.project(part, _TEXT, field_type, field.name)
 
     try:
         return Fitted(parse(values))

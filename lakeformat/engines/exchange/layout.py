@@ -47,15 +47,15 @@ def layout(format: str, options: Mapping[str, Any], exports: bool = False) -> Fi
     """The format with its options, the others at their defaults. Raises `InvalidInput` for unknown options and values,
     and `UnsupportedFeature` for what Arrow cannot read or write."""
     name = str(format).upper()
-    known = (EXPORTED if exports else LOADED).get(name)
-    if known is None:
+    defaults = (EXPORTED if exports else LOADED).get(name)
+    if defaults is None:
         raise UnsupportedFeature(f"files of the format {format!r}: known are CSV, JSON and PARQUET")
-    values = dict(known)
+    values = dict(defaults)
     for option, value in options.items():
         key = option.upper()
-        if key not in known:
+        if key not in defaults:
             raise InvalidInput(
-                f"{option}: no option for {'writing' if exports else 'reading'} {name} files; there are {', '.join(known)}"
+                f"{option}: no option for {'writing' if exports else 'reading'} {name} files; there are {', '.join(defaults)}"
             )
         values[key] = _checked(name, key, value)
     if name == "CSV":
@@ -82,10 +82,10 @@ def _checked(format: str, option: str, value: Any) -> Any:
                 raise InvalidInput(f"{option}={value!r}: it is {allowed}")
             return _TRUTH[word]
         case "NULL_IF":
-            given = (value,) if isinstance(value, str) else tuple(value)
-            if not all(isinstance(text, str) for text in given):
+            texts = (value,) if isinstance(value, str) else tuple(value)
+            if not all(isinstance(text, str) for text in texts):
                 raise InvalidInput(f"NULL_IF={value!r}: give texts, e.g. ('NULL', '')")
-            return given
+            return texts
         case "COMPRESSION":
             codec = str(value).upper()
             codecs = (*_OF_PARQUET, "AUTO") if format == "PARQUET" else (*_CODECS, "AUTO")

@@ -70,14 +70,14 @@ class PlainCsv(io.RawIOBase):
         quotes = (signs == quote) & ~escaped
         inside = (np.cumsum(quotes) + self._is_inside) & 1 == 1
         self._is_inside = bool(inside[-1])
-        made, keep = signs.copy(), np.ones(len(signs), bool)
+        plain_signs, keep = signs.copy(), np.ones(len(signs), bool)
         # Before a quote the escape becomes the first of two quotes; of two escapes one stays.
         before_quote = places[~is_second & inside[places]]
         before_quote = before_quote[(before_quote + 1 < len(signs))]
         before_quote = before_quote[escaped[before_quote + 1] & (signs[before_quote + 1] == quote)]
-        made[before_quote] = quote
+        plain_signs[before_quote] = quote
         keep[places[is_second & inside[places]]] = False
-        return made[keep].tobytes()
+        return plain_signs[keep].tobytes()
 
 
 def _escapes(signs: np.ndarray, escape: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,14 +134,14 @@ class _Document:
         if self._depth == 0 and opening.any():
             self._is_array = signs[np.argmax(opening)] == _OPENING[1]
         self._is_inside, self._depth = bool(inside[-1]), int(depth[-1])
-        made = signs.copy()
-        made[np.isin(signs, _BREAKS) & ~inside] = _SPACE
+        line_signs = signs.copy()
+        line_signs[np.isin(signs, _BREAKS) & ~inside] = _SPACE
         if self._is_array:
-            made[opening & (depth == 1)] = _SPACE
-            made[closing & (depth == 0)] = _LINE_END
-            made[(signs == _COMMA) & ~inside & (depth == 1)] = _LINE_END
-            return made.tobytes()
-        return np.insert(made, np.flatnonzero(closing & (depth == 0)) + 1, _LINE_END).tobytes()
+            line_signs[opening & (depth == 1)] = _SPACE
+            line_signs[closing & (depth == 0)] = _LINE_END
+            line_signs[(signs == _COMMA) & ~inside & (depth == 1)] = _LINE_END
+            return line_signs.tobytes()
+        return np.insert(line_signs, np.flatnonzero(closing & (depth == 0)) + 1, _LINE_END).tobytes()
 
     def end(self) -> bytes:
         if self._depth or self._is_inside:

@@ -112,10 +112,10 @@ def batches(store: Reader, source: Source, tally: Tally) -> Iterator[pa.RecordBa
     except _Refused as error:
         raise InvalidInput(*error.args) from error.__cause__
     except (pa.ArrowException, OSError, EOFError, InvalidInput) as error:
-        said = str(error)
-        if "straddl" in said:
-            said = f"a row of more than {_BLOCK >> 20} MiB, or a quote that is not closed"
-        tally.add(1, 0 if tally.first is None else tally.rows_parsed + 1, said)
+        message = str(error)
+        if "straddl" in message:
+            message = f"a row of more than {_BLOCK >> 20} MiB, or a quote that is not closed"
+        tally.add(1, 0 if tally.first is None else tally.rows_parsed + 1, message)
         if source.strict:
             raise InvalidInput(_refusal(source, tally)) from error
 
@@ -143,16 +143,16 @@ def _good(
     columns: Sequence[pa.Array | None], row_count: int, source: Source, tally: Tally, before: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these columns that fit; None is a column of nulls. `before`: the rows read before them."""
-    made, bad = [], np.zeros(row_count, bool)
+    arrays, bad = [], np.zeros(row_count, bool)
     for column, wanted in zip(columns, source.fields, strict=True):
         result = _fitted(pa.nulls(row_count) if column is None else column, wanted, source.layout)
         if result.bad is not None and result.first is not None:
             bad |= result.bad
             tally.add(0, tally.number(before + result.first[0]), result.first[1])
-        made.append(result.column)
+        arrays.append(result.column)
     tally.rows_parsed += row_count
     tally.errors += int(bad.sum())
-    batch = fitting.table(made, source.fields)
+    batch = fitting.table(arrays, source.fields)
     if bad.any():
         batch = batch.filter(pa.array(~bad))
     tally.rows_loaded += batch.num_rows
@@ -160,12 +160,12 @@ def _good(
         yield batch
 
 
-def _fitted(values: pa.Array, wanted: Field, layout: FileLayout) -> Fitted:
+def _fitted(values: pa.Array, field: Field, layout: FileLayout) -> Fitted:
     if layout.format == "PARQUET":
-        return fitting.fitted(values, wanted)
-    spelt = fitting.texts(values, wanted.name) if pa.types.is_binary(values.type) else Fitted(values)
-    empty = layout["EMPTY_FIELD_AS_NULL"] or (layout.format == "CSV" and not fitting.is_text(wanted.type))
-    result = fitting.fitted(fitting.as_null(spelt.column, layout["NULL_IF"], empty), wanted)
+        return fitting.fitted(values, field)
+    spelt = fitting.texts(values, field.name) if pa.types.is_binary(values.type) else Fitted(values)
+    empty = layout["EMPTY_FIELD_AS_NULL"] or (layout.format == "CSV" and not fitting.is_text(field.type))
+    result = fitting.fitted(fitting.as_null(spelt.column, layout["NULL_IF"], empty), field)
     if spelt.bad is None:
         return result
     return Fitted(result.column, spelt.bad if result.bad is None else spelt.bad | result.bad, spelt.first)
@@ -250,7 +250,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[_Columns]:
 
 
 def _json(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
-    types = {wanted.name: _type_in_json(wanted) for wanted in source.fields}
+    types = {field.name: _type_in_json(field) for field in source.fields}
     number = 0
     with _opened(store, source) as file:
         for text in lines(file, source.layout["MULTI_LINE"]):
@@ -262,7 +262,7 @@ def _json(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
                     continue
                 for start in range(0, len(rows), _ROWS):
                     part = rows.slice(start, _ROWS)
-                    yield [_column(part, wanted.name) for wanted in source.fields], len(part)
+                    yield [_column(part, field.name) for field in source.fields], len(part)
                 number += len(rows)
 
 
@@ -270,28 +270,28 @@ def _column(rows: pa.Table, name: str) -> pa.Array | None:
     return layouts.plain(rows[name]) if name in rows.column_names else None
 
 
-def _type_in_json(wanted: Field) -> pa.DataType:
+def _type_in_json(field: Field) -> pa.DataType:
     """The type with which Arrow first reads values of a column."""
-    if not isinstance(wanted.type, Scalar):
-        return to_arrow(wanted.type)
-    match wanted.type.kind:
+    if not isinstance(field.type, Scalar):
+        return to_arrow(field.type)
+    match field.type.kind:
         case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT:
             return pa.int64()
         case Kind.FLOAT | Kind.DOUBLE:
             return pa.float64()
         case Kind.BOOLEAN | Kind.DECIMAL:
-            return to_arrow(wanted.type)
+            return to_arrow(field.type)
     return pa.string()
 
 
 def _objects(text: bytes, source: Source, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table | str]:
     """Lines of JSON as tables, and an error for each line that is no object."""
-    asked: dict[str, pa.DataType | None] = dict(types)
+    parsed_types: dict[str, pa.DataType | None] = dict(types)
     tried: set[str] = set()
     while True:
         try:
             text.decode()  # Arrow takes text that is no UTF-8.
-            yield _read(text, asked)
+            yield _read(text, parsed_types)
             return
         except (ValueError, pa.ArrowException) as error:
             changed = _COLUMN.search(str(error))
@@ -300,7 +300,9 @@ def _objects(text: bytes, source: Source, types: Mapping[str, pa.DataType]) -> I
         if changed is None or not is_plain or name not in types or name in tried or pa.types.is_nested(types[name]):
             break
         tried.add(name)
-        asked[name] = pa.string() if changed[3] == "string" else None  # Other values than the column's, but all alike.
+        parsed_types[name] = (
+            pa.string() if changed[3] == "string" else None
+        )  # Other values than the column's, but all alike.
     rows = [line for line in text.split(b"\n") if line.strip()]
     if len(rows) <= _FEW:
         yield from _one_by_one(rows, source)
@@ -311,12 +313,12 @@ def _objects(text: bytes, source: Source, types: Mapping[str, pa.DataType]) -> I
 
 def _read(text: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
     """All lines at once. Arrow chooses the type of a column of None."""
-    known = pa.schema([(name, type) for name, type in types.items() if type is not None])
+    schema = pa.schema([(name, type) for name, type in types.items() if type is not None])
     return pyarrow.json.read_json(
         io.BytesIO(text),
         pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pyarrow.json.ParseOptions(
-            explicit_schema=known, unexpected_field_behavior="ignore" if len(known) == len(types) else "infer"
+            explicit_schema=schema, unexpected_field_behavior="ignore" if len(schema) == len(types) else "infer"
         ),
     )
 
@@ -345,13 +347,13 @@ def _values(row: bytes, fields: Sequence[Field]) -> list[Any]:
     if not isinstance(parsed, dict):
         raise ValueError("no JSON object; MULTI_LINE = TRUE reads arrays and objects over several lines")
     values: list[Any] = []
-    for wanted in fields:
-        value = parsed.get(wanted.name)
-        if not isinstance(wanted.type, Scalar):
+    for column in fields:
+        value = parsed.get(column.name)
+        if not isinstance(column.type, Scalar):
             try:
-                values.append(pa.array([json.loads(text).get(wanted.name)], to_arrow(wanted.type)))
+                values.append(pa.array([json.loads(text).get(column.name)], to_arrow(column.type)))
             except (pa.ArrowException, TypeError) as error:
-                raise ValueError(f"column {wanted.name}: {error}") from error
+                raise ValueError(f"column {column.name}: {error}") from error
         elif value is None:
             values.append(value)
         elif isinstance(value, str):
@@ -364,9 +366,9 @@ def _values(row: bytes, fields: Sequence[Field]) -> list[Any]:
 
 def _table(rows: Sequence[Sequence[Any]], fields: Sequence[Field]) -> pa.Table:
     columns = []
-    for wanted, values in zip(fields, zip(*rows, strict=True), strict=True):
-        columns.append(pa.array(values, pa.string()) if isinstance(wanted.type, Scalar) else pa.concat_arrays(values))
-    return pa.Table.from_arrays(columns, names=[wanted.name for wanted in fields])
+    for column, values in zip(fields, zip(*rows, strict=True), strict=True):
+        columns.append(pa.array(values, pa.string()) if isinstance(column.type, Scalar) else pa.concat_arrays(values))
+    return pa.Table.from_arrays(columns, names=[column.name for column in fields])
 
 
 def _parquet(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
@@ -374,14 +376,14 @@ def _parquet(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
         file = pq.ParquetFile(opened if isinstance(opened, pa.NativeFile) else pa.PythonFile(opened, "r"))
         names = file.schema_arrow.names
         places = []
-        for wanted in source.fields:
-            same = [name for name in names if name.casefold() == wanted.name.casefold()]
+        for field in source.fields:
+            same = [name for name in names if name.casefold() == field.name.casefold()]
             if len(same) > 1:
-                raise InvalidInput(f"columns {' and '.join(same)} both have the name of column {wanted.name}")
+                raise InvalidInput(f"columns {' and '.join(same)} both have the name of column {field.name}")
             places.append(same[0] if same else None)
         if not any(places):
             raise InvalidInput(
-                f"none of the columns {', '.join(wanted.name for wanted in source.fields)} is in the file, which has {', '.join(names)}"
+                f"none of the columns {', '.join(field.name for field in source.fields)} is in the file, which has {', '.join(names)}"
             )
         for batch in file.iter_batches(_ROWS, columns=[name for name in places if name is not None]):
             yield [None if name is None else batch.column(name) for name in places], batch.num_rows

@@ -244,22 +244,22 @@ def _text(values: pa.Array, layout: FileLayout) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _pattern(pattern: str) -> str:
+def _pattern(spark_pattern: str) -> str:
     """Arrow's pattern for Spark's. Raises `UnsupportedFeature` for letters that have no equal."""
-    made = ""
-    for match in _PATTERN.finditer(pattern):
+    pattern = ""
+    for match in _PATTERN.finditer(spark_pattern):
         part = match[0]
         if part.startswith("'") and match[1] is not None:
-            made += (match[1].replace("''", "'") or "'").replace("%", "%%")
+            pattern += (match[1].replace("''", "'") or "'").replace("%", "%%")
         elif match[2] is None:
-            made += "%%" if part == "%" else part
+            pattern += "%%" if part == "%" else part
         elif part in _FORMATS:
-            made += _FORMATS[part]
+            pattern += _FORMATS[part]
         else:
             raise UnsupportedFeature(
-                f"pattern {pattern!r}: {part!r} is not known; known are {', '.join(_FORMATS)}, and text in single quotes"
+                f"pattern {spark_pattern!r}: {part!r} is not known; known are {', '.join(_FORMATS)}, and text in single quotes"
             )
-    return made
+    return pattern
 
 
 def _is_spelt(type: pa.DataType, nested: bool) -> bool:

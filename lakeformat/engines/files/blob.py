@@ -128,14 +128,14 @@ def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) 
         end = min(max(end, start + 1), start + batch_rows, blobs.row_count)
         pieces, index, count = [pa.nulls(1, pa.binary())], np.zeros(end - start, np.int64), 1
         for number, file in enumerate(files):
-            own = np.flatnonzero(source[start:end] == number)
-            if len(own):
-                rows = places[start + own]
+            in_file = np.flatnonzero(source[start:end] == number)
+            if len(in_file):
+                rows = places[start + in_file]
                 pieces.append(
                     file.descriptors(rows, store.location(file.path)) if blobs.as_descriptors else file.values(rows)
                 )
-                index[own] = count + np.arange(len(own))
-                count += len(own)
+                index[in_file] = count + np.arange(len(in_file))
+                count += len(in_file)
         yield pa.RecordBatch.from_arrays([pa.concat_arrays(pieces).take(pa.array(index))], schema=schema)
         start = end
 

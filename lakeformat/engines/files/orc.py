@@ -188,10 +188,10 @@ def _null_key(source: Any, names: list[str] | None) -> str | None:
             stripes.append(dict(_messages(message)))
         elif number == 4:
             type = list(_messages(message))
-            kinds.append(next((value for at, value in type if at == 1), 0))
-            parts.append([part for at, value in type if at == 2 for part in _numbers(value)])
+            kinds.append(next((value for tag, value in type if tag == 1), 0))
+            parts.append([part for tag, value in type if tag == 2 for part in _numbers(value)])
             if len(kinds) == 1:
-                of_root = [value.decode() for at, value in type if at == 3]
+                of_root = [value.decode() for tag, value in type if tag == 3]
         elif number == 7:
             has_null.append(dict(_messages(message)).get(10))
     columns = dict(zip(of_root, parts[0], strict=True)) if parts else {}
@@ -204,10 +204,10 @@ def _null_key(source: Any, names: list[str] | None) -> str | None:
             if kinds[type] != _MAP:
                 continue
             key = parts[type][0]
-            known = has_null[key] if key < len(has_null) else None
-            if known is None and present is None:
+            null_flag = has_null[key] if key < len(has_null) else None
+            if null_flag is None and present is None:
                 present = _present(source, stripes, codec)
-            if known or (known is None and present is not None and key in present):
+            if null_flag or (null_flag is None and present is not None and key in present):
                 return name
     return None
 
@@ -274,19 +274,19 @@ def _footer(source: Any) -> tuple[bytes, int]:
 
 def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a protocol buffer: (number, integer or bytes)."""
-    at = 0
-    while at < len(data):
-        key, at = varint.read(data, at)
+    offset = 0
+    while offset < len(data):
+        key, offset = varint.read(data, offset)
         match key & 7:
             case 0:
-                value, at = varint.read(data, at)
+                value, offset = varint.read(data, offset)
                 yield key >> 3, value
             case 2:
-                length, at = varint.read(data, at)
-                yield key >> 3, data[at : at + length]
-                at += length
+                length, offset = varint.read(data, offset)
+                yield key >> 3, data[offset : offset + length]
+                offset += length
             case 1 | 5 as fixed:
-                at += 8 if fixed == 1 else 4
+                offset += 8 if fixed == 1 else 4
             case other:
                 raise ValueError(f"wire type {other} in the footer")
 
@@ -296,12 +296,12 @@ def _inflated(data: bytes, codec: int) -> bytes:
     uncompressed."""
     if codec == 0:
         return data
-    parts, at = [], 0
-    while at < len(data):
-        head = int.from_bytes(data[at : at + 3], "little")
-        chunk = data[at + 3 : at + 3 + (head >> 1)]
+    parts, offset = [], 0
+    while offset < len(data):
+        head = int.from_bytes(data[offset : offset + 3], "little")
+        chunk = data[offset + 3 : offset + 3 + (head >> 1)]
         parts.append(chunk if head & 1 else bytes(_DECOMPRESS[codec](chunk)))
-        at += 3 + len(chunk)
+        offset += 3 + len(chunk)
     return b"".join(parts)
 
 

@@ -239,16 +239,18 @@ class File:
         schema = self._file.metadata.schema
         # By index: the field `b` of a column `a` has the path of a column `a.b`.
         leaves = _leaf_ranges(self._arrow_schema)
-        wanted = [name for name in columns if schema.column(leaves[name].start).physical_type in ("FLOAT", "DOUBLE")]
-        if not wanted:
+        float_columns = [
+            name for name in columns if schema.column(leaves[name].start).physical_type in ("FLOAT", "DOUBLE")
+        ]
+        if not float_columns:
             return frozenset(columns)
-        chosen = [leaves[name].start for name in wanted]
+        chosen = [leaves[name].start for name in float_columns]
         try:
             counts = [parquet_footer.nan_counts(row_group, chosen) for row_group in self._footer.row_groups]
         except (IndexError, KeyError, AssertionError) as error:
             raise CorruptFile("its footer is damaged") from error
         return frozenset(columns) - {
-            name for index, name in enumerate(wanted) if any(count[index] != 0 for count in counts)
+            name for index, name in enumerate(float_columns) if any(count[index] != 0 for count in counts)
         }
 
     def batches(
@@ -293,15 +295,15 @@ class File:
         options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
         options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
         # Column chunks of wide rows are not read as a whole either; other chunks are, which is a little faster.
-        how = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
+        file_options = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
         if not self._is_encrypted:  # The metadata of an encrypted file carries a decryptor of its own.
-            how["metadata"] = self._file.metadata
-        file = pq.ParquetFile(self._source, **how) if are_wide else self._file
+            file_options["metadata"] = self._file.metadata
+        file = pq.ParquetFile(self._source, **file_options) if are_wide else self._file
         digits = max((_digits(field.type) for field in walk(fields)), default=-1)
         if digits < 0 or not _has_int96(self._file.metadata.schema):
             yield from file.iter_batches(**options)
             return
-        micros = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", **how)
+        micros = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", **file_options)
         if digits <= 6:
             yield from micros.iter_batches(**options)
             return
@@ -321,12 +323,12 @@ class File:
         for group in groups:
             metadata = self._file.metadata.row_group(group)
             chunks = [metadata.column(leaf) for leaf in leaves]
-            own = sum(chunk.total_compressed_size for chunk in chunks)
-            if run and (run[-1] != group - 1 or stored + own > _AHEAD_BYTES):
+            group_bytes = sum(chunk.total_compressed_size for chunk in chunks)
+            if run and (run[-1] != group - 1 or stored + group_bytes > _AHEAD_BYTES):
                 yield run, rows
                 run, stored, rows = [], 0, batch_rows
             run.append(group)
-            stored += own
+            stored += group_bytes
             # Encodings of repeated values make chunks smaller than their decoded values.
             size = sum(
                 max(chunk.total_uncompressed_size, chunk.num_values * _WIDTHS.get(chunk.physical_type, 0))
@@ -359,8 +361,8 @@ class File:
             self._source.seek(0)
             import pyarrow.dataset as ds  # It imports pandas if that is installed, which takes a second and is rarely needed.
 
-            how = {"decryption_properties": self._options["decryption_properties"]} if self._is_encrypted else {}
-            scanning = ds.ParquetFragmentScanOptions(**how)
+            decryption = {"decryption_properties": self._options["decryption_properties"]} if self._is_encrypted else {}
+            scanning = ds.ParquetFragmentScanOptions(**decryption)
             fragment = ds.ParquetFileFormat(default_fragment_scan_options=scanning).make_fragment(self._source)
             return [group.id for group in fragment.subset(pushed).row_groups]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError):
@@ -426,7 +428,7 @@ class Output:
         starts = []
         for start, end in stored.spans:
             starts.append(max(self._sink.tell(), len(_MAGIC)))
-            self._sink.put(stored.chunk(start, end))
+            self._sink.write_raw(stored.chunk(start, end))
             self._copied_bytes += end - start
         row_group = parquet_footer.moved(stored.row_group, starts)
         assert row_group is not None, stored
@@ -470,10 +472,10 @@ class Output:
 
     def _shred(self, first: pa.Table) -> None:
         """Choose the shredded columns of variants by the first rows."""
-        given = variant_shredding.options(self._task.options[SHREDDING])
+        shredding = variant_shredding.options(self._task.options[SHREDDING])
         for index, field in enumerate(self._fields):
             if field.type == scalar(Kind.VARIANT):
-                parts = given.parts(field.name, first.column(index))
+                parts = shredding.parts(field.name, first.column(index))
                 if parts != pa.null():
                     self._shredded[index] = parts
                     type = variant_shredding.stored(parts)
@@ -563,7 +565,7 @@ class _Ended:
         self._skips = False  # Whether to skip the magic that Arrow writes first: the file has it already.
         self.end: bytearray | None = None  # The withheld bytes, once withholding has begun.
 
-    def put(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """Write bytes that Arrow does not know about, even before it has begun the file."""
         if not self._sink.tell():
             self._sink.write(_MAGIC)
@@ -731,26 +733,26 @@ def _own_type(arrow_type: pa.DataType) -> Type:
 
 def _leaves_below(arrow_schema: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
     """The indexes of the leaf columns below `fields`."""
-    wanted = {field.name: field for field in fields}
+    by_name = {field.name: field for field in fields}
     leaves: list[int] = []
     index = 0
     for column in arrow_schema:
         width = _width(column.type) if column.type.num_fields else 1
-        if column.name in wanted:
+        if column.name in by_name:
             if width == 1:
                 leaves.append(index)
             else:
-                _leaves(column.type, wanted[column.name].type, index, leaves)
+                _leaves(column.type, by_name[column.name].type, index, leaves)
         index += width
     return leaves
 
 
 def _leaves(arrow_type: pa.DataType, type: Type, index: int, leaves: list[int]) -> None:
     if pa.types.is_struct(arrow_type) and isinstance(type, Row):
-        wanted = {part.name: part for part in type.fields}
+        by_name = {part.name: part for part in type.fields}
         for field in arrow_type:
-            if field.name in wanted:
-                _leaves(field.type, wanted[field.name].type, index, leaves)
+            if field.name in by_name:
+                _leaves(field.type, by_name[field.name].type, index, leaves)
             index += _width(field.type)
     elif pa.types.is_list(arrow_type) and isinstance(type, ListOf):
         _leaves(arrow_type.value_type, type.element.type, index, leaves)

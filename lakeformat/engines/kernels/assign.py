@@ -29,11 +29,11 @@ def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[Part
     """Raise `InvalidInput` if columns of `schema` cannot be assigned to `fields`: extra, missing, duplicate or of
     another type. Columns in `partition_by` must be present or have a default: otherwise their rows would go to the
     partition of null."""
-    known = {field.name: field for field in fields}
+    by_name = {field.name: field for field in fields}
     for name in schema.names:
-        if name not in known:
+        if name not in by_name:
             raise InvalidInput(
-                f"column {name!r} is not in the table, which has {', '.join(known)}; "
+                f"column {name!r} is not in the table, which has {', '.join(by_name)}; "
                 f"drop it from the data or add it to the table (alter().add_column)"
             )
         if schema.names.count(name) > 1:
@@ -49,16 +49,16 @@ def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[Part
 
 
 def require_placed(
-    given: Collection[str], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...], what: str
+    names: Collection[str], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...], source: str
 ) -> None:
-    """Raise `InvalidInput` if `what`, which has these columns, does not say which partitions its rows belong to:
+    """Raise `InvalidInput` if `source`, which has these columns, does not say which partitions its rows belong to:
     without a default they would all go to the partition of null."""
     defaults = {field.name for field in fields if field.default is not None}
     for by in partition_by:
         name, is_read = by.source, by.transform.kind is not TransformKind.VOID
-        if is_read and name not in given and name not in defaults and any(field.name == name for field in fields):
+        if is_read and name not in names and name not in defaults and any(field.name == name for field in fields):
             raise InvalidInput(
-                f"column {name!r} says in which partition a row belongs, has no default, and {what} does not give it: all these rows "
+                f"column {name!r} says in which partition a row belongs, has no default, and {source} does not give it: all these rows "
                 f"would go to the partition of null; give the column, with nulls where that is meant"
             )
 
@@ -97,38 +97,38 @@ def default(field: Field, length: int) -> pa.Array:
     return casts.repeated(values[0], length)
 
 
-def _check_type(given: pa.DataType, field: Field, name: str) -> None:
-    given = layouts.plain_type(given)
-    if pa.types.is_null(given):
+def _check_type(arrow_type: pa.DataType, field: Field, name: str) -> None:
+    arrow_type = layouts.plain_type(arrow_type)
+    if pa.types.is_null(arrow_type):
         return None
     match field.type:
-        case Row(parts) if pa.types.is_struct(given):
-            return _check_parts(given, parts, name)
-        case ListOf(element) if pa.types.is_list(given):
-            return _check_type(given.value_type, element, f"{name}[]")
-        case MapOf(key, value) if pa.types.is_map(given):
-            _check_type(given.key_type, key, f"{name}[key]")
-            return _check_type(given.item_type, value, f"{name}[value]")
-        case MultisetOf(element) if pa.types.is_map(given):
-            _check_type(given.key_type, element, f"{name}[key]")
-            return _check_type(given.item_type, Field(-1, "value", Scalar(Kind.INT)), f"{name}[count]")
-        case Scalar() if _fits(given, field.type):
+        case Row(parts) if pa.types.is_struct(arrow_type):
+            return _check_parts(arrow_type, parts, name)
+        case ListOf(element) if pa.types.is_list(arrow_type):
+            return _check_type(arrow_type.value_type, element, f"{name}[]")
+        case MapOf(key, value) if pa.types.is_map(arrow_type):
+            _check_type(arrow_type.key_type, key, f"{name}[key]")
+            return _check_type(arrow_type.item_type, value, f"{name}[value]")
+        case MultisetOf(element) if pa.types.is_map(arrow_type):
+            _check_type(arrow_type.key_type, element, f"{name}[key]")
+            return _check_type(arrow_type.item_type, Field(-1, "value", Scalar(Kind.INT)), f"{name}[count]")
+        case Scalar() if _fits(arrow_type, field.type):
             return None
-    raise InvalidInput(f"column {name}: {given} does not fit {field.type}; {_way_out(given, field.type)}")
+    raise InvalidInput(f"column {name}: {arrow_type} does not fit {field.type}; {_way_out(arrow_type, field.type)}")
 
 
-def _check_parts(given: pa.DataType, parts: tuple[Field, ...], name: str) -> None:
-    names = [given.field(i).name for i in range(given.num_fields)]
-    known = {part.name: part for part in parts}
+def _check_parts(arrow_type: pa.DataType, parts: tuple[Field, ...], name: str) -> None:
+    names = [arrow_type.field(i).name for i in range(arrow_type.num_fields)]
+    by_name = {part.name: part for part in parts}
     if len(set(names)) < len(names):
         twice = next(part for part in names if names.count(part) > 1)
         raise InvalidInput(f"column {name}: part {twice!r} is in the data twice; rename one")
     for extra in names:
-        if extra not in known:
-            raise InvalidInput(f"column {name}: part {extra!r} is not in the table, which has {', '.join(known)}")
+        if extra not in by_name:
+            raise InvalidInput(f"column {name}: part {extra!r} is not in the table, which has {', '.join(by_name)}")
     for part in parts:
         if part.name in names:
-            _check_type(given.field(part.name).type, part, f"{name}.{part.name}")
+            _check_type(arrow_type.field(part.name).type, part, f"{name}.{part.name}")
         elif not part.nullable and part.default is None:
             raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
 

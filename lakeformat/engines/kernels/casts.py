@@ -83,10 +83,10 @@ def project(
     match source, target:
         case ((Row() | Scalar(Kind.VARIANT)), Scalar(Kind.VARIANT)):
             return variant.plain(array, name)
-        case Row(parts), Row(wanted):
+        case Row(parts), Row(target_parts):
             by_id = {part.id: (part, index) for index, part in enumerate(parts)}
             columns = []
-            for field in wanted:
+            for field in target_parts:
                 if field.id in by_id:
                     part, index = by_id[field.id]
                     child = _child(array, part, index)
@@ -272,11 +272,13 @@ _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Array:
-    wanted = to_arrow(target)
-    if source == target or (array.type == wanted and source.kind is target.kind and source.kind not in _TEXTS + _BLOBS):
+    arrow_type = to_arrow(target)
+    if source == target or (
+        array.type == arrow_type and source.kind is target.kind and source.kind not in _TEXTS + _BLOBS
+    ):
         return array
     try:
-        return _cast_by_kind(array, source, target, wanted)
+        return _cast_by_kind(array, source, target, arrow_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = "; scan(nanoseconds='microseconds') reads it" if nanoseconds.is_fine(target) else ""
         raise InvalidInput(f"column {name}: a value of {source} cannot become {target}: {error}{hint}") from error
@@ -284,7 +286,7 @@ def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Arra
         raise InvalidInput(f"column {name}: {source} cannot be read as {target}") from None
 
 
-def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
+def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, arrow_type: pa.DataType) -> pa.Array:
     """As Java Paimon's `CastExecutors` in a JVM with the zone UTC, except that a number out of range is an error."""
     have, want = source.kind, target.kind
     if want in _TEXTS:
@@ -293,59 +295,59 @@ def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.Da
         blobs = array.cast(pa.binary())
         if want in (Kind.BINARY, Kind.VARBINARY):
             blobs = pc.binary_slice(blobs, 0, target.parameters[0])
-        return blobs.cast(wanted)
+        return blobs.cast(arrow_type)
     if have in _TEXTS:
-        return _parse(array, target, wanted)
+        return _parse(array, target, arrow_type)
     if have is Kind.BOOLEAN and want in _NUMBERS:
-        return array.cast(pa.int8()).cast(wanted)
+        return array.cast(pa.int8()).cast(arrow_type)
     if want is Kind.BOOLEAN and have in _INTEGERS:
         return pc.not_equal(array, pa.scalar(0, array.type))
     if have in _NUMBERS and want in _NUMBERS:
-        return _number(array, source, target, wanted)
-    return _time(array, have, want, wanted)
+        return _number(array, source, target, arrow_type)
+    return _time(array, have, want, arrow_type)
 
 
-def _time(array: pa.Array, have: Kind, want: Kind, wanted: pa.DataType) -> pa.Array:
+def _time(array: pa.Array, have: Kind, want: Kind, arrow_type: pa.DataType) -> pa.Array:
     """Casts between dates, times, timestamps and seconds since 1970."""
     if have is Kind.DATE and want in _INSTANTS:
-        return array.cast(pa.timestamp(wanted.unit)).view(wanted)
+        return array.cast(pa.timestamp(arrow_type.unit)).view(arrow_type)
     if have in _INSTANTS and want is Kind.DATE:
         return pc.floor_temporal(array.view(pa.timestamp(array.type.unit)), unit="day").cast(pa.date32())
     if have in _INSTANTS and want in _INSTANTS:
-        return _to_unit(array, wanted)
+        return _to_unit(array, arrow_type)
     if have in _INSTANTS and want in _SECONDS:
-        return pc.divide(_to_unit(array, _MILLIS).view(pa.int64()), 1000).cast(wanted)
+        return pc.divide(_to_unit(array, _MILLIS).view(pa.int64()), 1000).cast(arrow_type)
     if have in _SECONDS and want in _INSTANTS:
-        return _to_unit(array.cast(pa.int64()).view(pa.timestamp("s")), wanted)
+        return _to_unit(array.cast(pa.int64()).view(pa.timestamp("s")), arrow_type)
     if have in _INSTANTS and want is Kind.TIME:
-        return _to_unit(array, _MILLIS).cast(wanted)
+        return _to_unit(array, _MILLIS).cast(arrow_type)
     if have is Kind.TIME and want in _INSTANTS:
-        return _to_unit(array.cast(pa.int32()).cast(pa.int64()).view(_MILLIS), wanted)
+        return _to_unit(array.cast(pa.int32()).cast(pa.int64()).view(_MILLIS), arrow_type)
     if have in _TIMES and want in _TIMES:
-        return array.cast(wanted, safe=False)
+        return array.cast(arrow_type, safe=False)
     raise KeyError(have, want)
 
 
-def _number(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
+def _number(array: pa.Array, source: Scalar, target: Scalar, arrow_type: pa.DataType) -> pa.Array:
     have, want = source.kind, target.kind
     if want is Kind.DECIMAL:
         scale = target.parameters[1]
         if have is Kind.DECIMAL:
             if scale < source.parameters[1]:
                 array = pc.round(array, ndigits=scale, round_mode="half_towards_infinity")
-            return array.cast(wanted)
+            return array.cast(arrow_type)
         if have in _INTEGERS:
-            return array.cast(pa.decimal128(38, 0)).cast(pa.decimal256(76, scale)).cast(wanted)
-        return array.cast(wanted)
+            return array.cast(pa.decimal128(38, 0)).cast(pa.decimal256(76, scale)).cast(arrow_type)
+        return array.cast(arrow_type)
     if have is Kind.DECIMAL:
         if want in _INTEGERS:
-            return pc.trunc(array).cast(wanted)
-        return array.cast(pa.float64()).cast(wanted)
+            return pc.trunc(array).cast(arrow_type)
+        return array.cast(pa.float64()).cast(arrow_type)
     if have in (Kind.FLOAT, Kind.DOUBLE) and want in _INTEGERS:
-        return pc.trunc(array).cast(wanted)
+        return pc.trunc(array).cast(arrow_type)
     if want in (Kind.FLOAT, Kind.DOUBLE):
-        return array.cast(wanted, safe=False)
-    return array.cast(wanted)
+        return array.cast(arrow_type, safe=False)
+    return array.cast(arrow_type)
 
 
 def _text(array: pa.Array, source: Scalar) -> pa.Array:
@@ -372,13 +374,13 @@ def _shorten(texts: pa.Array, target: Scalar) -> pa.Array:
     return pc.utf8_slice_codeunits(texts, 0, target.parameters[0])
 
 
-def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
+def _parse(texts: pa.Array, target: Scalar, arrow_type: pa.DataType) -> pa.Array:
     texts = pc.utf8_trim_whitespace(texts)
     match target.kind:
         case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
-            return _parse_timestamps(texts, target, wanted)
+            return _parse_timestamps(texts, target, arrow_type)
         case Kind.TIME:
-            return _parse_times(texts, target).cast(wanted)
+            return _parse_times(texts, target).cast(arrow_type)
         case Kind.BOOLEAN:
             lower = pc.utf8_lower(texts)
             yes = pc.is_in(lower, pa.array(["t", "true", "y", "yes", "1"]))
@@ -388,24 +390,24 @@ def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
                 raise pa.ArrowInvalid(f"not a boolean: {texts.filter(odd)[0].as_py()!r}")
             return pc.if_else(texts.is_valid(), yes, pa.scalar(None, pa.bool_()))
         case kind if kind in _NUMBERS or kind is Kind.DATE:
-            return texts.cast(wanted)
+            return texts.cast(arrow_type)
     raise KeyError(target.kind)
 
 
-def _parse_timestamps(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
+def _parse_timestamps(texts: pa.Array, target: Scalar, arrow_type: pa.DataType) -> pa.Array:
     """A day, maybe with a time, whose fraction is cut to the digits of `target`; or a count of its units since 1970."""
     digits = target.parameters[0]
-    counts = pa.nulls(len(texts), wanted)
+    counts = pa.nulls(len(texts), arrow_type)
     if target.kind is Kind.TIMESTAMP and digits in _UNIT_OF:
         numbers = _counts(texts)
-        counts = _to_unit(numbers.view(pa.timestamp(_UNIT_OF[digits])), wanted)
+        counts = _to_unit(numbers.view(pa.timestamp(_UNIT_OF[digits])), arrow_type)
         texts = pc.if_else(numbers.is_valid(), None, texts)
     parts = _matched(texts, rf"^(?P<year>\d{{4}})-(?P<month>\d\d?)-(?P<day>\d\d?)(?:[ T]{_CLOCK})?$", target)
     days = pc.binary_join_element_wise(parts["year"], *(_two_digits(parts[name]) for name in ("month", "day")), "-")
-    seconds = _seconds(days, parts).cast(pa.timestamp(wanted.unit)).view(pa.int64())
+    seconds = _seconds(days, parts).cast(pa.timestamp(arrow_type.unit)).view(pa.int64())
     nanos = pc.utf8_rpad(pc.utf8_slice_codeunits(parts["fraction"], 0, digits), 9, "0").cast(pa.int64())
-    fraction = pc.divide(nanos, _UNITS["ns"] // _UNITS[wanted.unit])
-    return pc.coalesce(counts, pc.add_checked(seconds, fraction).view(wanted))
+    fraction = pc.divide(nanos, _UNITS["ns"] // _UNITS[arrow_type.unit])
+    return pc.coalesce(counts, pc.add_checked(seconds, fraction).view(arrow_type))
 
 
 def _parse_times(texts: pa.Array, target: Scalar) -> pa.Array:

@@ -21,13 +21,15 @@ def ranks(
     """
     codes, size = np.zeros(len(columns[0]), np.int64), 1
     for index, column in enumerate(columns):
-        own, own_size = _ranks(column, bool(descending) and descending[index], bool(nulls_last) and nulls_last[index])
-        if size * own_size > _LIMIT:
-            own, own_size = _dense(own)
-        if size * own_size > _LIMIT:
+        column_codes, column_size = _ranks(
+            column, bool(descending) and descending[index], bool(nulls_last) and nulls_last[index]
+        )
+        if size * column_size > _LIMIT:
+            column_codes, column_size = _dense(column_codes)
+        if size * column_size > _LIMIT:
             codes, size = _dense(codes)
-        codes = own if size == 1 else codes * own_size + own
-        size *= own_size
+        codes = column_codes if size == 1 else codes * column_size + column_codes
+        size *= column_size
     return codes
 
 
@@ -58,10 +60,10 @@ def _ranks(column: pa.ChunkedArray, descending: bool, nulls_last: bool) -> tuple
         return np.zeros(len(column), np.int64), 1
     codes = ordinals(column)
     valid = None if column.null_count == 0 else np.asarray(column.is_valid())
-    known = codes if valid is None else codes[valid]
-    low, high = int(known.min()), int(known.max())
+    valid_codes = codes if valid is None else codes[valid]
+    low, high = int(valid_codes.min()), int(valid_codes.max())
     if high - low >= _LIMIT:
-        dense, size = _dense(known)
+        dense, size = _dense(valid_codes)
         codes = _scattered(dense, valid)
         low, high = 0, size - 1
     codes = high - codes if descending else codes - low

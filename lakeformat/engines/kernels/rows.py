@@ -87,11 +87,11 @@ class KeySet:
         codes = _places(columns[0], self._values[0])
         hits = codes >= 0
         for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
-            own = _places(column, values)
-            hits &= own >= 0
+            column_codes = _places(column, values)
+            hits &= column_codes >= 0
             if not hits.any():
                 break
-            wanted = codes * len(values) + own
+            wanted = codes * len(values) + column_codes
             codes = np.minimum(np.searchsorted(level, wanted), len(level) - 1)
             hits &= level[codes] == wanted
         return np.where(hits, codes, -1)
@@ -109,16 +109,16 @@ def apply_deletes(
 ) -> pa.RecordBatch:
     """The rows of `batch`, whose first row is at `first_position` of its file, that are not deleted: neither at one of
     `positions` (ascending) nor, by the given columns, in a set of `keys`."""
-    gone = deleted(batch, first_position, positions, keys)
-    return batch if gone is None else keep(batch, pa.array(~gone))
+    mask = deleted(batch, first_position, positions, keys)
+    return batch if mask is None else keep(batch, pa.array(~mask))
 
 
 def newly_deleted(batch: pa.RecordBatch, first_position: int, before: Deletes, now: Deletes) -> pa.RecordBatch:
     """The rows that `now` deletes and `before` does not."""
-    gone, earlier = deleted(batch, first_position, *now), deleted(batch, first_position, *before)
-    if gone is None:
+    deleted_now, earlier = deleted(batch, first_position, *now), deleted(batch, first_position, *before)
+    if deleted_now is None:
         return batch.slice(0, 0)
-    return keep(batch, pa.array(gone if earlier is None else gone & ~earlier))
+    return keep(batch, pa.array(deleted_now if earlier is None else deleted_now & ~earlier))
 
 
 def deleted(
@@ -131,11 +131,11 @@ def deleted(
     low, high = np.searchsorted(positions, (first_position, first_position + batch.num_rows))
     if low == high and not keys:
         return None
-    gone = np.zeros(batch.num_rows, bool)
-    gone[positions[low:high] - first_position] = True
+    mask = np.zeros(batch.num_rows, bool)
+    mask[positions[low:high] - first_position] = True
     for known, columns in keys:
-        gone |= known.contains(columns)
-    return gone
+        mask |= known.contains(columns)
+    return mask
 
 
 def _places(column: pa.Array, values: pa.Array) -> np.ndarray:

@@ -133,12 +133,12 @@ def _split(path: Path, by: _By, edges: pa.Table) -> list[Path | None]:
     return parts
 
 
-def _ranges(own: pa.Table, by: _By, edges: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(row_keys: pa.Table, by: _By, edges: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(rows in the order of their keys, the range of each): twice the number of edges below its key, plus one if it
     equals an edge."""
-    count, marks = len(own), len(edges)
+    count, marks = len(row_keys), len(edges)
     flags = np.concatenate([np.zeros(marks, np.int8), np.ones(count, np.int8), np.full(marks, 2, np.int8)])
-    both = pa.concat_tables([edges, own, edges])
+    both = pa.concat_tables([edges, row_keys, edges])
     places = np.argsort(_ranks(both, by, pa.chunked_array([flags])), kind="stable")
     kinds = flags[places]
     chosen = kinds == 1

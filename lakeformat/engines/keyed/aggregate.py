@@ -60,18 +60,18 @@ class Events:
 Result = Any  # np.ndarray or pa.Array
 
 
-def aggregate(how: Aggregation, values: pa.ChunkedArray, events: Events) -> Result:
+def aggregate(rule: Aggregation, values: pa.ChunkedArray, events: Events) -> Result:
     """One value per key, of `values` by place. Raises `UnsupportedFeature` for values that cannot be retracted."""
-    function, can_retract = FUNCTIONS[how.function]
+    function, can_retract = FUNCTIONS[rule.function]
     if events.retracts.any():
-        if how.ignore_retract:
+        if rule.ignore_retract:
             events = Events(events.starts, events.adds, events.older, np.zeros_like(events.retracts))
         elif not can_retract:
             raise UnsupportedFeature(
-                f"column {how.column!r}: aggregate function {how.function!r} cannot take rows back (-U, -D); set "
-                f"'fields.{how.column}.ignore-retract' to 'true' to leave them out"
+                f"column {rule.column!r}: aggregate function {rule.function!r} cannot take rows back (-U, -D); set "
+                f"'fields.{rule.column}.ignore-retract' to 'true' to leave them out"
             )
-    return function(values, events, how)
+    return function(values, events, rule)
 
 
 def last_non_null(valid: np.ndarray, events: Events) -> np.ndarray:
@@ -91,22 +91,22 @@ def last(events: Events) -> np.ndarray:
 # --- private: values that are one of those given ----------------------------------------------------------------------
 
 
-def _last_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _last_non_null(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     return last_non_null(_valid(values), events)
 
 
-def _last(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _last(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     return last(events)
 
 
-def _first(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _first(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     begun = events.first(events.adds | events.older)
     begun_by_add = (begun >= 0) & events.adds[begun]
     older = events.last(events.after(events.older, begun))
     return np.where(older >= 0, older, np.where(begun_by_add, begun, -1))
 
 
-def _first_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _first_non_null(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     valid = _valid(values)
     lone = events.first(events.older & valid)  # An older row alone decides nothing, only together with another one.
     far = np.int64(len(valid))
@@ -118,27 +118,27 @@ def _first_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -
     return np.where(begun == far, lone, np.where(older >= 0, older, settled))
 
 
-def _greatest(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _greatest(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     return _extreme(ranks.ordinals(values), values, events)
 
 
-def _least(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _least(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     return _extreme(~ranks.ordinals(values), values, events)
 
 
 def _extreme(ordinals: np.ndarray, values: pa.ChunkedArray, events: Events) -> np.ndarray:
     counts = (events.adds | events.older) & _valid(values)
-    known = np.where(counts, ordinals, np.iinfo(np.int64).min)
-    return events.first(counts & (known == np.maximum.reduceat(known, events.starts)[events.keys]))
+    ranked = np.where(counts, ordinals, np.iinfo(np.int64).min)
+    return events.first(counts & (ranked == np.maximum.reduceat(ranked, events.starts)[events.keys]))
 
 
 # --- private: numbers -------------------------------------------------------------------------------------------------
 
 
-def _sum(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _sum(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """Integers wrap; a decimal that gets too large becomes null, and the next one starts a new sum."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
-    known = events.any(counts)
+    has_value = events.any(counts)
     kind = values.type
     if pa.types.is_decimal(kind):
         return _decimal_sum(values, events, counts)
@@ -146,17 +146,17 @@ def _sum(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
     signed = np.where(events.retracts, -numbers, numbers)[counts]
     result = np.full(len(events.starts), -0.0 if pa.types.is_floating(kind) else 0, numbers.dtype)
     np.add.at(result, events.keys[counts], signed)  # In order, since floating point addition is not associative.
-    return pa.array(result, kind, mask=~known)
+    return pa.array(result, kind, mask=~has_value)
 
 
-def _product(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _product(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     kind = values.type
     if pa.types.is_decimal(kind):
         if events.retracts[counts].any():
             raise UnsupportedFeature(
-                f"column {how.column!r}: a product of decimals cannot take rows back (-U, -D) exactly; set "
-                f"'fields.{how.column}.ignore-retract' to 'true' to leave them out"
+                f"column {rule.column!r}: a product of decimals cannot take rows back (-U, -D) exactly; set "
+                f"'fields.{rule.column}.ignore-retract' to 'true' to leave them out"
             )
         return _decimals(values, events, counts, _times)
     numbers, result = _numpy(values), np.ones(len(events.starts), _numpy(values).dtype)
@@ -168,7 +168,7 @@ def _product(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Resul
     for places in _rounds(events, counts):
         key, divides = keys[places], events.retracts[places] & begun[keys[places]]
         if np.any(divides & (numbers[places] == 0)) and not pa.types.is_floating(kind):
-            raise InvalidInput(f"column {how.column!r}: a factor of zero cannot be taken back from a product")
+            raise InvalidInput(f"column {rule.column!r}: a factor of zero cannot be taken back from a product")
         with np.errstate(all="ignore"):
             quotient = _divided(result[key], np.where(divides, numbers[places], 1))
             result[key] = np.where(divides, quotient, result[key] * numbers[places])
@@ -213,12 +213,12 @@ def _decimals(values: pa.ChunkedArray, events: Events, counts: np.ndarray, step:
         if events.retracts[places].any():
             new = pc.if_else(pa.array(events.retracts[places]), pc.negate(new), new)
         old = result.take(key)
-        made = step(old, new).cast(most)
-        made = pc.if_else(pc.less(pc.abs(made), bound), made, pa.scalar(None, most)).cast(wide)
-        made = pc.if_else(old.is_valid(), made, new)
+        combined = step(old, new).cast(most)
+        combined = pc.if_else(pc.less(pc.abs(combined), bound), combined, pa.scalar(None, most)).cast(wide)
+        combined = pc.if_else(old.is_valid(), combined, new)
         mask = np.zeros(len(result), bool)
         mask[keys[places]] = True
-        result = pc.replace_with_mask(result, pa.array(mask), made)
+        result = pc.replace_with_mask(result, pa.array(mask), combined)
     return result.cast(kind)
 
 
@@ -243,16 +243,16 @@ def _rounds(events: Events, counts: np.ndarray) -> list[np.ndarray]:
 # --- private: text, lists, maps ---------------------------------------------------------------------------------------
 
 
-def _listagg(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _listagg(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """Texts that are not blank, concatenated; `distinct` leaves out duplicate parts."""
     counts = (events.adds | events.older) & _valid(values)
     counts[counts] = ~np.asarray(pc.match_substring_regex(values.filter(pa.array(counts)), _BLANK))
     places, keys = _in_final_order(events, counts)
     texts = values.take(pa.array(places)).combine_chunks()
-    if how.distinct:
-        texts, keys = _without_repeats(texts, keys, how.delimiter)
+    if rule.distinct:
+        texts, keys = _without_repeats(texts, keys, rule.delimiter)
     lists = _lists(texts, keys, len(events.starts))
-    joined = pc.binary_join(lists, how.delimiter).cast(values.type)
+    joined = pc.binary_join(lists, rule.delimiter).cast(values.type)
     older = events.last(events.older)  # What stands there where all is blank.
     blank = values.take(pa.array(older, mask=older < 0)).combine_chunks()
     return pc.if_else(pc.equal(pc.list_value_length(lists), 0), blank, joined)
@@ -276,21 +276,21 @@ def _without_repeats(texts: pa.Array, keys: np.ndarray, delimiter: str) -> tuple
     return all_texts.take(pa.array(order)), all_keys[order]
 
 
-def _collect(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _collect(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """All elements in one list; each retraction removes the first equal element."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     adds = (events.adds | events.older) & counts
     elements = _elements(values, events, counts)
-    if len(elements.keys) and (how.distinct or events.retracts[counts].any()):
-        order, starts = _alike(elements.keys, _codes(elements.values, how))
+    if len(elements.keys) and (rule.distinct or events.retracts[counts].any()):
+        order, starts = _alike(elements.keys, _codes(elements.values, rule))
         retracts = events.retracts[elements.places[order]]
         alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
-        if how.distinct:
+        if rule.distinct:
             kept = alike.first(alike.after(alike.adds, alike.last(retracts)))
             kept = kept[kept >= 0]
         else:
             kept = np.flatnonzero(alike.adds & (_from_last(alike) <= _left(alike)[alike.keys]))
-        elements = elements.at(np.sort(order[kept]))
+        elements = elements.take(np.sort(order[kept]))
     return _nulled(_lists(elements.values, elements.keys, len(events.starts), values.type), ~events.any(adds))
 
 
@@ -311,43 +311,43 @@ def _from_last(alike: Events) -> np.ndarray:
     return counted[ends][alike.keys] - counted + 1
 
 
-def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _merge_map(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """All entries in one map, the newest of each map key; retracted keys are removed."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     elements = _elements(values, events, counts)
-    elements = elements.at(_newest(elements, events, _codes(pc.struct_field(elements.values, 0), how)))
+    elements = elements.take(_newest(elements, events, _codes(pc.struct_field(elements.values, 0), rule)))
     maps = _maps(elements, len(events.starts), values.type)
     return _nulled(maps, ~events.any((events.adds | events.older) & counts))
 
 
-def _merge_map_by_time(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _merge_map_by_time(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """As `_merge_map`, but for each map key the entry whose row has the greatest time; of equal ones the first.
 
     Rows without a time change nothing, and a null instead of a row removes the entry; both stay in the first map. One
     table row after the other, for all keys at once: an older row comes before the whole map.
     """
-    assert how.time is not None, how
+    assert rule.time is not None, rule
     counts = (events.adds | events.older) & _valid(values)
     elements = _elements(values, events, counts)
     inside = pc.struct_field(elements.values, 1)
     entries = _Entries(
         elements.keys,
-        _codes(pc.struct_field(elements.values, 0), how),
+        _codes(pc.struct_field(elements.values, 0), rule),
         np.asarray(inside.is_valid()),
-        _times_of(pc.struct_field(inside, how.time)),
+        _times_of(pc.struct_field(inside, rule.time)),
     )
     kept = np.zeros(0, np.int64)
     done = [kept]
     for i, places in enumerate(_rounds(events, counts)):
         goes_on = np.isin(elements.keys[kept], events.keys[places])
         done.append(kept[~goes_on])
-        kept, given = kept[goes_on], _within(elements.places, places)
+        kept, incoming = kept[goes_on], _within(elements.places, places)
         turned = np.zeros(len(events.starts), bool)
         turned[events.keys[places[events.older[places]]]] = True
-        back, ahead = turned[elements.keys[kept]], turned[elements.keys[given]] | (i == 0)
-        kept = entries.merged(np.append(kept[~back], given[ahead]), np.append(kept[back], given[~ahead]))
+        back, ahead = turned[elements.keys[kept]], turned[elements.keys[incoming]] | (i == 0)
+        kept = entries.merged(np.append(kept[~back], incoming[ahead]), np.append(kept[back], incoming[~ahead]))
     chosen = np.concatenate([*done, kept])
-    elements = elements.at(chosen[np.lexsort((chosen, elements.keys[chosen]))])
+    elements = elements.take(chosen[np.lexsort((chosen, elements.keys[chosen]))])
     return _nulled(_maps(elements, len(events.starts), values.type), ~events.any(counts))
 
 
@@ -357,7 +357,7 @@ class _Entries:
 
     keys: np.ndarray
     codes: np.ndarray  # Of the map keys.
-    known: np.ndarray  # Whether there is a row.
+    has_row: np.ndarray  # Whether there is a row.
     times: np.ndarray  # Of the row, by rank; -1 for none.
 
     def merged(self, base: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -370,7 +370,7 @@ class _Entries:
         nothing = np.zeros(len(order), bool)
         alike = Events(starts, ~nothing, nothing, nothing)
         first = alike.last(is_base)  # Of one map the last.
-        removed = alike.last(~is_base & ~self.known[entries])
+        removed = alike.last(~is_base & ~self.has_row[entries])
         counts = (self.times[entries] >= 0) & (~is_base | (np.arange(len(order)) == first[alike.keys]))
         counts = alike.after(counts, removed)
         times = np.where(counts, self.times[entries], -1)
@@ -391,36 +391,36 @@ def _times_of(texts: pa.Array) -> np.ndarray:
     return np.where(valid, ranks.ranks([pa.chunked_array([data])]), -1)
 
 
-def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _nested_update(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """All rows in one list; with a nested key one of each. Retracted rows are removed, together with all equal ones."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
-    elements = _nested(values, events, counts, how)
+    elements = _nested(values, events, counts, rule)
     added = elements.keys[~events.retracts[elements.places]]
-    if how.limit is not None and np.any(np.bincount(added) > how.limit):
-        elements = elements.at(_limited(elements, _valid(values), events, how))
-    elif how.nested_key:
-        elements = elements.at(_of_nested_keys(elements, events, how))
+    if rule.limit is not None and np.any(np.bincount(added) > rule.limit):
+        elements = elements.take(_limited(elements, _valid(values), events, rule))
+    elif rule.nested_key:
+        elements = elements.take(_of_nested_keys(elements, events, rule))
     else:
         if len(elements.keys) and events.retracts[counts].any():
-            order, starts = _alike(elements.keys, _codes(elements.values, how))
+            order, starts = _alike(elements.keys, _codes(elements.values, rule))
             retracts = events.retracts[elements.places[order]]
             alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
             kept = alike.after(alike.adds, alike.last(retracts))
-            elements = elements.at(np.sort(order[kept]))
-        elements = elements.at(_final_order(elements, events))
+            elements = elements.take(np.sort(order[kept]))
+        elements = elements.take(_final_order(elements, events))
     return _nulled(
         _lists(elements.values, elements.keys, len(events.starts), values.type),
         ~events.any((events.adds | events.older) & counts),
     )
 
 
-def _nested_partial_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _nested_partial_update(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """One row per nested key: for each of its columns the newest value that is not null."""
     counts = (events.adds | events.older) & _valid(values)
-    elements = _nested(values, events, counts, how)
-    elements = elements.at(_final_order(elements, events))
-    order, starts = _alike(elements.keys, _nested_codes(elements.values, how))
-    rows, chosen = elements.at(order), order[:0]
+    elements = _nested(values, events, counts, rule)
+    elements = elements.take(_final_order(elements, events))
+    order, starts = _alike(elements.keys, _nested_codes(elements.values, rule))
+    rows, chosen = elements.take(order), order[:0]
     if len(order):
         all_add = np.ones(len(order), bool)
         alike = Events(starts, all_add, ~all_add, ~all_add)
@@ -431,34 +431,34 @@ def _nested_partial_update(values: pa.ChunkedArray, events: Events, how: Aggrega
         chosen = np.argsort(order[starts], kind="stable")
         made = pa.StructArray.from_arrays(columns, fields=list(values.type.value_type))
         rows = _Elements(made, rows.keys[starts], rows.places[starts])
-    rows = rows.at(chosen)
+    rows = rows.take(chosen)
     return _nulled(_lists(rows.values, rows.keys, len(events.starts), values.type), ~events.any(counts))
 
 
-def _nested(values: pa.ChunkedArray, events: Events, counts: np.ndarray, how: Aggregation) -> _Elements:
+def _nested(values: pa.ChunkedArray, events: Events, counts: np.ndarray, rule: Aggregation) -> _Elements:
     """The nested rows, without nulls and without rows whose nested key has a null that is to be left out."""
     elements = _elements(values, events, counts)
-    known = np.asarray(elements.values.is_valid())
-    if how.nested_key and how.null_keys is not NullKeys.MERGE:
-        parts = [np.asarray(pc.struct_field(elements.values, name).is_valid()) for name in how.nested_key]
+    usable = np.asarray(elements.values.is_valid())
+    if rule.nested_key and rule.null_keys is not NullKeys.MERGE:
+        parts = [np.asarray(pc.struct_field(elements.values, name).is_valid()) for name in rule.nested_key]
         whole = np.logical_and.reduce(parts)
-        if how.null_keys is NullKeys.ERROR and np.any(known & ~whole & ~events.retracts[elements.places]):
+        if rule.null_keys is NullKeys.ERROR and np.any(usable & ~whole & ~events.retracts[elements.places]):
             raise InvalidInput(
-                f"column {how.column!r}: a row in it has null in its nested key ({', '.join(how.nested_key)}); set "
-                f"'fields.{how.column}.nested-key-null-strategy' to 'merge' or 'ignore' to let it pass"
+                f"column {rule.column!r}: a row in it has null in its nested key ({', '.join(rule.nested_key)}); set "
+                f"'fields.{rule.column}.nested-key-null-strategy' to 'merge' or 'ignore' to let it pass"
             )
-        known &= whole
-    return elements.at(np.flatnonzero(known))
+        usable &= whole
+    return elements.take(np.flatnonzero(usable))
 
 
-def _nested_codes(values: pa.Array, how: Aggregation) -> np.ndarray:
-    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in how.nested_key])
+def _nested_codes(values: pa.Array, rule: Aggregation) -> np.ndarray:
+    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in rule.nested_key])
 
 
-def _of_nested_keys(elements: _Elements, events: Events, how: Aggregation) -> np.ndarray:
+def _of_nested_keys(elements: _Elements, events: Events, rule: Aggregation) -> np.ndarray:
     """For each nested key the remaining row with the highest sequence, of these the newest."""
-    codes = _nested_codes(elements.values, how)
-    if not how.nested_sequence:
+    codes = _nested_codes(elements.values, rule)
+    if not rule.nested_sequence:
         return _newest(elements, events, codes)
     if len(codes) == 0:
         return np.zeros(0, np.int64)
@@ -466,14 +466,14 @@ def _of_nested_keys(elements: _Elements, events: Events, how: Aggregation) -> np
     retracts = events.retracts[elements.places[order]]
     alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
     left = np.sort(order[alike.after(alike.adds, alike.last(retracts))])
-    indexes = left[_final_order(elements.at(left), events)]
-    return np.sort(indexes[_winners(elements.keys[indexes], codes[indexes], _sequence(elements.values, how)[indexes])])
+    indexes = left[_final_order(elements.take(left), events)]
+    return np.sort(indexes[_winners(elements.keys[indexes], codes[indexes], _sequence(elements.values, rule)[indexes])])
 
 
-def _sequence(values: pa.Array, how: Aggregation) -> np.ndarray:
-    if not how.nested_sequence:
+def _sequence(values: pa.Array, rule: Aggregation) -> np.ndarray:
+    if not rule.nested_sequence:
         return np.zeros(len(values), np.int64)
-    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in how.nested_sequence])
+    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in rule.nested_sequence])
 
 
 def _winners(keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray) -> np.ndarray:
@@ -483,28 +483,28 @@ def _winners(keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray) -> np.nd
     return order[is_last]
 
 
-def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggregation) -> np.ndarray:
+def _limited(elements: _Elements, valid: np.ndarray, events: Events, rule: Aggregation) -> np.ndarray:
     """The rows that remain in lists with a limit: one table row after the other, for all keys at once.
 
     As in Java: an older row comes before the whole list, and elements beyond the limit are then dropped.
     """
-    alike = _nested_codes(elements.values, how) if how.nested_key else _codes(elements.values, how)
-    codes = alike if how.nested_key else np.arange(len(alike))
-    sequence, keys, limit = _sequence(elements.values, how), elements.keys, how.limit or 0
+    alike = _nested_codes(elements.values, rule) if rule.nested_key else _codes(elements.values, rule)
+    codes = alike if rule.nested_key else np.arange(len(alike))
+    sequence, keys, limit = _sequence(elements.values, rule), elements.keys, rule.limit or 0
     kept = np.zeros(0, np.int64)
     done = [kept]  # Of keys that have no further row: those of a round are among those of the one before.
     for places in _rounds(events, events.older | ((events.adds | events.retracts) & valid)):
         goes_on = np.isin(keys[kept], events.keys[places])
         done.append(kept[~goes_on])
         kept = kept[goes_on]
-        given = _within(elements.places, places)
-        is_taken = events.retracts[elements.places[given]]
-        kept = kept[~_among(kept, given[is_taken], keys, alike)]
+        incoming = _within(elements.places, places)
+        is_taken = events.retracts[elements.places[incoming]]
+        kept = kept[~_among(kept, incoming[is_taken], keys, alike)]
         turned = np.zeros(len(events.starts), bool)
         turned[events.keys[places[events.older[places]]]] = True
-        back, ahead = turned[keys[kept]], turned[keys[given]]
-        base = np.append(kept[~back], given[ahead])
-        more = np.append(kept[back], given[~ahead & ~is_taken])
+        back, ahead = turned[keys[kept]], turned[keys[incoming]]
+        base = np.append(kept[~back], incoming[ahead])
+        more = np.append(kept[back], incoming[~ahead & ~is_taken])
         kept = _joined(base, more, keys, codes, sequence, limit)
     chosen = np.concatenate([*done, kept])
     return chosen[np.argsort(keys[chosen], kind="stable")]
@@ -549,22 +549,22 @@ def _final_order(elements: _Elements, events: Events) -> np.ndarray:
     return np.lexsort((at, elements.keys))
 
 
-def _united(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+def _united(values: pa.ChunkedArray, events: Events, rule: Aggregation) -> Result:
     """The union of sketches or roaring bitmaps: 32-bit ones in their portable form, 64-bit ones in Java's."""
     places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
     kept = values.take(pa.array(places)).to_pylist()
     edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
     united: list[bytes | None] = [None] * len(events.starts)
     for start, stop in zip(edges.tolist(), [*edges[1:].tolist(), len(keys)], strict=False):
-        united[int(keys[start])] = kept[start] if stop == start + 1 else _union(kept[start:stop], how)
+        united[int(keys[start])] = kept[start] if stop == start + 1 else _union(kept[start:stop], rule)
     return pa.array(united, values.type)
 
 
-def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
-    if how.function in {"hll_sketch", "theta_sketch"}:
-        return sketches.union(how.function, bitmaps, f"column {how.column!r}")
+def _union(bitmaps: list[bytes], rule: Aggregation) -> bytes:
+    if rule.function in {"hll_sketch", "theta_sketch"}:
+        return sketches.union(rule.function, bitmaps, f"column {rule.column!r}")
     try:
-        if how.function == "rbm64":
+        if rule.function == "rbm64":
             wide = BitMap64.union(*(roaring64.deserialize(bitmap) for bitmap in bitmaps))
             wide.run_optimize()
             return roaring64.serialize(wide)
@@ -572,7 +572,7 @@ def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
         united.run_optimize()
         return bytes(united.serialize())
     except ValueError as error:
-        raise CorruptFile(f"column {how.column!r}: not a roaring bitmap of {how.function}: {error}") from error
+        raise CorruptFile(f"column {rule.column!r}: not a roaring bitmap of {rule.function}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,7 +583,7 @@ class _Elements:
     keys: np.ndarray
     places: np.ndarray
 
-    def at(self, chosen: np.ndarray) -> _Elements:
+    def take(self, chosen: np.ndarray) -> _Elements:
         return _Elements(self.values.take(pa.array(chosen)), self.keys[chosen], self.places[chosen])
 
 
@@ -616,9 +616,9 @@ def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarra
     if len(codes) == 0:
         return np.zeros(0, np.int64)
     order, _ = _alike(elements.keys, codes)
-    known = np.stack((elements.keys[order], codes[order], elements.places[order]))
-    order = order[np.append(np.any(known[:, 1:] != known[:, :-1], axis=0), True)]  # Of a row's own, the last.
-    chosen = elements.at(order)
+    identity = np.stack((elements.keys[order], codes[order], elements.places[order]))
+    order = order[np.append(np.any(identity[:, 1:] != identity[:, :-1], axis=0), True)]  # Of a row's own, the last.
+    chosen = elements.take(order)
     _, starts = _alike(chosen.keys, codes[order])
     places = chosen.places
     alike = Events(starts, events.adds[places], events.older[places], events.retracts[places])
@@ -626,18 +626,18 @@ def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarra
     return np.sort(order[kept[kept >= 0]])
 
 
-def _codes(values: pa.Array, how: Aggregation) -> np.ndarray:
+def _codes(values: pa.Array, rule: Aggregation) -> np.ndarray:
     """Numbers that are equal where values are."""
-    return ranks.ranks([pa.chunked_array([scalar]) for scalar in _scalars(values, how)])
+    return ranks.ranks([pa.chunked_array([scalar]) for scalar in _scalars(values, rule)])
 
 
-def _scalars(values: Any, how: Aggregation) -> list[pa.Array]:
+def _scalars(values: Any, rule: Aggregation) -> list[pa.Array]:
     kind = values.type
     if pa.types.is_struct(kind):
-        return [values.is_valid(), *(part for child in values.flatten() for part in _scalars(child, how))]
+        return [values.is_valid(), *(part for child in values.flatten() for part in _scalars(child, rule))]
     if pa.types.is_nested(kind):
         raise UnsupportedFeature(
-            f"column {how.column!r}: aggregate function {how.function!r} would have to compare values of type {kind}"
+            f"column {rule.column!r}: aggregate function {rule.function!r} would have to compare values of type {kind}"
         )
     return [values]
 

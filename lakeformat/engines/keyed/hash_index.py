@@ -48,11 +48,11 @@ class Assigner:
         if index is None:
             index = self._partitions[partition] = self._load(partition)
         distinct = numbers.distinct(hashes)
-        given = self._admit(index, distinct, partition)
-        if len(given) and (given == given[0]).all():
-            yield int(given[0]), batch
+        key_buckets = self._admit(index, distinct, partition)
+        if len(key_buckets) and (key_buckets == key_buckets[0]).all():
+            yield int(key_buckets[0]), batch
             return
-        buckets = given[np.searchsorted(distinct, hashes)]
+        buckets = key_buckets[np.searchsorted(distinct, hashes)]
         for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
             yield bucket.as_py(), group
 
@@ -86,47 +86,47 @@ class Assigner:
             data = self._store.read(path)
             if len(data) % 4:
                 raise CorruptFile(f"{path}: {len(data)} bytes are no list of hashes of 4 bytes each")
-            own = np.concatenate(
+            bucket_hashes = np.concatenate(
                 [hashes.get(bucket, np.zeros(0, np.int32)), np.frombuffer(data, ">i4").astype(np.int32)]
             )
-            own.sort()
-            hashes[bucket] = own
-        return _Partition(hashes, {bucket: len(own) for bucket, own in hashes.items()})
+            bucket_hashes.sort()
+            hashes[bucket] = bucket_hashes
+        return _Partition(hashes, {bucket: len(bucket_hashes) for bucket, bucket_hashes in hashes.items()})
 
     def _admit(self, index: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> np.ndarray:
         """The bucket of each of these distinct, ascending hashes. New hashes are assigned to a bucket with room, or to
         a new one."""
         buckets, left = np.zeros(len(hashes), np.int32), np.arange(len(hashes))
-        for bucket, own in index.hashes.items():
-            is_own = numbers.among(hashes[left], own)
+        for bucket, bucket_hashes in index.hashes.items():
+            is_own = numbers.among(hashes[left], bucket_hashes)
             buckets[left[is_own]] = bucket
             left = left[~is_own]
             if not len(left):
                 return buckets
-        given = with_room(index.counts, len(left), self._index.target_rows, self._index.max_buckets, partition)
-        buckets[left] = given
-        for bucket in np.unique(given).tolist():
-            new, own = hashes[left[given == bucket]], index.hashes.get(bucket, hashes[:0])
-            index.hashes[bucket] = np.insert(own, np.searchsorted(own, new), new)
+        new_buckets = with_room(index.counts, len(left), self._index.target_rows, self._index.max_buckets, partition)
+        buckets[left] = new_buckets
+        for bucket in np.unique(new_buckets).tolist():
+            new, bucket_hashes = hashes[left[new_buckets == bucket]], index.hashes.get(bucket, hashes[:0])
+            index.hashes[bucket] = np.insert(bucket_hashes, np.searchsorted(bucket_hashes, new), new)
             index.grown.add(bucket)
         return buckets
 
 
 def with_room(
-    counts: dict[int, int], wanted: int, target: int, most: int | None, partition: tuple[Any, ...]
+    counts: dict[int, int], key_count: int, target: int, most: int | None, partition: tuple[Any, ...]
 ) -> np.ndarray:
-    """Buckets for `wanted` keys: first those with fewer than `target` keys (`counts`, which is updated), then new ones;
+    """Buckets for `key_count` keys: first those with fewer than `target` keys (`counts`, which is updated), then new ones;
     if there may be no more, all share the rest."""
-    buckets, start, bucket = np.zeros(wanted, np.int32), 0, 0
+    buckets, start, bucket = np.zeros(key_count, np.int32), 0, 0
     limit = min(most or _BUCKETS_MAX, _BUCKETS_MAX)
-    while start < wanted and bucket < limit:
+    while start < key_count and bucket < limit:
         room = max(target - counts.get(bucket, 0), 0)
         buckets[start : start + room] = bucket
         start, bucket = start + room, bucket + 1
-    if start < wanted:
+    if start < key_count:
         if limit == _BUCKETS_MAX:
             raise InvalidInput(f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num")
-        buckets[start:] = np.arange(start, wanted) % limit
+        buckets[start:] = np.arange(start, key_count) % limit
     for filled, count in zip(*np.unique(buckets, return_counts=True), strict=True):
         counts[int(filled)] = counts.get(int(filled), 0) + int(count)
     return buckets

@@ -56,19 +56,19 @@ class KeyMap:
         slots = np.full(len(columns[0]), -1)
         hashes = _hashes(columns)
         for part in self._parts:
-            asked, at = np.arange(len(hashes)), np.searchsorted(part.hashes, hashes)
+            pending, cursor = np.arange(len(hashes)), np.searchsorted(part.hashes, hashes)
             while True:  # Again for keys whose hash other keys have too.
-                inside = at < len(part.hashes)
-                inside[inside] = part.hashes[at[inside]] == hashes[asked[inside]]
-                asked, at = asked[inside], at[inside]
-                if not len(asked):
+                inside = cursor < len(part.hashes)
+                inside[inside] = part.hashes[cursor[inside]] == hashes[pending[inside]]
+                pending, cursor = pending[inside], cursor[inside]
+                if not len(pending):
                     break
-                places = part.order[at]
-                is_same = np.ones(len(asked), bool)
-                for column, known in zip(columns, part.columns, strict=True):
-                    is_same &= _same(column.take(pa.array(asked)), known.take(pa.array(places)))
-                slots[asked[is_same]] = part.first + places[is_same]
-                asked, at = asked[~is_same], at[~is_same] + 1
+                places = part.order[cursor]
+                is_same = np.ones(len(pending), bool)
+                for column, key_column in zip(columns, part.columns, strict=True):
+                    is_same &= _same(column.take(pa.array(pending)), key_column.take(pa.array(places)))
+                slots[pending[is_same]] = part.first + places[is_same]
+                pending, cursor = pending[~is_same], cursor[~is_same] + 1
         return slots
 
     def add(self, columns: Sequence[pa.Array]) -> np.ndarray:
@@ -109,11 +109,11 @@ def _hash(column: pa.Array) -> np.ndarray:
         column = pc.add(column, pa.scalar(0, type))  # -0.0 is 0.0.
     if pa.types.is_primitive(type) and not pa.types.is_boolean(type):
         numbers = pc.fill_null(column.view(f"int{type.bit_width}"), 0)
-        made = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+        hashes = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
     else:
         is_bytes = pa.types.is_fixed_size_binary(type) or pa.types.is_binary(type) or pa.types.is_large_binary(type)
-        made = murmur3_128((column if is_bytes else column.cast(pa.string())).cast(pa.binary()))
-    return made if not column.null_count else np.where(np.asarray(column.is_null()), _NULL, made)
+        hashes = murmur3_128((column if is_bytes else column.cast(pa.string())).cast(pa.binary()))
+    return hashes if not column.null_count else np.where(np.asarray(column.is_null()), _NULL, hashes)
 
 
 def _same(left: pa.Array, right: pa.Array) -> np.ndarray:

@@ -44,7 +44,7 @@ Read = Callable[[ReadTask], Iterator[pa.RecordBatch]]
 class Was:
     """For each row, where its key's existing row is. Columns are those of the partition."""
 
-    known: np.ndarray  # Whether there is one.
+    exists: np.ndarray  # Whether there is one.
     columns: Sequence[pa.Array]
     home: Sequence[pa.Array]  # Where it was before the write,
     bucket: pa.Array  # and in which bucket; null for a key that had none.
@@ -53,8 +53,8 @@ class Was:
 def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) -> pa.RecordBatch:
     """Rows (with `VALUE_KIND`) with their final partition and, if it is fixed, their `BUCKET`; each after the delete
     row of its key's old row."""
-    own = [batch.column(name) for name in places.partition]
-    moves = was.known & ~_same(own, was.columns)
+    partition = [batch.column(name) for name in places.partition]
+    moves = was.exists & ~_same(partition, was.columns)
     removes = spec.engine is MergeEngine.DEDUPLICATE or (places.only_removes and spec.remove_on_delete)
     removes = removes and not (places.only_removes and places.removes_late)
     if places.only_removes and not removes and moves.any():
@@ -71,31 +71,33 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
         )
     if removes:
         chosen = pa.array(np.flatnonzero(moves))
-        gone = _in_partition(batch.take(chosen), [column.take(chosen) for column in was.columns], places)
+        removals = _in_partition(batch.take(chosen), [column.take(chosen) for column in was.columns], places)
         kinds = pa.array(np.full(len(chosen), int(RowKind.DELETE), np.int8))
-        gone = gone.set_column(gone.schema.get_field_index(VALUE_KIND.name), batch.schema.field(VALUE_KIND.name), kinds)
-        gone = _in_bucket(gone, _at_home(was.columns, was).take(chosen))
+        removals = removals.set_column(
+            removals.schema.get_field_index(VALUE_KIND.name), batch.schema.field(VALUE_KIND.name), kinds
+        )
+        removals = _in_bucket(removals, _at_home(was.columns, was).take(chosen))
         if places.only_removes:
-            return gone
-        both = pa.concat_batches([gone, _in_bucket(batch, _at_home(own, was))])
+            return removals
+        both = pa.concat_batches([removals, _in_bucket(batch, _at_home(partition, was))])
         order = np.argsort(np.concatenate([np.flatnonzero(moves), np.arange(batch.num_rows)]), kind="stable")
         return both.take(pa.array(order)) if len(chosen) else both
     if places.only_removes:
         return batch.slice(0, 0)
     if spec.engine is MergeEngine.FIRST_ROW:
-        return rows.keep(_in_bucket(batch, _at_home(own, was)), pa.array(~moves))
-    known = pa.array(was.known)
-    there = [pc.if_else(known, old, new) for old, new in zip(was.columns, own, strict=True)]
-    return _in_bucket(_in_partition(batch, there, places), _at_home(there, was))
+        return rows.keep(_in_bucket(batch, _at_home(partition, was)), pa.array(~moves))
+    exists = pa.array(was.exists)
+    current = [pc.if_else(exists, old, new) for old, new in zip(was.columns, partition, strict=True)]
+    return _in_bucket(_in_partition(batch, current, places), _at_home(current, was))
 
 
 def moved(before: pa.RecordBatch, after: pa.RecordBatch, places: KeyPlaces, keyed: KeyValues) -> pa.RecordBatch:
     """Rows that were `before` at their `BUCKET`, as rows to be written."""
     was = [before.column(name) for name in places.partition]
-    known = Was(np.ones(before.num_rows, bool), was, was, before.column(BUCKET.name))
+    earlier = Was(np.ones(before.num_rows, bool), was, was, before.column(BUCKET.name))
     kinds = pa.array(np.full(after.num_rows, int(keyed.kind), np.int8))
     changed = after.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds)
-    return key_values.with_names(settle(changed, known, places, keyed.merge))
+    return key_values.with_names(settle(changed, earlier, places, keyed.merge))
 
 
 class Placer:
@@ -129,14 +131,14 @@ class Placer:
         buckets = column.fill_null(NOWHERE).to_numpy(zero_copy_only=False).copy()
         new = np.flatnonzero(buckets == NOWHERE)
         if len(new):
-            known, given = self._given.get(partition) or (KeyMap(), np.zeros(0, np.int32))
+            key_map, key_buckets = self._given.get(partition) or (KeyMap(), np.zeros(0, np.int32))
             chosen = pa.array(new)
-            slots, fresh = _admit(known, [batch.column(name).take(chosen) for name in self._places.key])
+            slots, fresh = _admit(key_map, [batch.column(name).take(chosen) for name in self._places.key])
             counts = self._counts.setdefault(partition, dict(self._places.rows.get(repr(partition), {})))
             more = with_room(counts, len(fresh[0]), self._places.target_rows, self._places.max_buckets, partition)
-            given = np.concatenate([given, more])
-            self._given[partition] = known, given
-            buckets[new] = given[slots]
+            key_buckets = np.concatenate([key_buckets, more])
+            self._given[partition] = key_map, key_buckets
+            buckets[new] = key_buckets[slots]
         for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
             yield bucket.as_py(), group
 
@@ -152,18 +154,18 @@ class Placer:
             self._home = np.concatenate([self._home, home])
             self._current = np.concatenate([self._current, home])
             self._bucket = np.concatenate([self._bucket, bucket])
-        own = self._numbers([layouts.plain(batch.column(name)) for name in self._places.partition])
+        partitions = self._numbers([layouts.plain(batch.column(name)) for name in self._places.partition])
         order = np.argsort(slots, kind="stable")
         begins = np.append(True, slots[order][1:] != slots[order][:-1])
-        was = np.empty(len(own), np.int64)
+        was = np.empty(len(partitions), np.int64)
         if self._spec.engine is MergeEngine.DEDUPLICATE:  # A key's row is where its last one was written.
-            was[order] = np.where(begins, self._current[slots[order]], np.roll(own[order], 1))
+            was[order] = np.where(begins, self._current[slots[order]], np.roll(partitions[order], 1))
             ends = np.append(begins[1:], True)
-            self._current[slots[order[ends]]] = own[order[ends]]
+            self._current[slots[order[ends]]] = partitions[order[ends]]
         else:  # It stays where the first one was written.
             first = order[begins]
             new = self._current[slots[first]] == NOWHERE
-            self._current[slots[first[new]]] = own[first[new]]
+            self._current[slots[first[new]]] = partitions[first[new]]
             was = self._current[slots]
         home, bucket = self._home[slots], self._bucket[slots]
         buckets = pa.array(bucket, pa.int32(), mask=bucket == NOWHERE)
@@ -193,8 +195,8 @@ class Placer:
         home, bucket = np.full(len(keys[0]), NOWHERE), np.full(len(keys[0]), NOWHERE)
         if not self._places.tasks:
             return home, bucket
-        wanted = rows.KeySet(self._fields, keys)
-        codes = wanted.codes(keys)
+        key_set = rows.KeySet(self._fields, keys)
+        codes = key_set.codes(keys)
         places = np.zeros(int(codes.max()) + 1, np.int64)
         places[codes] = np.arange(len(codes))
         within = _range(self._fields, keys)
@@ -202,18 +204,20 @@ class Placer:
         def find(task: ReadTask) -> list[tuple[np.ndarray, pa.RecordBatch]]:
             pairs = []
             for batch in self._read(_narrowed(task, within)):
-                codes = wanted.codes([layouts.plain(batch.column(name)) for name in self._places.key])
+                codes = key_set.codes([layouts.plain(batch.column(name)) for name in self._places.key])
                 hits = np.flatnonzero(codes >= 0)
                 if len(hits):
-                    there = batch.select([*self._places.partition, BUCKET.name]).take(pa.array(hits))
-                    pairs.append((places[codes[hits]], there))
+                    existing = batch.select([*self._places.partition, BUCKET.name]).take(pa.array(hits))
+                    pairs.append((places[codes[hits]], existing))
             return pairs
 
         with ThreadPoolExecutor(self._threads, "keys") as pool:
             for pairs in pool.map(find, self._places.tasks):
-                for at, there in pairs:
-                    home[at] = self._numbers([layouts.plain(there.column(name)) for name in self._places.partition])
-                    bucket[at] = there.column(BUCKET.name).to_numpy(zero_copy_only=False)
+                for indexes, existing in pairs:
+                    home[indexes] = self._numbers(
+                        [layouts.plain(existing.column(name)) for name in self._places.partition]
+                    )
+                    bucket[indexes] = existing.column(BUCKET.name).to_numpy(zero_copy_only=False)
         return home, bucket
 
 
@@ -246,16 +250,16 @@ def _in_bucket(batch: pa.RecordBatch, buckets: pa.Array) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), buckets)
 
 
-def _admit(known: KeyMap, columns: Sequence[pa.Array]) -> tuple[np.ndarray, list[pa.Array]]:
+def _admit(key_map: KeyMap, columns: Sequence[pa.Array]) -> tuple[np.ndarray, list[pa.Array]]:
     """(the slot of each row's key, the new keys in the order of their slots)."""
-    slots = known.find(columns)
+    slots = key_map.find(columns)
     new = np.flatnonzero(slots < 0)
     chosen = [column.take(pa.array(new)) for column in columns]
     if not len(new):
         return slots, chosen
     _, first, inverse = np.unique(rows.key_codes(chosen), return_index=True, return_inverse=True)
     distinct = [column.take(pa.array(first)) for column in chosen]
-    slots[new] = known.add(distinct)[inverse]
+    slots[new] = key_map.add(distinct)[inverse]
     return slots, distinct
 
 

@@ -27,7 +27,7 @@ from lakeformat.model.work import (
 )
 
 
-def given(task: WriteTask) -> tuple[Field, ...]:
+def input_fields(task: WriteTask) -> tuple[Field, ...]:
     """The columns that rows to be written may have."""
     if task.keyed is None:
         return task.fields
@@ -39,7 +39,7 @@ def given(task: WriteTask) -> tuple[Field, ...]:
 def waiting(task: WriteTask) -> tuple[Field, ...]:
     """The columns of rows that wait to be written, as `with_kinds` returns them."""
     if task.keyed is None or task.keyed.is_numbered:
-        return given(task)
+        return input_fields(task)
     return (*task.fields, VALUE_KIND)
 
 

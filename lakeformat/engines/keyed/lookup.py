@@ -93,8 +93,8 @@ def _under(store: Store, older: tuple[ReadTask, ...], new: pa.Table, before: pa.
     """The rows on the levels above of the `new` keys that have none in `before`: those of the lowest level."""
     fields = tuple(find_field(older[0].fields, name) for name in spec.key)
     if before.num_rows:
-        known = _key_set(fields, before)
-        new = new.filter(pa.array(~known.contains(_key_columns(fields, new))))
+        old_keys = _key_set(fields, before)
+        new = new.filter(pa.array(~old_keys.contains(_key_columns(fields, new))))
     parts = [new.schema.empty_table()]
     if new.num_rows:
         keys, near = _key_set(fields, new), _near(fields[0], new)

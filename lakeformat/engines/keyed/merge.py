@@ -70,7 +70,7 @@ def merge_in_batches(
         return
     batch_rows = max(1, min(batch_rows, rows.num_rows * window_bytes // max(1, rows.nbytes)))
     keys = ranks.ranks([rows.column(name) for name in spec.key])
-    asked = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
+    result_names = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
     for pieces in _windows(keys, batch_rows):
         some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
         own = np.concatenate([keys[start:stop] for start, stop in pieces])
@@ -78,7 +78,7 @@ def merge_in_batches(
         chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
         if not with_retracts and VALUE_KIND.name in some.column_names:
             chosen = chosen[~retracts(some)[chosen]]
-        result = _take(some.select(asked), chosen)
+        result = _take(some.select(result_names), chosen)
         yield from result.combine_chunks().to_batches(batch_rows)
 
 
@@ -235,7 +235,7 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     )
     # The sequence of a group without a requested column is not read (`MergeSpec.needed`).
     columns = set(rows.column_names)
-    groups = [_Group.of(group, rows, several) for group in spec.groups if columns.issuperset(group.sequence)]
+    groups = [_Group.from_rows(group, rows, several) for group in spec.groups if columns.issuperset(group.sequence)]
     removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
     in_order = [group.in_order(several, removed) for group in groups]
     rules = {aggregation.column: aggregation for aggregation in spec.aggregations}
@@ -249,18 +249,18 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
             if name in group.group.sequence:
                 return _filled(several.last(counts & ordered), several, removed, nullable)
             if name in group.group.columns:
-                how = rules.get(name)
+                rule = rules.get(name)
                 adds, takes = counts & ordered & ~taken_back, counts & taken_back
-                if how is None:
+                if rule is None:
                     chosen = last(several.events(adds, retracts=takes & ordered))
                     return _filled(chosen, several, removed, nullable)
                 events = several.events(adds, counts & ~ordered & ~taken_back, takes)
-                return aggregate(how, column.take(pa.array(several.rows)), events)
+                return aggregate(rule, column.take(pa.array(several.rows)), events)
         chosen = last_non_null(_is_valid(column)[several.rows], several.events(living & ~taken_back))
         return _filled(chosen, several, removed, nullable)
 
-    is_gone = (removed == several.ends - 1) | ~several.any(~taken_back)
-    return several.merged(reduce, spec, is_gone)
+    is_deleted = (removed == several.ends - 1) | ~several.any(~taken_back)
+    return several.merged(reduce, spec, is_deleted)
 
 
 def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
@@ -323,11 +323,11 @@ class _Several:
         nothing = np.zeros(len(self.rows), bool)
         return Events(self.starts, adds, nothing if older is None else older, nothing if retracts is None else retracts)
 
-    def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_gone: np.ndarray) -> pa.Table:
-        """One row per key: single rows unchanged, others by `reduce`; those of `is_gone` are -D."""
+    def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_deleted: np.ndarray) -> pa.Table:
+        """One row per key: single rows unchanged, others by `reduce`; those of `is_deleted` are -D."""
         newest = self.ends - 1
         from_newest = {SEQUENCE.name, BUCKET.name, *spec.key, *spec.partition}  # Whatever its kind is.
-        kinds = pa.array(np.where(is_gone, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
+        kinds = pa.array(np.where(is_deleted, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
         columns = []
         for name in self.table.schema.names:
             if name == VALUE_KIND.name:
@@ -368,7 +368,7 @@ class _Group:
     keeps: bool  # A removed row keeps its sequence, since the fields are NOT NULL.
 
     @classmethod
-    def of(cls, group: SequenceGroup, rows: pa.Table, several: _Several) -> _Group:
+    def from_rows(cls, group: SequenceGroup, rows: pa.Table, several: _Several) -> _Group:
         fields = [rows.column(name) for name in group.sequence]
         is_given = np.logical_or.reduce([_is_valid(field) for field in fields])[several.rows]
         keeps = not all(rows.schema.field(name).nullable for name in group.sequence)

@@ -152,15 +152,15 @@ def _portable(containers: list[tuple[int, _Container]]) -> bytes:
     for key, container in containers:
         halves.setdefault(key >> 16, []).append((key & 0xFFFF, _canonical(container)))
     parts = [struct.pack("<Q", len(halves))]
-    for high, own in halves.items():
+    for high, half in halves.items():
         parts.append(struct.pack("<I", high))
-        flags = np.packbits([container.kind == _RUNS for _, container in own], bitorder="little").tobytes()
-        head = struct.pack("<HH", _RUN_COOKIE, len(own) - 1) + flags
-        head += b"".join(struct.pack("<HH", low, container.count - 1) for low, container in own)
-        payloads = [container.payload for _, container in own]
-        if len(own) >= _NO_OFFSETS_BELOW:
+        flags = np.packbits([container.kind == _RUNS for _, container in half], bitorder="little").tobytes()
+        head = struct.pack("<HH", _RUN_COOKIE, len(half) - 1) + flags
+        head += b"".join(struct.pack("<HH", low, container.count - 1) for low, container in half)
+        payloads = [container.payload for _, container in half]
+        if len(half) >= _NO_OFFSETS_BELOW:
             sizes = np.cumsum([0, *(len(payload) for payload in payloads)])[:-1]
-            head += (len(head) + 4 * len(own) + sizes).astype("<u4").tobytes()
+            head += (len(head) + 4 * len(half) + sizes).astype("<u4").tobytes()
         parts += [head, *payloads]
     return b"".join(parts)
 

@@ -117,7 +117,7 @@ class ArrowSource:
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
             by_path = {target.path: np.flatnonzero(choices[target.path].clauses != outcomes.NONE) for target in targets}
             by_path = {path: positions for path, positions in by_path.items() if len(positions)}
-            return marks.at(self._store, by_path, replace(layout, targets=targets))
+            return marks.write_positions(self._store, by_path, replace(layout, targets=targets))
 
         alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
         written = self._run(work, [(target,) for target in layout.targets] if alone else [layout.targets])
@@ -195,16 +195,16 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
         clause.group is not Group.NOT_MATCHED_BY_SOURCE or clause.act is not Act.UPDATE for clause in merge.clauses
     )
     updated, source, kept = [], [], []
-    gone = None
+    deleted = None
     if index.tests_rows_freely and all(
         file.content is not Content.EQUALITY_DELETES for some in task.deletes for file in some
     ):
         # Among the few that match, deleted rows are found faster than they are left out of all.
-        gone = deletes.positions(store, task.paths[0], task.deletes[0]) if task.deletes else None
+        deleted = deletes.positions(store, task.paths[0], task.deletes[0]) if task.deletes else None
         task = replace(task, deletes=())
     for batch in worker.read(store, task, _DECIDE_ROWS):
         target, positions = _target(batch)
-        rows, choice, beside = outcomes.decide(index, target, None if gone is None else gone - positions[0])
+        rows, choice, beside = outcomes.decide(index, target, None if deleted is None else deleted - positions[0])
         clauses[positions[rows]] = choice
         changes = np.isin(choice, updates)
         rows = rows[changes]
@@ -289,11 +289,11 @@ def _with_changed(batches: Iterable[Any], is_changed: np.ndarray) -> Iterator[pa
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
     """`table` in plain types that have a logical type: columns of nulls as in `hints`, or else as text."""
-    wanted = {hint.name.casefold(): to_arrow(hint.type) for hint in hints}
+    hinted_types = {hint.name.casefold(): to_arrow(hint.type) for hint in hints}
     columns: list[pa.Array | pa.ChunkedArray] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_null(column.type):
-            columns.append(casts.nulls(len(column), wanted.get(name.casefold(), pa.string())))
+            columns.append(casts.nulls(len(column), hinted_types.get(name.casefold(), pa.string())))
         elif pa.types.is_uint64(column.type):
             columns.append(column.cast(pa.decimal128(20, 0)))
         else:

@@ -32,19 +32,19 @@ _BATCH_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class DeletedRows:
     """The deleted rows of one data file: at `positions`, ascending and unique, or equal to one of `keys`."""
 
     positions: np.ndarray
     keys: tuple[KeySet, ...] = ()
 
 
-NOTHING = Gone(_NONE)  # For a file without delete files.
+NOTHING = DeletedRows(_NONE)  # For a file without delete files.
 
 
-def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
+def deleted_rows(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> DeletedRows:
     """The rows of the data file `path` that `deletes` remove. Raises `CorruptFile` for a missing or damaged delete file."""
-    return Gone(positions(store, path, deletes), _keys(store, deletes))
+    return DeletedRows(positions(store, path, deletes), _keys(store, deletes))
 
 
 def listed(store: Reader, file: DeleteFile) -> pa.Table:
@@ -85,7 +85,7 @@ def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.nda
     parts = []
     for delete in deletes:
         if delete.content is not Content.EQUALITY_DELETES:
-            parts.append(_loaded(store, delete).of(path))
+            parts.append(_loaded(store, delete).positions_in(path))
     if len(parts) < 2:
         return parts[0] if parts else _NONE
     return numbers.distinct(np.concatenate(parts))
@@ -120,7 +120,7 @@ class _Positions:
     def nbytes(self) -> int:
         return int(self.values.nbytes) + 200 * len(self.paths)
 
-    def of(self, path: str) -> np.ndarray:
+    def positions_in(self, path: str) -> np.ndarray:
         index = self.paths.get(path)
         return _NONE if index is None else self.values[self.starts[index] : self.starts[index + 1]]
 
@@ -135,7 +135,7 @@ class _Vector:
     def nbytes(self) -> int:
         return int(self.values.nbytes)
 
-    def of(self, path: str) -> np.ndarray:
+    def positions_in(self, path: str) -> np.ndarray:
         return self.values
 
 
@@ -183,9 +183,9 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     """The compared columns, with the table's current types."""
     with_ids = formats.opened(store, file.path, file.file_format, key=file.key)
     in_file = {field.id: field for field in with_ids.fields(None)}
-    there = {field.id for field in walk(tuple(in_file.values()))}
-    lost = [part.name for part in walk(file.fields) if part.id not in there]
-    if lost and there == {NO_ID}:
+    stored_ids = {field.id for field in walk(tuple(in_file.values()))}
+    lost = [part.name for part in walk(file.fields) if part.id not in stored_ids]
+    if lost and stored_ids == {NO_ID}:
         raise UnsupportedFeature(
             f"{file.path}: equality deletes without field ids: not supported; let the engine that wrote them rewrite the data files"
         )

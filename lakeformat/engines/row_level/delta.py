@@ -46,13 +46,13 @@ class DeltaFiles:
     ) -> None:
         self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
         self._key = tuple(field.name for field in layout.equality_deletes.fields)
-        self._fields = given(layout)
+        self._fields = input_fields(layout)
         self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
         self.keys = KeyMap()
         self._data: list[WrittenFile] = []
         self._equality_deletes: list[WrittenFile] = []
-        self._gone: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
+        self._deleted: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
 
     def write(self, data: Any) -> None:
         """Rows with a column `rowkind` ("+I", "-U", "+U", "-D"; null or no column: "+I"), in the order in which they
@@ -116,15 +116,15 @@ class DeltaFiles:
 
         keys = [column.take(pa.array(order[starts])) for column in columns]
         slots = self.keys.find(keys)
-        known = slots >= 0
-        live = known.copy()
-        live[known] = self.keys.positions[slots[known]] != GONE
-        self._gone.append((self.keys.files[slots[live]], self.keys.positions[slots[live]]))
+        has_slot = slots >= 0
+        live = has_slot.copy()
+        live[has_slot] = self.keys.positions[slots[has_slot]] != GONE
+        self._deleted.append((self.keys.files[slots[live]], self.keys.positions[slots[live]]))
 
         older = np.full(len(starts), self._upsert) | (ordered[starts] & ~live)
         older[group[again]] = True
         stays = ~ordered[ends]
-        fresh = np.flatnonzero(~known & (older | stays))
+        fresh = np.flatnonzero(~has_slot & (older | stays))
         if len(self.keys) + len(fresh) > self._max_keys:
             raise InvalidInput(
                 f"more than {self._max_keys} keys in one commit; make checkpoints more often, or raise max_keys (the keys "
@@ -156,18 +156,18 @@ class DeltaFiles:
         name = f"slot {max(rows.schema.names, key=len)}"  # No column has a longer one.
         batch = rows.append_column(name, pa.array(slots[order]))
         for _, _, part in worker.placed(batch, self._layout.data):
-            own = np.asarray(part.column(name))
-            made = worker.write(self._store, [part.drop_columns([name])], self._layout.data)
-            ends = np.cumsum([file.row_count for file in made])
-            nth = np.arange(len(own))
+            row_slots = np.asarray(part.column(name))
+            files = worker.write(self._store, [part.drop_columns([name])], self._layout.data)
+            ends = np.cumsum([file.row_count for file in files])
+            nth = np.arange(len(row_slots))
             file = np.searchsorted(ends, nth, side="right")
-            self.keys.files[own] = len(self._data) + file
-            self.keys.positions[own] = nth - np.concatenate([[0], ends])[file]
-            self._data += made
+            self.keys.files[row_slots] = len(self._data) + file
+            self.keys.positions[row_slots] = nth - np.concatenate([[0], ends])[file]
+            self._data += files
 
     def _position_deletes(self) -> list[WrittenFile]:
-        files = np.concatenate([np.zeros(0, np.int32), *(numbers for numbers, _ in self._gone)])
-        positions = np.concatenate([np.zeros(0, np.int64), *(places for _, places in self._gone)])
+        files = np.concatenate([np.zeros(0, np.int32), *(numbers for numbers, _ in self._deleted)])
+        positions = np.concatenate([np.zeros(0, np.int64), *(places for _, places in self._deleted)])
         if not len(files):
             return []
         targets = {}
@@ -184,7 +184,7 @@ class DeltaFiles:
         return marks.write(self._store, rows(), replace(self._layout.position_deletes, targets=tuple(targets.values())))
 
 
-def given(layout: DeltaLayout) -> tuple[Field, ...]:
+def input_fields(layout: DeltaLayout) -> tuple[Field, ...]:
     """The columns that rows may have: a row that deletes a key may lack all other values."""
     key = {field.name for field in layout.equality_deletes.fields}
     return tuple(field if field.name in key else replace(field, nullable=True) for field in layout.data.fields)

@@ -51,7 +51,7 @@ def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> 
     return _write(store, _gathered(batches), task)
 
 
-def at(store: Store, positions: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
+def write_positions(store: Store, positions: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
     """As `write`, for positions by file, ascending and unique."""
     return _write(store, positions, task)
 

@@ -122,15 +122,15 @@ class MergeByParts:
         layout = replace(self._beside, fields=outcomes.DECISIONS)
         work = partial(_decide, merge, self._staged, layout)
         parts = divided(tasks, self._workers.count)
-        made: list[Made] = self._workers.each(self._store, parts, work)
+        results: list[Made] = self._workers.each(self._store, parts, work)
         decided = []
-        for part, result in zip(parts, made, strict=True):
+        for part, result in zip(parts, results, strict=True):
             changed = set(result.touched)
             touched = tuple(task for task in part.tasks if task.paths[0] in changed)
             decided.append(Part(touched, self._kept(outcomes.DECISIONS, result.beside)))
-        paths = frozenset(path for result in made for path in result.touched)
+        paths = frozenset(path for result in results for path in result.touched)
         inserts = bool(merge.of(Group.NOT_MATCHED))
-        return Decided(paths, ([part for part in decided if part.tasks], _matched(made) if inserts else None))
+        return Decided(paths, ([part for part in decided if part.tasks], _matched(results) if inserts else None))
 
     def write(
         self,
@@ -364,7 +364,7 @@ def _staying(
             if (partition, bucket) in homes:
                 yield group
             else:
-                aside.put(group)
+                aside.add(group)
     aside.finish()
 
 
@@ -377,7 +377,7 @@ class _Aside:
         self._waiting_bytes = 0
         self.written: list[WrittenFile] = []
 
-    def put(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch) -> None:
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes > _ASIDE_BYTES:
@@ -388,10 +388,10 @@ class _Aside:
         self._waiting, self._waiting_bytes = [], 0
 
 
-def _matched(made: Sequence[Made]) -> bytes | None:
+def _matched(results: Sequence[Made]) -> bytes | None:
     """The rows of the source that any worker matched; None if that is all of them."""
-    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(result.matched) for result in made)]))
-    return None if made and len(rows) == made[0].row_count else bitmap.encode(rows)
+    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(result.matched) for result in results)]))
+    return None if results and len(rows) == results[0].row_count else bitmap.encode(rows)
 
 
 def _rows(matched: bytes) -> np.ndarray:

@@ -116,12 +116,12 @@ class Index:
                 codes = np.maximum(hits, 0)
             # Of each row the keys so far are its own: others are compared.
             elif (np.bincount(codes[alive]) <= 1).all():
-                known = np.full(int(codes.max()) + 1 if count else 0, NONE, np.int64)
-                known[codes[alive]] = hits[alive]
-                together = partial(_same, known)
+                next_keys = np.full(int(codes.max()) + 1 if count else 0, NONE, np.int64)
+                next_keys[codes[alive]] = hits[alive]
+                together = partial(_same, next_keys)
             else:
-                known, codes = _numbered(codes * (len(distinct) + 1) + hits + 1)
-                together = partial(_joint, known, len(distinct))
+                next_keys, codes = _numbered(codes * (len(distinct) + 1) + hits + 1)
+                together = partial(_joint, next_keys, len(distinct))
             self._steps.append((key, type, distinct, together))
         rows = np.flatnonzero(alive)
         self._codes = np.where(alive, codes, NONE)
@@ -137,14 +137,14 @@ class Index:
         by_column = all(isinstance(key.target, Column) and same for key, same in self._compared)
         return by_column and self._of_target == ALWAYS and not self.merge.of(Group.NOT_MATCHED_BY_SOURCE)
 
-    def match(self, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def match(self, target: pa.Table, deleted: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(rows of `target` that match, ascending; a row of the source for each). A row with several matches appears
-        once, unless the merge wants one match: then `InvalidInput` shows one such row. Rows `gone` (ascending) match
+        once, unless the merge wants one match: then `InvalidInput` shows one such row. Rows `deleted` (ascending) match
         nothing."""
         rows, codes = self._look_up(target)
-        if gone is not None and len(gone):
-            there = ~numbers.among(rows, gone)
-            rows, codes = rows[there], codes[there]
+        if deleted is not None and len(deleted):
+            is_live = ~numbers.among(rows, deleted)
+            rows, codes = rows[is_live], codes[is_live]
         if self._rest == ALWAYS:
             self._matched_codes[codes] = True
             if self.merge.wants_one_match and (self._counts[codes] > 1).any():
@@ -237,11 +237,13 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
     return choice
 
 
-def decide(index: Index, target: pa.Table, gone: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def decide(
+    index: Index, target: pa.Table, deleted: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(the rows of `target`, ascending, to which a clause applies; the clause; the row of the source, or NONE). No
-    clause applies to rows `gone`; see `Index.tests_rows_freely`."""
+    clause applies to rows `deleted`; see `Index.tests_rows_freely`."""
     merge = index.merge
-    rows, beside_it = index.match(target, gone)
+    rows, beside_it = index.match(target, deleted)
     choice = np.full(len(rows), NONE, np.int8)
     if matched := merge.of(Group.MATCHED):
         named = frozenset().union(*(columns_of(clause.condition) for _, clause in matched))
@@ -293,8 +295,8 @@ def changed(
             to[rows] = sum(map(len, parts)) + np.arange(len(rows))
             parts.append(new.column(updated))
     if whole:
-        gone = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
-        kept = np.flatnonzero(~np.isin(choice, gone))
+        delete_clauses = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+        kept = np.flatnonzero(~np.isin(choice, delete_clauses))
     else:
         kept = np.sort(np.concatenate(updates))
     every = len(kept) == target.num_rows
@@ -310,9 +312,9 @@ def by_key(
     merge: Merge, target: pa.Table, choice: np.ndarray, source: Callable[[np.ndarray], pa.Table]
 ) -> tuple[pa.RecordBatch, np.ndarray]:
     """(the deleted and updated rows, each with its kind; their rows in `target`)."""
-    gone = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
-    deleted = np.flatnonzero(np.isin(choice, gone))
-    updated = np.flatnonzero((choice != NONE) & ~np.isin(choice, gone))
+    delete_clauses = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+    deleted = np.flatnonzero(np.isin(choice, delete_clauses))
+    updated = np.flatnonzero((choice != NONE) & ~np.isin(choice, delete_clauses))
     columns = [_stored(target, f).take(pa.array(deleted)) for f in merge.target]
     old = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(merge.target))
     new = changed(merge, target, choice, source, whole=False)
@@ -386,11 +388,11 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
         choice = np.full(table.num_rows, NONE, np.int8)
         for clauses, rows in ((matched, np.flatnonzero(has_source)), (alone, np.flatnonzero(~has_source))):
             choice[rows] = choose(clauses, table.take(pa.array(rows)))
-        made, places = by_key(merge, target, choice, partial(_taken, source))
+        results, places = by_key(merge, target, choice, partial(_taken, source))
         kept = np.flatnonzero(has_source & (choice == NONE))
         rest = [_stored(target, f).take(pa.array(kept)) for f in merge.target]
         stands = layouts.plain(table[ROW])
-        yield pa.RecordBatch.from_arrays([*made.columns, stands.take(pa.array(places))], [*names, ROW])
+        yield pa.RecordBatch.from_arrays([*results.columns, stands.take(pa.array(places))], [*names, ROW])
         yield pa.RecordBatch.from_arrays(
             [*rest, pa.nulls(len(kept), pa.string()), stands.take(pa.array(kept))], [*names, ROW]
         )
@@ -437,30 +439,30 @@ class _Values:
 
     def __init__(self, values: pa.Array, null_safe: bool) -> None:
         # Numbers are sorted once; other values are hashed for each look-up.
-        self._known: pa.Array | None = None
+        self._distinct: pa.Array | None = None
         self._numbers: np.ndarray | None = None
         self._table: np.ndarray | None = None
-        self._is_known: np.ndarray | None = None
+        self._has_number: np.ndarray | None = None
         self._filter: np.ndarray | None = None
         if ranks.are_numbers(values.type):
             ordinals = ranks.ordinals(values.drop_null())
-            self._is_known = _flags(ordinals)
-            if self._is_known is not None:
+            self._has_number = _flags(ordinals)
+            if self._has_number is not None:
                 least = int(ordinals.min())
-                offsets = np.flatnonzero(self._is_known)
+                offsets = np.flatnonzero(self._has_number)
                 self._numbers = offsets + least
-                self._table = np.empty(len(self._is_known), np.int32)  # Read where a number is known.
+                self._table = np.empty(len(self._has_number), np.int32)  # Read where a number is known.
                 self._table[offsets] = np.arange(len(offsets))
             else:
                 self._numbers = numbers.distinct(ordinals)
-            if self._is_known is None and len(self._numbers) <= _FILTERED:
+            if self._has_number is None and len(self._numbers) <= _FILTERED:
                 self._bits = max(_LEAST_BITS, (_BITS_EACH * len(self._numbers)).bit_length())
                 self._filter = np.zeros(1 << self._bits, bool)
                 self._filter[self._hashed(self._numbers)] = True
             self._count = len(self._numbers)
         else:
-            self._known = values.unique().drop_null()
-            self._count = len(self._known)
+            self._distinct = values.unique().drop_null()
+            self._count = len(self._distinct)
         self._null = self._count if null_safe and values.null_count else NONE
 
     def __len__(self) -> int:
@@ -478,11 +480,11 @@ class _Values:
         if self._numbers is not None:
             rows, places = self._number_hits(ranks.ordinals(layouts.plain(values)))
         else:
-            assert self._known is not None, self
+            assert self._distinct is not None, self
             if values.type in (pa.string(), pa.binary()):
-                places = _joined(values, self._known)
+                places = _joined(values, self._distinct)
             else:
-                positions = layouts.plain(pc.index_in(values, value_set=self._known))
+                positions = layouts.plain(pc.index_in(values, value_set=self._distinct))
                 places = pc.fill_null(positions, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
             rows = np.flatnonzero(places != NONE)
             places = places[rows]
@@ -499,26 +501,26 @@ class _Values:
         return rows[order], places[order]
 
     def _number_hits(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        known = self._numbers
-        assert known is not None, self
-        if not len(known):
+        numbers = self._numbers
+        assert numbers is not None, self
+        if not len(numbers):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._table is not None:
-            assert self._is_known is not None, self
+            assert self._has_number is not None, self
             # What lies below the least wraps around, and is beyond the greatest.
-            offsets = (codes - known[0]).view(np.uint64)
+            offsets = (codes - numbers[0]).view(np.uint64)
             np.minimum(offsets, np.uint64(len(self._table) - 1), out=offsets)
-            rows = np.flatnonzero(self._is_known.take(offsets.view(np.int64), mode="clip"))
-            return rows, self._table[codes[rows] - known[0]].astype(np.int64)
+            rows = np.flatnonzero(self._has_number.take(offsets.view(np.int64), mode="clip"))
+            return rows, self._table[codes[rows] - numbers[0]].astype(np.int64)
         some: np.ndarray | None = None
         if self._filter is not None and len(codes) > _LEAST_FILTERED:
             some = np.flatnonzero(self._filter.take(self._hashed(codes), mode="clip"))
             codes = codes[some]
-        if len(codes) >= len(known):
-            places = _joined(codes, known)
+        if len(codes) >= len(numbers):
+            places = _joined(codes, numbers)
         else:  # A join hashes the numbers anew each time; they are sorted once.
-            places = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-            places[known[places] != codes] = NONE
+            places = np.minimum(np.searchsorted(numbers, codes), len(numbers) - 1)
+            places[numbers[places] != codes] = NONE
         hits = np.flatnonzero(places != NONE)
         return hits if some is None else some[hits], places[hits]
 
@@ -559,16 +561,16 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(values, return_inverse=True)
 
 
-def _same(known: np.ndarray, codes: np.ndarray, places: np.ndarray) -> Numbered:
-    """Codes of keys that only one row has, whose next key has the index `known`."""
-    return known[codes] == places, codes
+def _same(next_keys: np.ndarray, codes: np.ndarray, places: np.ndarray) -> Numbered:
+    """Codes of keys that only one row has, whose next key has the index `next_keys`."""
+    return next_keys[codes] == places, codes
 
 
-def _joint(known: np.ndarray, size: int, codes: np.ndarray, places: np.ndarray) -> Numbered:
+def _joint(joint_codes: np.ndarray, size: int, codes: np.ndarray, places: np.ndarray) -> Numbered:
     """Codes of keys combined with the index of the next key, of `size` values."""
     wanted = codes * (size + 1) + places + 1
-    codes = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    return known[codes] == wanted if len(known) else np.zeros(len(codes), bool), codes
+    codes = np.minimum(np.searchsorted(joint_codes, wanted), max(len(joint_codes) - 1, 0))
+    return joint_codes[codes] == wanted if len(joint_codes) else np.zeros(len(codes), bool), codes
 
 
 def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeformat.engines.kernels import assign
-from lakeformat.engines.row_level.delta import DeltaFiles, given
+from lakeformat.engines.row_level.delta import DeltaFiles, input_fields
 from lakeformat.engines.spark import executors, few, jobs, session
 from lakeformat.engines.spark.frames import OURS, assignable, quoted
 from lakeformat.engines.spark.types import arrow_of
@@ -25,7 +25,7 @@ def check(frame: DataFrame, layout: DeltaLayout) -> None:
     session.run_here_as_here(frame.sparkSession)
     schema = arrow_of(assignable(frame, layout.data.fields).schema)
     index = schema.get_field_index(ROW_KIND.name)
-    assign.check(schema if index < 0 else schema.remove(index), given(layout), layout.data.partition_by)
+    assign.check(schema if index < 0 else schema.remove(index), input_fields(layout), layout.data.partition_by)
 
 
 def write(

@@ -202,8 +202,8 @@ def _condition(filter: Any) -> Expression | None:
         case "IsNotNull":
             return not_(is_null(column(*filter.attribute)))
         case "In":
-            known = all(isinstance(value, _VALUES) for value in filter.value)
-            return is_in(column(*filter.attribute), filter.value) if known else None
+            has_known_values = all(isinstance(value, _VALUES) for value in filter.value)
+            return is_in(column(*filter.attribute), filter.value) if has_known_values else None
         case name if name in _CALLS and isinstance(filter.value, _VALUES):
             return call(_CALLS[name], column(*filter.attribute), literal(filter.value))
     return None
@@ -227,10 +227,10 @@ def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasourc
     """Spark's tasks for these; `in_order`: those of one partition and bucket in one task, older ones first."""
     if in_order and any(piece.kind != "+I" for piece in pieces):
         homes = {piece.home for piece in pieces}
-        known = all(bucket is not None for _, bucket in homes) or all(partition for partition, _ in homes)
+        has_home = all(bucket is not None for _, bucket in homes) or all(partition for partition, _ in homes)
         groups: dict[Any, list[Any]] = {}
         for piece in pieces:
-            groups.setdefault(piece.home if known else None, []).append(piece)
+            groups.setdefault(piece.home if has_home else None, []).append(piece)
         parts = list(groups.values())
     else:
         parts = [[piece] for piece in pieces]

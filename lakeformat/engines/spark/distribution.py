@@ -45,10 +45,10 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
         return frame
     if task.distribution == "range":
         return ranged(frame, task)
-    there = set(frame.columns)
-    columns = [_partition_key(task, by) for by in task.partition_by if by.source in there]
+    frame_columns = set(frame.columns)
+    columns = [_partition_key(task, by) for by in task.partition_by if by.source in frame_columns]
     names = [quoted(name) for name in frame.columns]
-    if task.bucket is not None and set(task.bucket.columns) <= there:
+    if task.bucket is not None and set(task.bucket.columns) <= frame_columns:
         columns.append(_bucket(frame, task, task.bucket))
     keys = {f"_lakeformat_key_{index}": column for index, column in enumerate(columns)}
     if not keys:
@@ -58,7 +58,7 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
         # By hash two buckets of two may well meet in one task, and all others wait.
         count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
         return keyed.repartitionById(count, F.col(*keys)).select(*names)
-    if task.keyed is not None:  # All rows of a key to one task, however many there are.
+    if task.keyed is not None:  # All rows of a key to one task, however many frame_columns are.
         return keyed.repartition(*(F.col(name) for name in keys)).select(*names)
     return keyed.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 

@@ -74,7 +74,7 @@ class SparkEngine:
         Columns are checked before the job starts, values as they are written: both raise `InvalidInput`.
         """
         frame = assignable(data, task.fields)
-        assign.check(arrow_of(frame.schema), key_values.given(task), task.partition_by)
+        assign.check(arrow_of(frame.schema), key_values.input_fields(task), task.partition_by)
         if task.keyed is not None and task.keyed.places is None:
             rows = few.rows(frame)
             if rows is not None:
@@ -161,11 +161,11 @@ class SparkEngine:
         is_first, has_home = F.row_number().over(of_key) == 1, F.col(f"{OURS}home_bucket").isNotNull()
         was = []
         for i, name in enumerate(places.partition):
-            own, home = F.col(quoted(name)), F.col(f"{OURS}home{i}")
+            value, home = F.col(quoted(name)), F.col(f"{OURS}home{i}")
             if task.keyed.merge.engine is MergeEngine.DEDUPLICATE:
-                before = F.when(is_first, home).otherwise(F.lag(own).over(of_key))
+                before = F.when(is_first, home).otherwise(F.lag(value).over(of_key))
             else:
-                before = F.when(has_home, home).otherwise(F.first(own).over(of_key))
+                before = F.when(has_home, home).otherwise(F.first(value).over(of_key))
             was.append(before.alias(f"{OURS}was{i}"))
         columns = [
             *(F.col(quoted(name)) for name in frame_columns),

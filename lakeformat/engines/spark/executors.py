@@ -87,7 +87,7 @@ def write_delta(
     yield _answer(lambda: make(store, layout).write_all(batches))
 
 
-def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def settle(task: WriteTask, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows, with whether their key has a row, and where: its partition, and its partition and bucket before the
     write."""
     assert task.keyed is not None, task
@@ -95,16 +95,18 @@ def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBat
     assert places is not None, task
     parts = nullable(tuple(find_field(task.fields, name) for name in places.partition))
     for batch in batches:
-        rows = assign.assign(batch.select(list(range(len(given)))).rename_columns(list(given)), key_values.given(task))
-        columns = batch.columns[len(given) :]
-        known, was, home = columns[0], columns[1 : 1 + len(parts)], columns[1 + len(parts) : -1]
+        rows = assign.assign(
+            batch.select(list(range(len(names)))).rename_columns(list(names)), key_values.input_fields(task)
+        )
+        columns = batch.columns[len(names) :]
+        exists, was, home = columns[0], columns[1 : 1 + len(parts)], columns[1 + len(parts) : -1]
         was, home = (
             assign.assign(pa.RecordBatch.from_arrays(side, names=[f.name for f in parts]), parts).columns
             for side in (was, home)
         )
-        there = key_places.Was(known.to_numpy(zero_copy_only=False), was, home, columns[-1].cast(pa.int32()))
+        existing = key_places.Was(exists.to_numpy(zero_copy_only=False), was, home, columns[-1].cast(pa.int32()))
         worker.require(rows, task)
-        settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
+        settled = key_places.settle(key_values.with_kinds(rows, task), existing, places, task.keyed.merge)
         named = key_values.with_names(settled)
         yield _for_spark(named.select([field.name for field in fields]), fields)
 
@@ -114,28 +116,28 @@ def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch])
     of them as Arrow's bytes. A file that does not exist has -1 rows; an error is in a row of its own."""
     for batch in ids:
         for index in batch.column(0).to_pylist():
-            made: list[tuple[int, list[int] | None, bytes]]
+            packed: list[tuple[int, list[int] | None, bytes]]
             try:
                 paths, parse = pickle.loads(groups[index])
-                made = [*_packed(index, decoded(store, paths, parse))]
+                packed = [*_packed(index, decoded(store, paths, parse))]
             except LakeError as error:
-                made = [(index, None, pickle.dumps(type(error)(*error.args)))]
+                packed = [(index, None, pickle.dumps(type(error)(*error.args)))]
             columns = [
-                pa.array(column, type) for column, type in zip(zip(*made, strict=True), DECODED.types, strict=True)
+                pa.array(column, type) for column, type in zip(zip(*packed, strict=True), DECODED.types, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=DECODED)
 
 
 def _packed(index: int, tables: Sequence[pa.Table | None]) -> Iterator[tuple[int, list[int], bytes]]:
     for schema, run in groupby(tables, lambda table: None if table is None else table.schema):
-        own = list(run)
+        run_tables = list(run)
         sink = pa.BufferOutputStream()
         if schema is not None:
             with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-                for table in own:  # A batch for each, so that each has memory of its own.
+                for table in run_tables:  # A batch for each, so that each has memory of its run_tables.
                     assert table is not None, schema
                     stream.write_table(table.combine_chunks())
-        yield index, [-1 if table is None else len(table) for table in own], sink.getvalue().to_pybytes()
+        yield index, [-1 if table is None else len(table) for table in run_tables], sink.getvalue().to_pybytes()
 
 
 def each(
@@ -162,10 +164,10 @@ def decide_by_key(
 
 def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> list[WrittenFile]:
     fields = tuple(Field(NO_ID, f"c{index}", field.type) for index, field in enumerate(merge.source))
-    given = [
+    tasks = [
         replace(task, fields=tuple(find_field(task.fields, field.name) for field in fields)) for task in unit.source
     ]
-    batches = [batch for task in given for batch in worker.read(store, task)]
+    batches = [batch for task in tasks for batch in worker.read(store, task)]
     source = pa.Table.from_batches(batches, arrow_schema(fields)).rename_columns([field.name for field in merge.source])
     return ArrowSource(store, source, map).write_by_key(merge, unit.target, layout)
 

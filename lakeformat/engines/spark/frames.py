@@ -21,13 +21,13 @@ def quoted(name: str) -> str:
 
 def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
     """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
-    wanted = {field.name: field.type for field in fields}
+    types = {field.name: field.type for field in fields}
     columns = []
-    for asked in frame.schema:
-        column = F.col(quoted(asked.name))
-        if asked.name in wanted:
-            fitting = zoned(asked.dataType, wanted[asked.name])
-            column = column if fitting == asked.dataType else column.cast(fitting).alias(asked.name)
+    for frame_field in frame.schema:
+        column = F.col(quoted(frame_field.name))
+        if frame_field.name in types:
+            fitting = zoned(frame_field.dataType, types[frame_field.name])
+            column = column if fitting == frame_field.dataType else column.cast(fitting).alias(frame_field.name)
         columns.append(column)
     return frame.select(*columns)
 
@@ -35,10 +35,10 @@ def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
 def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
     """Columns of nulls, and timestamps with or without a zone, with the types of the table's columns of the same
     names."""
-    wanted = {field.name.casefold(): field.type for field in hints}
+    types = {field.name.casefold(): field.type for field in hints}
     columns = []
     for field in frame.schema:
-        column, hint = F.col(quoted(field.name)), wanted.get(field.name.casefold(), scalar(Kind.STRING))
+        column, hint = F.col(quoted(field.name)), types.get(field.name.casefold(), scalar(Kind.STRING))
         if isinstance(field.dataType, T.NullType):
             column = column.cast(spark_type(hint)).alias(field.name)
         elif (fitting := zoned(field.dataType, hint)) != field.dataType:

@@ -258,20 +258,20 @@ class SparkSource:
             source = self._small(self._source(tuple(needed.values())))
             rows = rows.join(source, F.expr(to_sql(merge.condition)), kind)
             written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
-        made = self._engine.read(self._store, self._kept(fields, written), fields)
+        results = self._engine.read(self._store, self._kept(fields, written), fields)
         if merge.wants_one_match:
             same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]
             twice = (
-                made.filter(F.col(outcomes.ROW).isNotNull())
+                results.filter(F.col(outcomes.ROW).isNotNull())
                 .groupBy(*same)
                 .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
             )
             if several := twice.filter("n > 1").limit(1).collect():
                 raise self._several(merge, several[0][outcomes.ROW])
-        known = [field.name for field in (*merge.target, ROW_KIND)]
-        changed = made.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*known)
+        result_names = [field.name for field in (*merge.target, ROW_KIND)]
+        changed = results.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*result_names)
         if merge.of(Group.NOT_MATCHED):
-            matched = made.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
+            matched = results.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
             rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
             fresh = mapped(rows, partial(executors.inserted, merge), spark_schema(merge.target))
             changed = changed.unionAll(fresh.withColumn(ROW_KIND.name, F.lit(RowKind.INSERT.short)))
@@ -330,19 +330,21 @@ class SparkSource:
 
     def _every(self, fields: tuple[Field, ...]) -> DataFrame:
         names = [flat_name(SOURCE, field.name) for field in fields]
-        wanted = tuple(Field(NO_ID, self._columns[name], field.type) for name, field in zip(names, fields, strict=True))
+        source_fields = tuple(
+            Field(NO_ID, self._columns[name], field.type) for name, field in zip(names, fields, strict=True)
+        )
         row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
         tasks = [
-            replace(task, fields=tuple(find_field(task.fields, field.name) for field in (*wanted, row)))
+            replace(task, fields=tuple(find_field(task.fields, field.name) for field in (*source_fields, row)))
             for task in self._files
         ]
-        return self._engine.read(self._store, tasks, (*wanted, row)).toDF(*names, row.name)
+        return self._engine.read(self._store, tasks, (*source_fields, row)).toDF(*names, row.name)
 
     def _target(self, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]
         frame = self._engine.read(self._store, placed, (*fields, FILE))
-        known = {POSITION.name: outcomes.POSITION_NAME, FILE.name: outcomes.FILE_NAME}
-        return frame.toDF(*(known.get(field.name) or flat_name(TARGET, field.name) for field in (*fields, FILE)))
+        names = {POSITION.name: outcomes.POSITION_NAME, FILE.name: outcomes.FILE_NAME}
+        return frame.toDF(*(names.get(field.name) or flat_name(TARGET, field.name) for field in (*fields, FILE)))
 
     def _with(self, fields: tuple[Field, ...]) -> WriteTask:
         return replace(self._task, fields=fields)

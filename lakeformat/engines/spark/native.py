@@ -177,16 +177,16 @@ def _footer(store: Reader, task: ReadTask, index: int) -> _Footer | None:
         return None
     in_file = {field.id: field for field in file_fields}
     absent = dict(task.absent[index]) if task.absent else {}
-    wanted, constants = [], []
+    read_fields, constants = [], []
     for field in task.fields:
         if field.id in in_file:
             same = _bare(in_file[field.id].type) == _bare(field.type)
-            wanted.append(replace(in_file[field.id], type=field.type) if same else in_file[field.id])
+            read_fields.append(replace(in_file[field.id], type=field.type) if same else in_file[field.id])
         elif field.id in absent:
             constants.append((field.id, absent[field.id]))
         elif not field.nullable or any(part.id in absent or part.initial is not None for part in walk((field,))):
             return None
-    footer = tuple(wanted), tuple(constants)
+    footer = tuple(read_fields), tuple(constants)
     described = replace(task.of_files([index]), file_fields=footer[0], constants=footer[1])
     return footer if _clean(described) else None
 
@@ -237,11 +237,11 @@ def _clean(task: ReadTask) -> bool:
     return True
 
 
-def _widens(stored: Type, wanted: Type) -> bool:
+def _widens(stored: Type, read_type: Type) -> bool:
     """Whether Spark's cast from `stored` is exact; nested columns must be unchanged."""
-    if stored == wanted:
+    if stored == read_type:
         return True
-    match stored, wanted:
+    match stored, read_type:
         case Scalar(have), Scalar(want) if have in _INTEGERS and want in _INTEGERS:
             return _INTEGERS.index(have) <= _INTEGERS.index(want)
         case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):

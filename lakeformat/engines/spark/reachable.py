@@ -28,7 +28,7 @@ _FILE_SYSTEMS = {
 _WAIT_SECONDS = 60.0  # A file system without credentials or with a wrong endpoint tries for minutes.
 
 # By session, and by scheme and bucket: the scheme by which Spark reads it, or None.
-_known: WeakKeyDictionary[SparkSession, dict[str, str | None]] = WeakKeyDictionary()
+_schemes_of_session: WeakKeyDictionary[SparkSession, dict[str, str | None]] = WeakKeyDictionary()
 
 
 class Reach:
@@ -57,10 +57,10 @@ class Reach:
         if "//" in f"/{key}":  # Hadoop makes one slash of two.
             return None
         root = f"{scheme}://{bucket}"
-        known = _known.setdefault(self._spark, {})
-        if root not in known:
-            known[root] = _file_system(self._spark, root, _FILE_SYSTEMS[scheme], rest, file_format)
-        return None if known[root] is None else f"{known[root]}:{rest}"
+        schemes = _schemes_of_session.setdefault(self._spark, {})
+        if root not in schemes:
+            schemes[root] = _file_system(self._spark, root, _FILE_SYSTEMS[scheme], rest, file_format)
+        return None if schemes[root] is None else f"{schemes[root]}:{rest}"
 
 
 def unglobbed(location: str) -> str:

@@ -39,10 +39,10 @@ def describe(spark: SparkSession, source: str) -> SessionTable:
     try:
         document = json.loads(spark.sql(f"DESCRIBE TABLE EXTENDED {_text(path)} AS JSON").collect()[0][0])
     except AnalysisException as error:
-        said = _said(error)
+        message = _said(error)
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-            raise NotFound(f"Spark's catalog has no table {shown}: {said}") from error
-        raise UnsupportedFeature(f"{shown}: Spark does not describe it: {said}") from error
+            raise NotFound(f"Spark's catalog has no table {shown}: {message}") from error
+        raise UnsupportedFeature(f"{shown}: Spark does not describe it: {message}") from error
     kind, location = document.get("type", ""), document.get("location")
     if kind not in ("MANAGED", "EXTERNAL") or document.get("provider") == "lakeformat" or not location:
         what = "a table of a lake" if document.get("provider") == "lakeformat" else f"a {kind.lower() or 'source'}"

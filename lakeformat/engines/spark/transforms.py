@@ -14,12 +14,12 @@ from lakeformat.expression import transform
 from lakeformat.model.partition import TransformKind
 
 
-def register_transforms(session: Any, wanted: Mapping[str, tuple[TransformKind, str]]) -> None:
+def register_transforms(session: Any, transforms: Mapping[str, tuple[TransformKind, str]]) -> None:
     """Register transforms with a session as functions of these names: (transform, result type as Spark SQL text)."""
     if not hasattr(F, "arrow_udf"):
         raise UnsupportedFeature("system.bucket(...) and the other transforms in SQL on Spark need PySpark 4.1")
     ready(session, None)
-    for name, (kind, type) in wanted.items():
+    for name, (kind, type) in transforms.items():
         session.udf.register(name, F.arrow_udf(_of(kind), type))
 
 

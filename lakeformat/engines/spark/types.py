@@ -93,16 +93,18 @@ def arrow_of(schema: T.StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, to_arrow(_logical(field.dataType))) for field in schema])
 
 
-def zoned(given: T.DataType, wanted: Type) -> T.DataType:
-    """`given` with timestamps with or without zone as in `wanted`, at any depth."""
-    match given, wanted:
+def zoned(spark_type: T.DataType, table_type: Type) -> T.DataType:
+    """`spark_type` with timestamps with or without zone as in `table_type`, at any depth."""
+    match spark_type, table_type:
         case ((T.TimestampType() | T.TimestampNTZType()), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind)):
             return PLAIN[kind]
         case T.ArrayType(), ListOf(element):
-            return T.ArrayType(zoned(given.elementType, element.type), given.containsNull)
+            return T.ArrayType(zoned(spark_type.elementType, element.type), spark_type.containsNull)
         case T.MapType(), MapOf(key, value):
             return T.MapType(
-                zoned(given.keyType, key.type), zoned(given.valueType, value.type), given.valueContainsNull
+                zoned(spark_type.keyType, key.type),
+                zoned(spark_type.valueType, value.type),
+                spark_type.valueContainsNull,
             )
         case T.StructType(), Row(parts):
             types = {part.name: part.type for part in parts}
@@ -111,10 +113,10 @@ def zoned(given: T.DataType, wanted: Type) -> T.DataType:
                     T.StructField(field.name, zoned(field.dataType, types[field.name]), field.nullable, field.metadata)
                     if field.name in types
                     else field
-                    for field in given
+                    for field in spark_type
                 ]
             )
-    return given
+    return spark_type
 
 
 def require_whole(fields: tuple[Field, ...]) -> None:
@@ -161,7 +163,7 @@ def _logical(type: T.DataType) -> Type:
             return Row(tuple(_field_of(field) for field in type))
     if hasattr(T, "TimeType") and isinstance(type, T.TimeType):
         return scalar(Kind.TIME, type.precision)
-    known = _LOGICAL.get(type.__class__)
-    if known is None:
+    logical = _LOGICAL.get(type.__class__)
+    if logical is None:
         raise UnsupportedFeature(f"Spark type {type.simpleString()} has no table type; cast the column first")
-    return known
+    return logical
