@@ -130,6 +130,11 @@ class Follower:
         return 0 if last is None else last + 1
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The source table, or the shards of a merged table."""
+        return self._names()
+
+    @property
     def committed(self) -> Position:
         assert self.progress is not None
         return self.source.parse(self.progress.position)
@@ -173,6 +178,13 @@ class Follower:
 
     def _kept(self) -> dict[str, str]:
         return dict(self.source.kept(self._names()))
+
+    def hold(self, position: Position) -> None:
+        """Record that the source must keep the changes since `position`, before the snapshot begins."""
+        if self._restart:
+            self._empty_table(position)
+        elif self.progress is None:
+            self._commit(None, Progress(position.text))
 
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
         """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which the source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -80,6 +80,12 @@ class Shards:
 
     def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
         return self._source.begin([part for table in tables for part in self._shards(table)], is_anew)
+
+    def served(self) -> Collection[str]:
+        return self._source.served()
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        return self._source.exclusive()
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)

@@ -19,6 +19,10 @@ class Disconnected(SourceError):
     """The connection to the database dropped, or cannot be made; a later try may succeed."""
 
 
+class InUse(Disconnected):
+    """Another process reads the log by the same name, and one at a time may."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place between two transactions of a source's log. `order` increases along the log; `text` is the database's notation."""
@@ -165,7 +169,15 @@ class Source(Protocol):
     def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
         """Make the database keep the changes of these tables, and return the first position kept; idempotent. Transactions that a later
         view does not cover come after this position. `is_anew`: nothing that was kept before is needed, and what lost its log may be
-        replaced."""
+        replaced. Raises `NotFound` if that is not so, and the database no longer keeps anything."""
+        ...
+
+    def served(self) -> Collection[str]:
+        """The tables for which the database keeps the log until `acknowledge`; none if it keeps it anyway."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep other processes from beginning to follow tables, and from acknowledging."""
         ...
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:

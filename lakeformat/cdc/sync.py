@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from lakeformat.cdc import failures
+from lakeformat.cdc import failures, progress
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.shards import Shards, matching
-from lakeformat.cdc.source import Disconnected, Source
+from lakeformat.cdc.source import Disconnected, Position, Source
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.lake import Lake
 
@@ -76,6 +76,7 @@ def sync_table(
     poll_seconds: float = 1.0,
     reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
+    slot_shared_with: Mapping[str | re.Pattern[str], str] | None = None,
 ) -> Report:
     """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in commits of about
     `batch_rows` rows. Each call continues from the position in the table, however the previous call ended.
@@ -94,6 +95,8 @@ def sync_table(
     pauses, after its connection dropped (0: it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report
     so far after each commit.
     `snapshot_properties` are written into each snapshot.
+    `slot_shared_with`: further source tables and patterns, with their tables in `lake`, that other calls follow through PostgreSQL's same slot, which
+    then keeps what any of them lacks. Without it, a slot that serves another table is refused.
 
     Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes, `UnsupportedFeature` if a
     schema change cannot be followed, and `Conflict` if another process writes the same table.
@@ -118,7 +121,8 @@ def sync_table(
         computed,
         on_progress,
     )
-    return _run(source, [follower], limits, is_alone=True)[0]
+    beside = _Beside(source, lake, slot_shared_with or {}, is_complete=True)
+    return _run(source, [follower], limits, beside, is_alone=True)[0]
 
 
 def sync_database(
@@ -133,6 +137,7 @@ def sync_database(
     table_suffix: str = "",
     merge_shards: bool = False,
     properties: Mapping[str, Any] | None = None,
+    restart: bool | str = False,
     until: str = "now",
     max_rows: int | None = None,
     max_seconds: float | None = None,
@@ -146,6 +151,8 @@ def sync_database(
 
     Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says why.
     `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
+    `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's slot keeps what the tables of earlier calls lack that these
+    names leave out, or that cannot be followed.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     names = _reconnected(source, lambda: matching(source, including, excluding))
@@ -155,25 +162,30 @@ def sync_database(
             for name in names
         }
         source, names = Shards(source, merged), list(merged)
-    targets = {
-        name: f"{namespace}.{table_prefix}{name.partition('.')[2].replace('.', '_')}{table_suffix}" for name in names
-    }
-    for source_name, target in targets.items():
-        if others := [other for other, name in targets.items() if name == target and other != source_name]:
+
+    def target(name: str) -> str:
+        return f"{namespace}.{table_prefix}{name.partition('.')[2].replace('.', '_')}{table_suffix}"
+
+    targets = {name: target(name) for name in names}
+    for source_name, table in targets.items():
+        if others := [other for other, name in targets.items() if name == table and other != source_name]:
             raise InvalidInput(
-                f"{source_name} and {others[0]} would both be {target}; leave one out (excluding=...), or take them together (merge_shards=True)"
+                f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), or take them together (merge_shards=True)"
             )
     followers, failed = dict[str, Follower](), dict[str, Report]()
-    for source_name, target in targets.items():
+    for source_name, table in targets.items():
         try:
             with failures.of_table(source_name):
                 declared = source.describe(source_name)
                 followers[source_name] = _follower(
-                    source, declared, lake, target, format, (), properties, tell=on_progress
+                    source, declared, lake, table, format, (), properties, restart, tell=on_progress
                 )
         except LakeError as error:
-            failed[source_name] = Report(target, error=error)
-    reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
+            failed[source_name] = Report(table, error=error)
+    parts = {part for follower in followers.values() for part in follower.names}
+    left_out = {name: target(name) for name in source.served() if name not in parts and lake.exists(target(name))}
+    beside = _Beside(source, lake, left_out, is_complete=False)
+    reports = _run(source, list(followers.values()), limits, beside, is_alone=False) if followers else []
     return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
 
 
@@ -224,8 +236,8 @@ def _follower(
     return Follower(source, declared, made, restart, snapshot_properties, computed, tell)
 
 
-def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:
-    run = _Run(source, followers, limits, is_alone)
+def _run(source: Source, followers: list[Follower], limits: Limits, beside: _Beside, is_alone: bool) -> list[Report]:
+    run = _Run(source, followers, limits, beside, is_alone)
     try:
         run.run()
     except NotFound:
@@ -237,10 +249,49 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
     return [follower.settle() for follower in followers]
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """Tables of other calls through the same slot: source table or pattern -> its table in `lake`."""
+
+    source: Source
+    lake: Lake
+    tables: Mapping[str, str] | Mapping[str | re.Pattern[str], str]
+    is_complete: bool  # Whether no further table may follow the slot.
+
+    def require_served(self, names: Collection[str]) -> None:
+        """Raise `InvalidInput` if the slot serves tables other than `names` and these; if these are not all, if it serves none of `names`."""
+        served = set(self.source.served())
+        others = sorted(name for name in served.difference(names) if not self._has(name))
+        if others and (self.is_complete or served.isdisjoint(names)):
+            raise InvalidInput(
+                f"{self.source.name} serves {', '.join(others)}: take another slot for {', '.join(names)}, as two calls through one lose each other's "
+                f"changes, or follow all in one call (sync_database). If nobody follows {others[0]} any more, drop the slot (Postgres.drop(), lakeformat "
+                f"slot drop)"
+            )
+
+    def _has(self, name: str) -> bool:
+        return any(
+            key.fullmatch(name) is not None if isinstance(key, re.Pattern) else key == name for key in self.tables
+        )
+
+    def positions(self) -> list[Position]:
+        """The positions up to which these tables have all changes."""
+        positions = []
+        for key, name in self.tables.items():
+            text = key.pattern if isinstance(key, re.Pattern) else key
+            saved = progress.read(self.lake.table(name)) if self.lake.exists(name) else None
+            if saved is not None and saved[0] == f"{self.source.name}/{text}":
+                positions.append(self.source.parse(saved[1].position))
+        return positions
+
+
 class _Run:
     """One call of a sync: the tables that it follows through one log, and when it ends."""
 
-    def __init__(self, source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> None:
+    def __init__(
+        self, source: Source, followers: list[Follower], limits: Limits, beside: _Beside, is_alone: bool
+    ) -> None:
+        self._beside = beside
         self._source, self._followers, self._limits, self._is_alone = source, followers, limits, is_alone
         self._live, self._started = list(followers), time.monotonic()  # Live: not stopped by an error.
         self._lost_at: float | None = None  # When the connection was lost that is not back yet.
@@ -292,7 +343,11 @@ class _Run:
         self._each_alone(lambda follower: follower.require_kept())
         if self._live:
             is_anew = all(follower.is_anew for follower in self._live)
-            start = self._source.begin([follower.source_table for follower in self._live], is_anew)
+            self._beside.require_served([name for follower in self._followers for name in follower.names])
+            with self._source.exclusive():
+                start = self._source.begin([follower.source_table for follower in self._live], is_anew)
+                if self._beside.tables:
+                    self._each_alone(lambda follower: follower.hold(start))
             self._each_alone(lambda follower: follower.begin(start, self._limits.batch_rows, self.is_over))
 
     def follow(self) -> None:
@@ -318,11 +373,20 @@ class _Run:
             self._each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
             if self._live and not batch.is_last:
                 continue
-            if all(follower.progress is not None for follower in self._followers):
-                self._source.acknowledge(min(follower.committed for follower in self._followers))
+            if not self._beside.tables:
+                self._acknowledge()
             if self.is_over() or not self._live:
                 break
+        if self._beside.tables:  # Their positions take a while to read.
+            with self._source.exclusive():
+                self._acknowledge()
         return after < end
+
+    def _acknowledge(self) -> None:
+        """Release the log that no table needs. A table without a position begins where the source keeps the log then."""
+        positions = [follower.committed for follower in self._followers if follower.progress is not None]
+        if positions:
+            self._source.acknowledge(min([*positions, *self._beside.positions()]))
 
     def _each_alone(self, act: Callable[[Follower], None]) -> None:
         """Act on each live table; an error stops it alone, or the call if it is of one table."""

@@ -20,7 +20,7 @@ COMMANDS = {
     name: lazy.library(f"lakeformat.cli.commands.{name}")
     for name in (
         "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback", "tag",
-        "branch", "doctor", "copy", "convert", "cdc",
+        "branch", "doctor", "copy", "convert", "cdc", "slot",
     )
 }  # fmt: skip
 

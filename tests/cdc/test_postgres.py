@@ -358,6 +358,81 @@ def test_a_slot_that_is_dropped_is_noticed_without_changes(server, source, lake)
     assert sync_table(source, "t", lake, "d.t", restart=True).snapshot_rows == 1
 
 
+def test_a_slot_that_was_dropped_is_not_made_anew_without_a_word(server, source, lake, tmp_path, capsys):
+    """Neither by a sync of its table nor by one of all; `restart=True` takes them anew, from Python and the command line."""
+    name = server.info.dbname
+    server.execute("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    server.execute("CREATE TABLE b (id int PRIMARY KEY); INSERT INTO b VALUES (1)")
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s"
+    command = ["--warehouse", str(tmp_path / "warehouse"), "--json"]
+    cli = [*command, "cdc", server.dsn, r"public\..", "d", "--all", "--slot", name]
+    sync_database(source, lake, "d")
+    for restart in (
+        lambda: sync_database(source, lake, "d", restart=True),
+        lambda: sync_database(source, lake, "d", restart="once"),
+        lambda: run_command([*cli, "--restart"]),
+    ):
+        server.execute(f"SELECT pg_drop_replication_slot('{name}'); INSERT INTO a SELECT max(id) + 1 FROM a")
+        with pytest.raises(NotFound, match=r"does not exist.*restart=True"):
+            sync_database(source, lake, "d")
+        assert run_command(cli) == 2
+        assert server.execute(slots, [name]).fetchone()[0] == 0
+        restart()
+        assert rows_of(lake.table("d.a")) == rows_in(server, "a")
+        server.execute("INSERT INTO b SELECT max(id) + 1 FROM b")
+        assert sync_database(source, lake, "d")["public.b"].rows == 1
+    capsys.readouterr()
+    for is_dropped in (True, False):
+        assert run_command([*command, "slot", "drop", server.dsn, name]) == 0
+        answer = {"slot": name, "dropped": is_dropped, "tables": ["public.a", "public.b"] if is_dropped else []}
+        assert json.loads(capsys.readouterr().out) == answer
+    assert server.execute(slots, [name]).fetchone()[0] == 0
+    assert run_command([*command, "slot", "drop", "mysql://u@h/d"]) == 2
+    assert "only PostgreSQL has replication slots" in capsys.readouterr().err
+
+
+def test_a_slot_serves_the_tables_of_one_call(server, source, lake):
+    """A further table is refused by the name of the table that the slot serves, unless the calls say that they share it."""
+    for name in "abc":
+        server.execute(f"CREATE TABLE {name} (id int PRIMARY KEY); INSERT INTO {name} VALUES (0)")
+    sync_table(source, "a", lake, "d.a")
+    for restart in (False, True):
+        with pytest.raises(InvalidInput, match=r"serves public\.a: take another slot for public\.b"):
+            sync_table(source, "b", lake, "d.b", restart=restart)
+    with pytest.raises(InvalidInput, match=r"serves public\.a: take another slot for public\.b, public\.c"):
+        sync_database(source, lake, "e", including=r"public\.[bc]")
+    assert source.served() == ["public.a"]
+    tables = {"public.a": "d.a", "public.b": "d.b", re.compile(r"public\.c"): "d.c"}
+    for number in range(1, 5):
+        for name in "abc"[:number]:
+            key = re.compile(r"public\.c") if name == "c" else name
+            sync_table(source, key, lake, f"d.{name}", slot_shared_with=tables)
+            server.execute("".join(f"INSERT INTO {every} SELECT max(id) + 1 FROM {every};" for every in "abc"))
+    before = server.execute("SELECT min(confirmed_flush_lsn) FROM pg_replication_slots").fetchone()
+    for name in "abc":
+        key = re.compile(r"public\.c") if name == "c" else name
+        sync_table(source, key, lake, f"d.{name}", slot_shared_with=tables)
+        assert [row["id"] for row in rows_of(lake.table(f"d.{name}"))] == [row["id"] for row in rows_in(server, name)]
+    assert server.execute("SELECT min(confirmed_flush_lsn) FROM pg_replication_slots").fetchone() > before
+
+
+def test_a_slot_keeps_what_a_table_lacks_that_cannot_be_followed_or_is_left_out(server, source, lake):
+    server.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY)")
+    server.execute("CREATE TABLE never (id int PRIMARY KEY, at point)")
+    sync_database(source, lake, "d")
+    server.execute("INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES (1); ALTER TABLE a ADD at point")
+    for _ in range(2):
+        reports = sync_database(source, lake, "d")
+        assert (type(reports["public.a"].error), reports["public.b"].error) == (UnsupportedFeature, None)
+        sync_database(source, lake, "d", excluding=r".*\.a")
+    server.execute("ALTER TABLE a DROP at")
+    assert (sync_database(source, lake, "d")["public.a"].rows, rows_of(lake.table("d.a"))) == (1, [{"id": 1, "v": 1}])
+    before = server.execute("SELECT min(confirmed_flush_lsn) FROM pg_replication_slots").fetchone()
+    server.execute("INSERT INTO b VALUES (2)")
+    sync_database(source, lake, "d")
+    assert server.execute("SELECT min(confirmed_flush_lsn) FROM pg_replication_slots").fetchone() > before
+
+
 def test_a_slot_that_lost_its_log_is_made_anew(server, source, lake):
     server.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     sync_table(source, "t", lake, "d.t")
@@ -599,7 +674,7 @@ def test_nothing_is_lost_in_silence(server, source, lake):
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
     own = Postgres(server.dsn, slot=f"{server.info.dbname}_t")
     table = own.describe("t")
-    own.begin([table])
+    own.begin([table], is_anew=True)
     with own.view(table) as view:
         server.execute("SET lock_timeout = 100")
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -678,7 +753,7 @@ def test_what_is_not_set_up_is_said(server, source, lake, postgres_server):
     assert rows_of(lake.table("d.k")) == [{"id": 1, "v": 3}]
     own.drop()
     server.execute("INSERT INTO keyless VALUES (9, 9)")
-    own.begin([own.describe("keyless", ["id"])])
+    own.begin([own.describe("keyless", ["id"])], is_anew=True)
     with pytest.raises(NotFound, match=r"restart=True"):
         sync_table(own, "keyless", lake, "d.k", primary_key=["id"])
     own.close()

@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, partial
@@ -377,6 +377,12 @@ class MySql:
             f"the log of {self.name} does not go on from {text}, a position of another server: {why}. If it is a replica that is behind, run it again "
             f"when it has caught up; else take the table anew (restart=True)"
         )
+
+    def served(self) -> Collection[str]:
+        return ()
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def acknowledge(self, position: Position) -> None:
         """Does nothing: binlog_expire_logs_seconds decides how long the server keeps its log."""

@@ -32,6 +32,7 @@ from lakeformat.cdc.source import (
     Disconnected,
     Emptied,
     Failed,
+    InUse,
     Position,
     SourceTable,
     TableChanges,
@@ -241,9 +242,14 @@ class Postgres:
 
     def begin(self, tables: Sequence[SourceTable], is_anew: bool = False) -> Position:
         self._require_settings()
-        self._publish([table.name for table in tables])
         if is_anew:
             self._drop_lost_slot()
+        elif self._slot_state() is None:
+            raise NotFound(
+                f"slot {self._slot!r} does not exist: it was dropped, or the server is another, and changes since the tables' positions are not kept; "
+                f"take the tables anew (restart=True)"
+            )
+        self._publish([table.name for table in tables])
         slot = self._slot_state()
         if slot is None:
             self._make_slot()
@@ -266,6 +272,18 @@ class Postgres:
         finally:
             if self._connection is not None and not self._connection.closed:
                 self._rows("SELECT set_config('statement_timeout', '0', false)")
+
+    def served(self) -> Collection[str]:
+        return sorted(self._published())
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        self._rows("SELECT pg_advisory_lock(hashtext(%s))", self._slot)
+        try:
+            yield
+        finally:
+            with suppress(LakeError):  # A connection that dropped has no lock.
+                self._rows("SELECT pg_advisory_unlock(hashtext(%s))", self._slot)
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         """The published tables, each with its publication entry. A table that was dropped or removed has a new entry when it is added
@@ -372,7 +390,7 @@ class Postgres:
         if status == "lost" or confirmed is None:
             raise NotFound(
                 f"slot {self._slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, and take the table anew "
-                f"(restart=True), or drop the slot (Postgres.drop()) and take the tables anew"
+                f"(restart=True), as all tables of the slot"
             )
         return self.parse(confirmed)
 
@@ -386,11 +404,13 @@ class Postgres:
         if confirmed is not None and confirmed < position:
             self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._slot, position.text)
 
-    def drop(self) -> None:
-        """Drop the slot and the publication, so that the server no longer keeps its log for them."""
-        if self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot):
+    def drop(self) -> bool:
+        """Drop the slot and the publication, so that the server no longer keeps its log for them. Returns whether there was a slot."""
+        has_slot = bool(self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot))
+        if has_slot:
             self._rows("SELECT pg_drop_replication_slot(%s)", self._slot)
         self._execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
+        return has_slot
 
     # --- positions ---
 
@@ -496,8 +516,8 @@ class Postgres:
             )
         if kept > after:
             raise NotFound(
-                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are wanted: the slot was dropped and made "
-                f"anew, the table was rolled back, or something else read the slot, as another sync through it; take the table anew (restart=True)"
+                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are needed: the table was rolled back, the "
+                f"slot was made anew for other tables, or something else read the slot; take the table anew (restart=True)"
             )
         if self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0]) < after:
             raise NotFound(
@@ -873,7 +893,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.ObjectInUse as error:
-        raise Disconnected(f"another process reads the slot, and one at a time may: {error}") from error
+        raise InUse(f"another process reads the slot, and one at a time may: {error}") from error
     except psycopg.errors.ConfigurationLimitExceeded as error:
         raise SourceError(f"{error}; raise max_replication_slots, or drop a slot that nobody reads") from error
     except psycopg.Error as error:

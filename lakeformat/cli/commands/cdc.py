@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     help="How long to try to connect again after the connection dropped.",
 )
 @click.option("--shards", is_flag=True, help="All tables whose names match, together as one table.")
-@click.option("--restart", is_flag=True, help="Empty the table and begin anew.")
+@click.option("--restart", is_flag=True, help="Empty the table, or with --all the tables, and begin anew.")
 @click.option("--excluding", help="With --all: not those that match this.")
 @click.option("--prefix", default="", help="With --all: what the tables' names begin with.")
 @click.option("--suffix", default="", help="With --all: what the tables' names end with.")
@@ -112,8 +112,8 @@ def cdc(
                 "--excluding, --prefix and --suffix go with --all, which makes a table of each that matches"
             )
         if all:
-            if restart or primary_key or computed:
-                raise InvalidInput("--all goes without --restart, --key and --computed-column; name their table")
+            if primary_key or computed:
+                raise InvalidInput("--all goes without --key and --computed-column; name their table")
             reports = capture.sync_database(
                 opened,
                 session.lake,
@@ -122,6 +122,7 @@ def cdc(
                 excluding=excluding,
                 table_prefix=prefix,
                 table_suffix=suffix,
+                restart=restart,
                 **how,
             )
         else:
