@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator, Mapping
 
 from lakeformat import clock
 from lakeformat.cdc import progress
 from lakeformat.cdc.shards import Shards
-from lakeformat.cdc.source import Source
+from lakeformat.cdc.source import InUse, Position, Source, SourceTable, Transactions
 from lakeformat.lake import Lake
 
 _ROWS = 1000  # Log rows read at a time, until one belongs to the table.
+_WAIT_SECONDS, _PAUSE_SECONDS = 20.0, 0.2  # For another process that reads the slot.
 
 
 def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake, table: str) -> float | None:
@@ -32,7 +35,7 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
     after, until = source.parse(saved[1].position), source.position()
     if until <= after:
         return 0.0
-    for batch in source.changes(after, until, {declared.name: declared}, _ROWS):
+    for batch in _when_free(source, after, until, {declared.name: declared}):
         changes = batch.tables.get(declared.name)
         times = [] if changes is None else changes.committed_ms[:1].tolist()
         if changes is not None and changes.emptied and batch.committed_ms is not None:
@@ -40,3 +43,20 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
         if times:
             return max(0.0, (clock.now_ms() - min(times)) / 1000)
     return 0.0
+
+
+def _when_free(
+    source: Source, after: Position, until: Position, tables: Mapping[str, SourceTable]
+) -> Iterator[Transactions]:
+    """The changes, read once no other process reads the slot."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while after < until:
+        try:
+            for batch in source.changes(after, until, tables, _ROWS):
+                yield batch
+                after = batch.position if batch.is_last else after
+            return
+        except InUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)

@@ -23,9 +23,9 @@ import dagster as dg
 from pydantic import ConfigDict, Field
 
 from lakeformat import Lake, clock
-from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
+from lakeformat.cdc import Report, lag_seconds, open_source, progress, sync_table
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
-from lakeformat.cdc.source import Disconnected, Source
+from lakeformat.cdc.source import Disconnected, InUse, Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.declaration import SOURCE_TABLE
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
@@ -45,8 +45,8 @@ _LONGEST_DELAY = 600.0  # Seconds between tries of a sensor to reach a database.
 class CdcSource(LaunchableFields, dg.ConfigurableResource):
     """A source database, PostgreSQL or MySQL, by its address.
 
-    Each table has its own replication slot, `<slot>_<schema>_<table>`, so that tables are independent. Call
-    `open(table).drop()` to remove it when the table is no longer followed.
+    All tables of `cdc_assets` share one replication slot, `slot`, which keeps what any of them lacks; call `open_shared().drop()` to remove it when none is
+    followed any more. A table that earlier versions gave a slot of its own, `<slot>_<schema>_<table>`, keeps it: `open(table)`.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -56,7 +56,7 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
         repr=False,
         json_schema_extra=SECRET,
     )
-    slot: str = Field(default="lakeformat", description="What the names of PostgreSQL's replication slots begin with.")
+    slot: str = Field(default="lakeformat", description="PostgreSQL's replication slot, one for all tables.")
     type_options: list[str] = Field(default=[], description="How types are mapped: `to-string`, `to-nullable` ...")
     exclude_columns: list[str] = Field(default=[], description="`schema.table.column`, as the source names them.")
     readers: int = Field(default=1, description="Connections that read a snapshot, a chunk each.", ge=1)
@@ -66,15 +66,32 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
     )
 
     def open(self, table: str) -> Source:
-        """Open the source for one of its tables; the caller closes it."""
+        """Open the source through a slot of one of its tables, as earlier versions did; the caller closes it."""
+        return self._open(self._slot_of(table))
+
+    def open_shared(self) -> Source:
+        """Open the source through the slot of all tables; the caller closes it."""
+        return self._open(self.slot)
+
+    def _open(self, slot: str) -> Source:
         return open_source(
             resolved(self.url),
-            slot=self._slot_of(table),
+            slot=slot,
             type_options=self.type_options,
             exclude_columns=self.exclude_columns,
             readers=self.readers,
             name=self.name,
         )
+
+    def of_table(self, name: str, lake: Lake, table: str) -> Source:
+        """Open the source through the slot that `table`, in `lake`, follows `name` by; through that of all tables if it follows none."""
+        saved = progress.read(lake.table(table)) if lake.exists(table) else None
+        if saved is not None:
+            own = self.open(name)
+            if saved[0] == f"{own.name}/{name}":
+                return own
+            own.close()
+        return self.open_shared()
 
     def _slot_of(self, table: str) -> str:
         plain = f"{self.slot}_{table.replace('.', '_')}"
@@ -139,6 +156,7 @@ def cdc_assets(
             source,
             pattern,
             target,
+            {other: to for other, to in named.values() if other is not pattern},
             keys.get(name),
             partitions.get(name, ()),
             computed.get(name, {}),
@@ -191,6 +209,9 @@ def lag_sensor(
             try:
                 lag = _lag(context.resources, asset)
                 outages.pop(source, None)
+            except InUse as error:
+                reasons.append(f"{asset.name}: {error}")
+                continue
             except Disconnected as error:
                 delay = min(EVERY_SECONDS * 2**failures, _LONGEST_DELAY)
                 outages[source] = [failures + 1, now + delay]
@@ -223,6 +244,7 @@ def _followed(
     source: str,
     source_table: str | re.Pattern[str],
     target: str,
+    others: Mapping[str | re.Pattern[str], str],
     primary_key: Sequence[str] | None,
     partition_by: Sequence[str],
     computed_columns: Mapping[str, str],
@@ -258,7 +280,7 @@ def _followed(
     def followed(context: dg.AssetExecutionContext, config: CdcRun) -> Iterator[dg.MaterializeResult]:
         lake: LakeResource = context.resources.lake
         to = lake.declared(key, context.assets_def)
-        opened = getattr(context.resources, source).open(name)
+        opened = getattr(context.resources, source).of_table(name, lake.lake, to.name)
         try:
             with as_dagster_failures(key, []):
                 report = sync_table(
@@ -281,6 +303,10 @@ def _followed(
                     max_seconds=config.max_seconds,
                     reconnect_seconds=config.reconnect_seconds,
                     on_progress=lambda done: context.log.info(str(done)),
+                    # Tables with a slot of their own do not hold this one back.
+                    slot_shared_with={
+                        other: lake.table_name(dg.AssetKey(to.split(".")), common) for other, to in others.items()
+                    },
                 )
         finally:
             opened.close()
@@ -335,12 +361,10 @@ def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
 
 def _lag(resources: Any, asset: TableAsset) -> float | None:
     name, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
-    lake: Lake = resources.lake.lake
-    opened = source.open(name)
+    lake, table = resources.lake.lake, asset.table(resources.lake).name
+    opened = source.of_table(name, lake, table)
     try:
-        return lag_seconds(
-            opened, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, asset.table(resources.lake).name
-        )
+        return lag_seconds(opened, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, table)
     finally:
         opened.close()
 

@@ -473,9 +473,13 @@ class LakeCdcComponent(DeclaredAssets):
     format: Annotated[
         Literal["paimon", "iceberg"], dg.Resolver.default(description="The format of tables that are created.")
     ] = "paimon"
-    slot: Annotated[
-        str, dg.Resolver.default(description="What names of PostgreSQL's replication slots begin with.")
-    ] = "lakeformat"
+    slot: Annotated[str, dg.Resolver.default(description="PostgreSQL's replication slot, one for all tables.")] = (
+        "lakeformat"
+    )
+    name: Annotated[
+        str | None,
+        dg.Resolver.default(description="The name recorded in tables, for a MySQL server whose address may change."),
+    ] = None
     type_options: Annotated[
         list[str], dg.Resolver.default(description="How types are mapped: to-string, to-nullable ...")
     ] = []
@@ -572,6 +576,7 @@ class LakeCdcComponent(DeclaredAssets):
             type_options=self.type_options,
             exclude_columns=self.exclude_columns,
             readers=self.readers,
+            name=self.name,
         )
         return dg.Definitions(
             assets=assets, asset_checks=checks, schedules=schedules, sensors=sensors, resources={self.source: source}

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from assets import bookings as made_up
 from lakeformat import InvalidInput, clock
+from lakeformat.cdc import sync_table
 from lakeformat.dagster import CdcSource, cdc_assets, checks_for, foreign_commits, lag_checks, lag_sensor
 from resources import BOOKING_SYSTEM_DSN, booking_system
 
@@ -154,6 +155,35 @@ def test_a_snapshot_that_is_cut_short_goes_on_and_is_materialized_once_it_is_com
     assert [run_request.asset_selection for run_request in sense("cdc_lag").run_requests] == [[ORDERS]]
     (made,) = run(ORDERS).asset_materializations_for_node(ORDERS.to_python_identifier())
     assert made.metadata["dagster/row_count"].value == 2
+
+
+def test_tables_share_a_slot_and_each_goes_on_where_it_stands(server, run, lake):
+    """Whichever runs first and fails; a table that has a slot of its own from before keeps it."""
+    slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1"
+    own = CdcSource(url=server.dsn, slot=server.slot).open("public.notes")
+    sync_table(own, "public.notes", lake.lake, "nyc.notes", properties={"bucket": "1"})
+    for number in range(2):
+        assert run(ORDERS).success
+        server.execute(f"INSERT INTO notes VALUES ({10 + number}, 'b'); UPDATE orders SET amount = {number}")
+        assert run(NOTES).success
+    assert server.execute(slots).fetchall() == [(server.slot,), (f"{server.slot}_public_notes",)]
+    own.drop()
+    own.close()
+    lake.lake.drop_table("nyc.notes")
+    assert run(NOTES).success
+    assert server.execute(slots).fetchall() == [(server.slot,)]
+    server.execute("UPDATE orders SET amount = 7; ALTER TABLE orders ADD at point; INSERT INTO notes VALUES (20, 'c')")
+    for _ in range(2):
+        assert not run(ORDERS).success
+        server.execute("INSERT INTO notes SELECT max(id) + 1, 'd' FROM notes")
+        assert run(NOTES).success
+    server.execute("ALTER TABLE orders DROP at")
+    assert run().success
+    for name, table in (("orders", "shop.orders"), ("notes", "nyc.notes")):
+        rows = server.execute(f"SELECT * FROM {name} ORDER BY id").fetchall()
+        assert [
+            tuple(row.values()) for row in lake.lake.table(table).scan().to_arrow().sort_by("id").to_pylist()
+        ] == rows
 
 
 def test_shards_are_one_asset(server, lake, instance):
