@@ -55,13 +55,13 @@ def table(
     `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.declaration`.
     """
     # Sensors compact and expire: a write leaves both alone, and what runs in flight read is kept.
-    own = {"write-only": "true"} if format == "paimon" else {}
+    defaults = {"write-only": "true"} if format == "paimon" else {}
     optional = {
         "partition_by": partition_by,
         "lineage": lineage,
         "layout": list(layout),
         "primary_key": list(primary_key),
-        "table_properties": {**own, **(table_properties or {})},
+        "table_properties": {**defaults, **(table_properties or {})},
         "merge": merge,
     }
     declared: dict[str, Any] = {"unique_key": list(unique), "format": format, "write": write, **(metadata or {})}

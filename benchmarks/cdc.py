@@ -53,7 +53,7 @@ def run(folder: Path) -> Iterator[Figure]:
 
 
 def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
-    connection, made = psycopg.connect(dsn, autocommit=True), count()
+    connection, numbers = psycopg.connect(dsn, autocommit=True), count()
     for name in ("bench_there", "bench_changed"):
         connection.execute(f"DROP TABLE IF EXISTS {name}")
         connection.execute(f"CREATE TABLE {name} ({_COLUMNS})")
@@ -71,14 +71,14 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
 
     def taken() -> float:
         source.drop()
-        lake = Lake(str(folder / f"snapshot-{next(made)}"), fsync="false")
+        lake = Lake(str(folder / f"snapshot-{next(numbers)}"), fsync="false")
         return seconds(lambda: sync_table(source, "bench_there", lake, "bench.rows", "iceberg"))
 
     with adbc() as peer:
         ask = {"verb": "select", "dsn": dsn, "table": "bench_there", "rows": ROWS}
-        what = f"{ROWS:,} rows of PostgreSQL"
-        yield by_turns(f"read {what}", "ADBC into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
-        yield by_turns(f"take {what} into Iceberg", "ADBC into Arrow", LEAST, taken, lambda: peer.ask(**ask), RUNS)
+        subject = f"{ROWS:,} rows of PostgreSQL"
+        yield by_turns(f"read {subject}", "ADBC into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
+        yield by_turns(f"take {subject} into Iceberg", "ADBC into Arrow", LEAST, taken, lambda: peer.ask(**ask), RUNS)
 
     source.drop()
     changed = source.describe("bench_changed")
@@ -100,8 +100,8 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
         with connection.cursor(binary=True) as cursor:
             return _seconds_of_both(lambda: cursor.execute(query, asked).fetchall(), connection)
 
-    what = f"decode {CHANGED:,} changes of PostgreSQL"
-    yield from both(what, "psycopg fetches the messages", LEAST, followed, fetched, 3 * RUNS)
+    subject = f"decode {CHANGED:,} changes of PostgreSQL"
+    yield from both(subject, "psycopg fetches the messages", LEAST, followed, fetched, 3 * RUNS)
     source.drop()
 
 
@@ -141,7 +141,7 @@ def postgres_over_tcp() -> Iterator[str]:
 
 def peers(dsn: str, folder: Path) -> Iterator[Figure]:
     """Processor time of the client that takes rows, and then their changes, into an Iceberg table; of Debezium, into events for Python."""
-    connection, made = psycopg.connect(dsn, autocommit=True), count()
+    connection, numbers = psycopg.connect(dsn, autocommit=True), count()
     connection.execute(f"CREATE TABLE shared ({_COLUMNS})")
     connection.execute(f"INSERT INTO shared {_ROWS.format(first=1, last=SHARED)}")
     source, ours = Postgres(dsn, slot="ours"), Lake(str(folder / "ours"), fsync="false")
@@ -155,16 +155,16 @@ def peers(dsn: str, folder: Path) -> Iterator[Figure]:
 
     def taken() -> float:
         source.drop()
-        return sync(Lake(str(folder / f"ours-{next(made)}"), fsync="false"), SHARED)
+        return sync(Lake(str(folder / f"ours-{next(numbers)}"), fsync="false"), SHARED)
 
     def change(rows: int) -> None:
         connection.execute(
             f"UPDATE shared SET n = n + 1, at = (SELECT max(at) FROM shared) + id * interval '1 second' WHERE id <= {rows}"
         )
 
-    what, server = f"{SHARED:,} rows of PostgreSQL", urlsplit(dsn)
+    subject, server = f"{SHARED:,} rows of PostgreSQL", urlsplit(dsn)
     with debezium() as peer:
-        asked = {
+        request = {
             "hostname": "127.0.0.1",
             "port": str(server.port),
             "user": "postgres",
@@ -177,13 +177,13 @@ def peers(dsn: str, folder: Path) -> Iterator[Figure]:
         def events(rows: int, folder: Path, snapshot: bool) -> float:
             folder.mkdir(parents=True, exist_ok=True)
             return peer.ask(
-                verb="read", folder=str(folder), slot="events", table="shared", rows=rows, snapshot=snapshot, **asked
+                verb="read", folder=str(folder), slot="events", table="shared", rows=rows, snapshot=snapshot, **request
             )
 
         def shown() -> float:
-            return events(SHARED, folder / f"events-{next(made)}", True)
+            return events(SHARED, folder / f"events-{next(numbers)}", True)
 
-        yield by_turns(f"take {what} into Iceberg", "Debezium's events of them", 1, taken, shown, RUNS)
+        yield by_turns(f"take {subject} into Iceberg", "Debezium's events of them", 1, taken, shown, RUNS)
         source.drop()
         sync(ours, SHARED)
 
@@ -202,7 +202,7 @@ def peers(dsn: str, folder: Path) -> Iterator[Figure]:
         ask = {"verb": "load", "dsn": dsn.replace("postgresql:", "postgresql+psycopg2:"), "table": "shared"}
         whole = {**ask, "folder": str(folder / "dlt"), "rows": SHARED}
         yield by_turns(
-            f"take {what} into Iceberg", "dlt (ConnectorX, pyiceberg)", 1, taken, lambda: peer.ask(**whole), RUNS
+            f"take {subject} into Iceberg", "dlt (ConnectorX, pyiceberg)", 1, taken, lambda: peer.ask(**whole), RUNS
         )
         source.drop()
         ours = Lake(str(folder / "merged"), fsync="false")
@@ -276,19 +276,19 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
     )
     cursor.execute("CREATE USER peer@'127.0.0.1' IDENTIFIED BY 'x'")
     cursor.execute("GRANT SELECT ON bench.* TO peer@'127.0.0.1'")
-    there = source.describe("bench.there")
+    described = source.describe("bench.there")
 
     def read() -> float:
         def work() -> None:
-            with source.view(there) as view:
+            with source.view(described) as view:
                 assert sum(chunk.rows.num_rows for chunk in view.chunks(None, BATCH)) == ROWS
 
         return processor_seconds(work)
 
     with connectorx() as peer:
         ask = {"verb": "select", "url": f"mysql://peer:x@127.0.0.1:{server.port}/bench", "table": "there", "rows": ROWS}
-        what = f"read {ROWS:,} rows of MariaDB, processor time"
-        yield by_turns(what, "ConnectorX into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
+        title = f"read {ROWS:,} rows of MariaDB, processor time"
+        yield by_turns(title, "ConnectorX into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
     lake = Lake(str(folder), fsync="false")
     source.close()
     assert sync_table(source, "bench.changed", lake, "bench.rows").snapshot_rows == CHANGED // 2

@@ -45,13 +45,18 @@ def run(folder: Path) -> Iterator[Figure]:
         )
     for format in ("paimon", "iceberg"):
         for shape, rows in (("3 columns", _ROWS), ("17 columns", _WIDE)):
-            what = f"append three rows of {shape} to two partitions, {format}"
+            work = f"append three rows of {shape} to two partitions, {format}"
             prefix = f"bench.{len(rows.column_names)}"
             young, ancient = (_aged(folder, f"{prefix}_{age}", format, rows, age) for age in (_YOUNG, _ANCIENT))
-            own = _cost(young, rows)
-            yield at_most(what, "ms of processor time", MILLISECONDS, [own() * 1000 for _ in range(_MEASURED)])
+            young_cost = _cost(young, rows)
+            yield at_most(work, "ms of processor time", MILLISECONDS, [young_cost() * 1000 for _ in range(_MEASURED)])
             yield by_turns(
-                f"{what}, {_ANCIENT:,} snapshots", f"{_YOUNG} snapshots", 1.2, _cost(ancient, rows), own, _MEASURED
+                f"{work}, {_ANCIENT:,} snapshots",
+                f"{_YOUNG} snapshots",
+                1.2,
+                _cost(ancient, rows),
+                young_cost,
+                _MEASURED,
             )
             one = lake.table(young.name), rows.slice(0, 1)
             yield at_most(f"append a row, {format}", "fsyncs", FSYNCS, [_fsyncs(lambda: one[0].append(one[1]))])  # noqa: B023
@@ -65,10 +70,10 @@ def _cost(table: Table, rows: pa.Table) -> Callable[[], float]:
 
 def _fsyncs(work: Callable[[], object]) -> int:
     """How many of them `work` makes in this process."""
-    made, fsync = [0], os.fsync
+    count, fsync = [0], os.fsync
 
     def counted(file: int) -> None:
-        made[0] += 1
+        count[0] += 1
         fsync(file)
 
     os.fsync = counted
@@ -76,7 +81,7 @@ def _fsyncs(work: Callable[[], object]) -> int:
         work()
     finally:
         os.fsync = fsync
-    return made[0]
+    return count[0]
 
 
 def _aged(folder: Path, name: str, format: str, rows: pa.Table, snapshots: int) -> Table:

@@ -45,10 +45,10 @@ def run(folder: Path) -> Iterator[Figure]:
 
 def _planning(folder: Path) -> Iterator[Figure]:
     """Every run plans a table of its own, for decoded manifests are kept by path; the peer keeps none."""
-    made = count()
+    numbers = count()
 
     def declared() -> Path:
-        root = folder / f"warehouse-{next(made)}"
+        root = folder / f"warehouse-{next(numbers)}"
         declare(root)
         return root
 
@@ -64,25 +64,30 @@ def _planning(folder: Path) -> Iterator[Figure]:
 
     def write() -> float:
         def work() -> None:
-            made = manifest.emit(entries, base, base.spec, str(uuid.uuid4()), 1, 1, str(folder))
-            for path, data in made.files.items():
+            numbers = manifest.emit(entries, base, base.spec, str(uuid.uuid4()), 1, 1, str(folder))
+            for path, data in numbers.files.items():
                 (folder / Path(path).name).write_bytes(data)
 
         return seconds(work)
 
     with pyiceberg() as peer:
-        what = f"{FILES:,} files in one manifest"
+        subject = f"{FILES:,} files in one manifest"
         yield by_turns(
-            f"plan {what}", _PYICEBERG, 0.2, plan, lambda: peer.ask(verb="plan", metadata=metadata, files=FILES), runs=3
+            f"plan {subject}",
+            _PYICEBERG,
+            0.2,
+            plan,
+            lambda: peer.ask(verb="plan", metadata=metadata, files=FILES),
+            runs=3,
         )
         ask = {"verb": "write", "metadata": metadata, "path": str(folder / "theirs.avro"), "entries": FILES}
-        yield by_turns(f"write {what}", _PYICEBERG, 1 / 3, write, lambda: peer.ask(**ask), runs=3)
+        yield by_turns(f"write {subject}", _PYICEBERG, 1 / 3, write, lambda: peer.ask(**ask), runs=3)
 
 
 def _upsert(folder: Path) -> Iterator[Figure]:
     """Half of the keys are there already, and get other values; each run has a table of its own."""
     folder.mkdir(parents=True)
-    made, step = count(), ROWS // (KEYS // 2)
+    numbers, step = count(), ROWS // (KEYS // 2)
     old = np.arange(ROWS)
     changed = np.concatenate((old[::step], ROWS + np.arange(KEYS // 2)))
     keep(keyed_rows(old, 0.0), folder / "rows.arrow")
@@ -90,7 +95,7 @@ def _upsert(folder: Path) -> Iterator[Figure]:
 
     def ours() -> float:
         before, after = keyed_rows(old, 0.0), keyed_rows(changed, 0.5)
-        lake = Lake(str(folder / f"ours-{next(made)}"))
+        lake = Lake(str(folder / f"ours-{next(numbers)}"))
         table = lake.create_table("bench.rows", before.schema, format="iceberg", primary_key=KEY)
         table.append(before)
         took = seconds(lambda: table.upsert(after))
@@ -104,7 +109,7 @@ def _upsert(folder: Path) -> Iterator[Figure]:
             _PYICEBERG,
             0.1,
             ours,
-            lambda: peer.ask(verb="upsert", folder=str(folder / f"theirs-{next(made)}"), key=KEY, **files),
+            lambda: peer.ask(verb="upsert", folder=str(folder / f"theirs-{next(numbers)}"), key=KEY, **files),
             runs=1,
         )
 
@@ -143,11 +148,11 @@ def declare(warehouse: Path, files: int = FILES) -> None:
 def _on_spark(folder: Path) -> Iterator[Figure]:
     ours, theirs = folder / "ours", folder / "theirs"
     lake = Lake(str(ours), fsync="false")
-    made = count()
+    numbers = count()
 
     def small(shape: str, spark: SparkSession | None = None) -> list[float]:
         """1,000 files by one commit, as the peer's have."""
-        name = f"bench.small_{next(made)}"
+        name = f"bench.small_{next(numbers)}"
         data = upkeep.shapes()[shape]
         table = lake.create_table(name, data.schema, format="iceberg")
         store = open_store(table.uri)
@@ -161,7 +166,7 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
         return took
 
     def aged() -> list[float]:
-        name = f"bench.aged_{next(made)}"
+        name = f"bench.aged_{next(numbers)}"
         data = upkeep.rows(1000 * upkeep.PARTITIONS, upkeep.PARTITIONS)
         table = lake.create_table(name, data.schema, format="iceberg", partition_by=["dt"])
         for _ in range(upkeep.SNAPSHOTS + 1):
@@ -176,19 +181,19 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
         with iceberg_on_spark(theirs) as peer:
             for shape in upkeep.shapes():
                 again = upkeep.small_files_of(peer.ask, theirs, shape)
-                what = f"compact {upkeep.FILES:,} files of {upkeep.ROWS:,} {shape} rows, iceberg"
+                work = f"compact {upkeep.FILES:,} files of {upkeep.ROWS:,} {shape} rows, iceberg"
                 for where, session in (("", None), (" on Spark", spark)):
                     yield from both(
-                        what + where, PEER, upkeep.COMPACTED,
+                        work + where, PEER, upkeep.COMPACTED,
                         lambda shape=shape, session=session: small(shape, session), again, runs=3,  # type: ignore[misc]
                     )  # fmt: skip
             table = "peer.bench.aged"
             peer.ask(verb="history", table=table, snapshots=upkeep.SNAPSHOTS, partitions=upkeep.PARTITIONS)
             theirs_aged = upkeep.put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table=table))
-            what = (
+            work = (
                 f"expire {upkeep.SNAPSHOTS} snapshots and their {upkeep.SNAPSHOTS * upkeep.PARTITIONS:,} files, iceberg"
             )
-            yield from both(what, PEER, 1.0, aged, theirs_aged, runs=3)
+            yield from both(work, PEER, 1.0, aged, theirs_aged, runs=3)
             for rows in SHAPES:
                 yield from _changes(lake, spark, rows, folder / rows.name, peer.ask)
     finally:
@@ -202,14 +207,14 @@ def _changes(lake: Lake, spark: SparkSession, shape: Shape, folder: Path, ask: C
     table = lake.create_table(f"bench.{shape.name}", source.schema, format="iceberg", partition_by=[shape.partition])
     theirs = f"peer.bench.events_{shape.name}"
     ask(verb="events", table=theirs, source=path, partition=shape.partition)
-    what = f"{SPARK_ROWS:,} {shape.name} rows over {PARTITIONS} partitions"
+    subject = f"{SPARK_ROWS:,} {shape.name} rows over {PARTITIONS} partitions"
     yield from both(
-        f"overwrite {what}", PEER, 0.9,
+        f"overwrite {subject}", PEER, 0.9,
         lambda: timed(lambda: table.overwrite_partitions(source)),
         lambda: ask(verb="overwrite", table=theirs, source=path), runs=3,
     )  # fmt: skip
     assert table.scan().count() == SPARK_ROWS
-    yield at_most(f"overwrite {what}", "files", ask(verb="files", table=theirs), [len(table.inspect.files())])
+    yield at_most(f"overwrite {subject}", "files", ask(verb="files", table=theirs), [len(table.inspect.files())])
     for mode in ("copy-on-write", "merge-on-read"):
         table.alter().set_properties({"write.merge.mode": mode}).commit()
         ask(verb="merge_by", table=theirs, mode=mode)
@@ -227,5 +232,5 @@ def _changes(lake: Lake, spark: SparkSession, shape: Shape, folder: Path, ask: C
             return took
 
         yield from both(
-            f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {what}, {mode}", PEER, 0.2, ours, merged, runs=2
+            f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {subject}, {mode}", PEER, 0.2, ours, merged, runs=2
         )

@@ -70,10 +70,10 @@ def _in_process(folder: Path) -> Iterator[Figure]:
     folder.mkdir(parents=True)
     source = folder / "rows.arrow"
     keep(rows(ROWS, 1), source)
-    made = count()
+    numbers = count()
 
     def written() -> float:
-        table = declared(Lake(str(folder / f"written-{next(made)}"), fsync="false"), "bench.rows")
+        table = declared(Lake(str(folder / f"written-{next(numbers)}"), fsync="false"), "bench.rows")
         with pa.memory_map(str(source)) as file:
             data = pa.ipc.open_file(file).read_all()
             return seconds(lambda: table.upsert(data))
@@ -92,7 +92,7 @@ def _in_process(folder: Path) -> Iterator[Figure]:
             _PYPAIMON,
             1 / 15,
             written,
-            lambda: peer.ask(**ask, warehouse=str(folder / f"theirs-{next(made)}")),
+            lambda: peer.ask(**ask, warehouse=str(folder / f"theirs-{next(numbers)}")),
             runs=1,
         )
         yield by_turns(
@@ -106,7 +106,7 @@ def _in_process(folder: Path) -> Iterator[Figure]:
     files = [str(folder / "runs" / "bench.db" / "rows" / path) for path in runs.inspect.files()["path"].to_pylist()]
 
     def compacted() -> float:
-        copy = folder / f"compacted-{next(made)}"
+        copy = folder / f"compacted-{next(numbers)}"
         shutil.copytree(folder / "runs", copy)
         return seconds(lambda: Lake(str(copy), fsync="false").table("bench.rows").compact(full=True))
 
@@ -188,30 +188,30 @@ assert table.scan(where="name = 'changed'").count() == {merged}
 
 def _on_spark(spark: SparkSession, shape: Shape, folder: Path) -> Iterator[Figure]:
     source = shape.source(spark, str(folder / "source"))
-    plain, made = str(folder / "plain"), count()
+    plain, numbers = str(folder / "plain"), count()
     lake = Lake(str(folder / "lake"))
 
     def declare(name: str) -> Table:
         return lake.create_table(name, source.schema, primary_key=["id"], properties={"bucket": "2"})
 
     def loaded(data: DataFrame | str) -> list[float]:
-        name = f"bench.loaded_{next(made)}"
+        name = f"bench.loaded_{next(numbers)}"
         table = declare(name)
         took = timed(lambda: table.overwrite(pq.read_table(data) if isinstance(data, str) else data))
         lake.drop_table(name)
         return took
 
-    what = f"a table of {spark_overwrite.ROWS:,} {shape.name} rows with a key"
+    subject = f"a table of {spark_overwrite.ROWS:,} {shape.name} rows with a key"
     here = "the same in process"
     files = str(folder / "source")
-    yield from both(f"load {what} on Spark", here, 2.0, lambda: loaded(source), lambda: loaded(files), runs=3)
+    yield from both(f"load {subject} on Spark", here, 2.0, lambda: loaded(source), lambda: loaded(files), runs=3)
     first = declare("bench.keyed")
     first.overwrite(source)
     home = folder / "lake" / "bench.db"
 
     def fresh() -> Table:
         """The table of all rows, in a folder of its own; no file of a table ever changes."""
-        name = f"keyed_{next(made)}"
+        name = f"keyed_{next(numbers)}"
         shutil.copytree(home / "keyed", home / name, copy_function=os.link)
         return lake.table(f"bench.{name}")
 
@@ -224,7 +224,7 @@ def _on_spark(spark: SparkSession, shape: Shape, folder: Path) -> Iterator[Figur
         assert sum(map(len, runs.scan().to_batches())) == spark_overwrite.ROWS + 300_000
 
     yield from both(
-        f"merge read of {what} and three runs on Spark", here, 2.0,
+        f"merge read of {subject} and three runs on Spark", here, 2.0,
         lambda: timed(lambda: shape.totals(runs.scan().to_spark(spark))), lambda: timed(read_here), runs=3,
     )  # fmt: skip
 
@@ -243,8 +243,8 @@ def _on_spark(spark: SparkSession, shape: Shape, folder: Path) -> Iterator[Figur
         return seconds(lambda: chain.merge())
 
     whole = f"{PLAIN} of the whole"
-    yield by_turns(f"upsert 400,000 rows into {what}", whole, 0.2, upserted, plainly, runs=5)
-    yield by_turns(f"MERGE 200,000 updates and inserts into {what}", whole, 1.2, merged, plainly, runs=5)
+    yield by_turns(f"upsert 400,000 rows into {subject}", whole, 0.2, upserted, plainly, runs=5)
+    yield by_turns(f"MERGE 200,000 updates and inserts into {subject}", whole, 1.2, merged, plainly, runs=5)
 
 
 def keep(data: pa.Table, path: Path) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Figure:
     """Seconds of runs by turns, ours and the peer's: the n-th of one stood beside the n-th of the other."""
 
-    what: str
+    work: str
     peer: str
     target: float  # The ratio, ours to the peer's, may be at most this.
     ours_seconds: tuple[float, ...]
@@ -41,7 +41,7 @@ class Figure:
 
     def __str__(self) -> str:
         return (
-            f"{self.what}: {self._shown(self.ours_seconds)}, {self.peer} {self._shown(self.peer_seconds)}, "
+            f"{self.work}: {self._shown(self.ours_seconds)}, {self.peer} {self._shown(self.peer_seconds)}, "
             f"ratio {self.ratio:.3g} of at most {self.target:g}: {'met' if self.met else 'MISSED'} "
             f"({len(self.ours_seconds)} runs each)"
         )
@@ -54,11 +54,11 @@ class Figure:
 
 
 def by_turns(
-    what: str, peer: str, target: float, ours: Callable[[], float], theirs: Callable[[], float], runs: int
+    work: str, peer: str, target: float, ours: Callable[[], float], theirs: Callable[[], float], runs: int
 ) -> Figure:
     """Run both once to warm up, then `runs` times by turns. Each call returns the seconds that count."""
     mine, others = zip(*pairs(ours, theirs, runs), strict=True)
-    return Figure(what, peer, target, mine, others)
+    return Figure(work, peer, target, mine, others)
 
 
 def pairs(ours: Callable[[], T], theirs: Callable[[], T], runs: int) -> list[tuple[T, T]]:
@@ -68,18 +68,18 @@ def pairs(ours: Callable[[], T], theirs: Callable[[], T], runs: int) -> list[tup
 
 
 def both(
-    what: str, peer: str, target: float, ours: Callable[[], list[float]], theirs: Callable[[], list[float]], runs: int
+    work: str, peer: str, target: float, ours: Callable[[], list[float]], theirs: Callable[[], list[float]], runs: int
 ) -> Iterator[Figure]:
     """A figure of wall time and one of processor time: each call returns the seconds of both, as `timed` does."""
     taken = pairs(ours, theirs, runs)
     for place, measure in enumerate(("wall", "processor")):
         mine, others = zip(*((a[place], b[place]) for a, b in taken), strict=True)
-        yield Figure(f"{what}, {measure} time", peer, target, mine, others)
+        yield Figure(f"{work}, {measure} time", peer, target, mine, others)
 
 
-def at_most(what: str, unit: str, bar: float, found: Sequence[float]) -> Figure:
+def at_most(work: str, unit: str, bar: float, found: Sequence[float]) -> Figure:
     """What is measured against a number and no peer: the ratio is that to the `bar`, of the same `unit`."""
-    return Figure(f"{what}, {unit}", f"at most {bar:g} {unit}:", 1.0, tuple(found), (bar,) * len(found), unit)
+    return Figure(f"{work}, {unit}", f"at most {bar:g} {unit}:", 1.0, tuple(found), (bar,) * len(found), unit)
 
 
 def timed(work: Callable[[], object]) -> list[float]:

@@ -60,7 +60,7 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
     source.mkdir(parents=True), changes.mkdir()
     pq.write_table(data(np.arange(ROWS)), source / "rows.parquet")
     partition = pq.read_schema(source / "rows.parquet").names[0]
-    asked = {"key": [partition, "id"], "updated": ["name", "amount"]}
+    columns = {"key": [partition, "id"], "updated": ["name", "amount"]}
 
     def changed(turn: int) -> str:
         path = changes / f"{turn}.parquet"
@@ -78,7 +78,7 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
             f"bench.{name}", pq.read_schema(source / "rows.parquet"), partition_by=[partition], **declared
         )
         table.append(pq.read_table(source))
-        return lambda turn: _merged(table, changed(turn), asked, rows_after(turn))
+        return lambda turn: _merged(table, changed(turn), columns, rows_after(turn))
 
     lakes = {
         "Iceberg, merge-on-read": ours("mor", format="iceberg", properties={"write.merge.mode": "merge-on-read"}),
@@ -86,7 +86,7 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
         "Paimon": ours("paimon", format="paimon"),
     }
     turns = {name: count() for name in lakes}
-    what = f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {ROWS:,} rows, {shape}"
+    work = f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {ROWS:,} rows, {shape}"
     for peer, names in (
         ("DuckDB-Iceberg 1.5", ["Iceberg, merge-on-read"]),
         ("delta-rs 1.6", ["Iceberg, copy-on-write", "Paimon"]),
@@ -97,12 +97,12 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
             if peer.startswith("DuckDB"):
                 process, reached = stack.enter_context(duckdb_iceberg(place))
                 process.ask(verb="load", source=str(source), location=str(place / "events"), **reached)
-                arguments: dict[str, object] = asked
+                arguments: dict[str, object] = columns
             else:
                 process = stack.enter_context(deltalake() if peer.startswith("delta") else sail())
                 place.parent.mkdir(exist_ok=True)
                 process.ask(verb="load", source=str(source), location=str(place))
-                arguments = {**asked, "location": str(place)}
+                arguments = {**columns, "location": str(place)}
             their_turns = count()
 
             def theirs() -> list[float]:
@@ -117,16 +117,16 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
 
             for name in names:
                 yield from both(
-                    f"{what}, {name}", peer, BAR,
+                    f"{work}, {name}", peer, BAR,
                     lambda name=name: lakes[name](next(turns[name])), theirs, RUNS,  # type: ignore[misc]
                 )  # fmt: skip
 
 
-def _merged(table: Table, changes: str, asked: dict[str, list[str]], rows: int) -> list[float]:
+def _merged(table: Table, changes: str, columns: dict[str, list[str]], rows: int) -> list[float]:
     def work() -> None:
-        on = " and ".join(f"t.{name} = s.{name}" for name in asked["key"])
+        on = " and ".join(f"t.{name} = s.{name}" for name in columns["key"])
         chain = table.merge_into(pq.read_table(changes), on=on)
-        chain = chain.when_matched().update({name: f"s.{name}" for name in asked["updated"]})
+        chain = chain.when_matched().update({name: f"s.{name}" for name in columns["updated"]})
         chain.when_not_matched().insert_all().merge()
 
     took = timed(work)

@@ -31,11 +31,11 @@ def run(folder: Path) -> Iterator[Figure]:
     for shape in planning.SHAPES:
         command = [sys.executable, "-m", "benchmarks.million", str(folder / shape), str(FILES), shape]
         subprocess.run(command, check=True, capture_output=True)
-        said = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(RUNS)]
+        outputs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(RUNS)]
         for part, bar in _BARS.items():
-            found = [float(re.search(rf"^{part}: ([0-9.]+) s", each, re.M)[1]) for each in said]  # type: ignore[index]
+            found = [float(re.search(rf"^{part}: ([0-9.]+) s", each, re.M)[1]) for each in outputs]  # type: ignore[index]
             yield at_most(f"{part}, {FILES:,} files, {shape}", "seconds of processor time", bar, found)
-        peaks = [max(map(float, re.findall(r"peak (\d+) MiB", each))) for each in said]
+        peaks = [max(map(float, re.findall(r"peak (\d+) MiB", each))) for each in outputs]
         yield at_most(f"all of these in one process, {shape}, peak memory", "MiB", MEBIBYTES, peaks)
 
 
@@ -57,11 +57,11 @@ def main(folder: Path, files: int, shape: str = "mixed") -> None:
     measure("count", lambda: table.scan().count())
 
 
-def measure(what: str, work: Callable[[], object]) -> None:
+def measure(step: str, work: Callable[[], object]) -> None:
     started = time.process_time()
     work()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"{what}: {time.process_time() - started:.3f} s of processor time, peak {peak_mib} MiB", flush=True)
+    print(f"{step}: {time.process_time() - started:.3f} s of processor time, peak {peak_mib} MiB", flush=True)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,11 @@ def _figures(folder: Path, shape: str, peer: Peer) -> Iterator[Figure]:
         found: float = peer.ask(verb="decode", path=str(folder / "manifest"), entries=FILES)
         return found
 
-    what = f"{FILES:,} files in one manifest, {shape}"
-    yield by_turns(f"plan {what}", "pypaimon 2.1", 0.1, cold, theirs, runs=3)
-    yield by_turns(f"plan {what}", "fastavro's decode of the manifest", 1.0, cold, bare, runs=5)
-    yield by_turns(f"decode {what}", "fastavro", 1.0, decode, bare, runs=5)
-    yield by_turns(f"plan {what}, again", "the first time", 0.5, warm, cold, runs=5)
+    subject = f"{FILES:,} files in one manifest, {shape}"
+    yield by_turns(f"plan {subject}", "pypaimon 2.1", 0.1, cold, theirs, runs=3)
+    yield by_turns(f"plan {subject}", "fastavro's decode of the manifest", 1.0, cold, bare, runs=5)
+    yield by_turns(f"decode {subject}", "fastavro", 1.0, decode, bare, runs=5)
+    yield by_turns(f"plan {subject}, again", "the first time", 0.5, warm, cold, runs=5)
 
 
 def plan(warehouse: Path) -> None:
@@ -73,11 +73,11 @@ def plan(warehouse: Path) -> None:
 def declare(warehouse: Path, files: int, shape: str = "mixed") -> bytes:
     """A table of files that need not be there, for planning opens none; returns the bytes of its only manifest."""
     properties = {"manifest.target-file-size": "4 gb"}
-    schema, made = (SCHEMA, described) if shape == "mixed" else (ORDERED, described_in_order)
+    schema, file_of = (SCHEMA, described) if shape == "mixed" else (ORDERED, described_in_order)
     parted = schema.names[-1:]
     Lake(str(warehouse)).create_table("bench.files", schema, partition_by=parted, properties=properties)
     store = open_store(str(warehouse / "bench.db" / "files"))
-    operation = Append(request=Request(id="bench"), added=tuple(made(i) for i in range(files)))
+    operation = Append(request=Request(id="bench"), added=tuple(file_of(i) for i in range(files)))
     commit(store, paimon.head(store), paimon, operation)
     (only,) = [f.path for f in store.list("manifest") if "/manifest-list-" not in f.path]
     return store.read(only)

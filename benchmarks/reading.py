@@ -41,7 +41,7 @@ def run(folder: Path) -> Iterator[Figure]:
                     runs=7,
                 )
                 ours, theirs = (data.nbytes / 1e9 / min(each) for each in (figure.ours_seconds, figure.peer_seconds))
-                print(f"{figure.what}: {ours:.2f} GB/s per core, {name} {theirs:.2f}", flush=True)
+                print(f"{figure.work}: {ours:.2f} GB/s per core, {name} {theirs:.2f}", flush=True)
                 if name == "pyarrow.dataset":  # The others stand beside it.
                     yield figure
 

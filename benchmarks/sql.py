@@ -85,14 +85,14 @@ def _summed(found: pa.Table) -> tuple[object, ...]:
 
 
 def _merge(lake: Lake, folder: Path) -> Figure:
-    made, home = count(), folder / "lake" / "bench.db"
+    numbers, home = count(), folder / "lake" / "bench.db"
     base = lake.create_table("bench.keyed", rows(1, 0).schema, primary_key=["id"], properties={"bucket": "2"})
     base.append(rows(ROWS // 10, 0))
     source = rows(_CHANGED, 0).set_column(2, "amount", pa.array(np.full(_CHANGED, 1.5)))
 
     def fresh() -> Table:
         """The table in a folder of its own; no file of a table ever changes."""
-        name = f"keyed_{next(made)}"
+        name = f"keyed_{next(numbers)}"
         shutil.copytree(home / "keyed", home / name, copy_function=os.link)
         return lake.table(f"bench.{name}")
 

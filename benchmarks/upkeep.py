@@ -53,25 +53,25 @@ def run(folder: Path) -> Iterator[Figure]:
 
         again = {shape: small_files_of(peer.ask, theirs, shape) for shape in shapes()}
         for shape, theirs_again in again.items():
-            what = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon"
-            yield from both(what, PEER, COMPACTED, _copied(ours, shape, compact), theirs_again, runs=3)
+            work = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon"
+            yield from both(work, PEER, COMPACTED, _copied(ours, shape, compact), theirs_again, runs=3)
         spark = session()
         try:
             for shape, theirs_again in again.items():
                 on_spark = _copied(ours, shape, lambda small: compact(small, spark))
-                what = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon on Spark"
-                yield from both(what, PEER, COMPACTED, on_spark, theirs_again, runs=3)
+                work = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon on Spark"
+                yield from both(work, PEER, COMPACTED, on_spark, theirs_again, runs=3)
         finally:
             spark.stop()
         kept = peer.ask(verb="history", table="peer.bench.aged", snapshots=SNAPSHOTS, partitions=PARTITIONS)
         assert kept == SNAPSHOTS + 1, kept
-        what = f"expire {SNAPSHOTS} snapshots and their {SNAPSHOTS * PARTITIONS:,} files, paimon"
+        work = f"expire {SNAPSHOTS} snapshots and their {SNAPSHOTS * PARTITIONS:,} files, paimon"
         expiry = _copied(ours, "aged", expire)
         theirs_again = put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table="peer.bench.aged"))
-        yield from both(what, PEER, 1.0, expiry, theirs_again, runs=3)
+        yield from both(work, PEER, 1.0, expiry, theirs_again, runs=3)
     own = _copied(ours, "aged", lambda aged: processor_seconds(lambda: aged.expire_snapshots(retain_last=1)))
     own()
-    yield at_most(what, "seconds of processor time", EXPIRY_SECONDS, [own() for _ in range(5)])
+    yield at_most(work, "seconds of processor time", EXPIRY_SECONDS, [own() for _ in range(5)])
 
 
 def shapes() -> dict[str, pa.Table]:

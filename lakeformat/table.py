@@ -899,7 +899,7 @@ class Table:
         now_ms = clock.now_ms()
         limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
         chosen = frozenset(arguments.whole("snapshot_ids", snapshot_id, 0) or 0 for snapshot_id in snapshot_ids)
-        retention = expire.asked(view, retain_last, limit_ms, chosen, now_ms)
+        retention = expire.requested_retention(view, retain_last, limit_ms, chosen, now_ms)
         known = view if self._branch is None else None  # Snapshots expire for the whole table, not for a branch.
         return expire.expire(self._runner.reach(view), self._format, retention, now_ms, keep_from, known)
 

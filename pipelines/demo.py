@@ -127,10 +127,10 @@ class Demo:
             if not new and name not in replaced([name]):
                 continue  # It knew all of these days.
             expect(len(new) == 1, f"{name}: one snapshot, not {new}")
-            made = self._table(name).snapshot(new[0])
+            committed = self._table(name).snapshot(new[0])
             if name in replaced([name]):
-                expect(len(made.partitions) == len(self.days), f"{name}: {len(made.partitions)} partitions")
-            expect(made.properties["dagster/run_id"] == run, f"{name}: written by run {run}")
+                expect(len(committed.partitions) == len(self.days), f"{name}: {len(committed.partitions)} partitions")
+            expect(committed.properties["dagster/run_id"] == run, f"{name}: written by run {run}")
         rows = self._table("flights").scan().count()
         expect(rows == read_days("flights", self.days).num_rows, f"flights has {rows} rows")
         print(
@@ -212,17 +212,17 @@ class Demo:
         ]
         expect(not failed, f"asset checks failed: {failed}")
         self.seconds[job] = time.monotonic() - began
-        made = [event.materialization for event in result.get_asset_materialization_events()]
+        materializations = [event.materialization for event in result.get_asset_materialization_events()]
         observed = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
         # Where there was nothing to write.
-        self.commits.update({each.asset_key.to_user_string(): "-" for each in made})
-        for each in [*made, *observed]:  # A run of several partitions reports its commit in an observation.
+        self.commits.update({each.asset_key.to_user_string(): "-" for each in materializations})
+        for each in [*materializations, *observed]:  # A run of several partitions reports its commit in an observation.
             if took := each.metadata.get("lake/commit_milliseconds"):
                 self.commits[each.asset_key.to_user_string()] = f"{took.value} ms"
         return result.run_id
 
-    def _maintain(self, name: str, **what: bool) -> None:
-        self._run(f"maintain_{name}", run_config={"ops": {f"upkeep_{name}": {"config": what}}})
+    def _maintain(self, name: str, **settings: bool) -> None:
+        self._run(f"maintain_{name}", run_config={"ops": {f"upkeep_{name}": {"config": settings}}})
 
     def _table(self, name: str) -> Any:
         return self.lake.lake.table(TABLES[name].table(self.lake).name)
@@ -252,17 +252,17 @@ class Demo:
         jobs |= dict.fromkeys(named(MONTHLY), "monthly")
         lines = [("table", "last snapshot", "partitions", "files +", "files -", "rows +", "MB", "commit", "job")]
         for name in names:
-            made = self._table(name).current_snapshot()
+            snapshot = self._table(name).current_snapshot()
             run = f"{jobs[name]} {self.seconds[jobs[name]]:.1f} s"
             lines.append(
                 (
                     f"{DATABASE}.{name} ({self._table(name).format})",
-                    f"{made.id} {made.kind}",
-                    f"{len(made.partitions):,}" if TABLES[name].partitions else "-",
-                    f"{made.files_added:,}",
-                    f"{made.files_removed:,}",
-                    f"{made.rows_added:,}",
-                    f"{made.bytes_added / 1e6:.2f}",
+                    f"{snapshot.id} {snapshot.kind}",
+                    f"{len(snapshot.partitions):,}" if TABLES[name].partitions else "-",
+                    f"{snapshot.files_added:,}",
+                    f"{snapshot.files_removed:,}",
+                    f"{snapshot.rows_added:,}",
+                    f"{snapshot.bytes_added / 1e6:.2f}",
                     self.commits[name],
                     run,
                 )
@@ -287,10 +287,10 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([row(lines[0]), "  " + "  ".join("-" * w for w in widths), *map(row, lines[1:])])
 
 
-def expect(held: bool, what: str) -> None:
+def expect(condition: bool, expectation: str) -> None:
     """Stop the demo where a table is not as promised."""
-    if not held:
-        raise SystemExit(f"the demo failed: {what}")
+    if not condition:
+        raise SystemExit(f"the demo failed: {expectation}")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ KEPT = {
     "lakeformat/sql/in_process.py _database": "a DuckDB connection",
     "lakeformat/sql/in_process.py _opened": "the last DuckDB connections",
     "lakeformat/storage/cache.py _of_worker": "the cache of the Lake whose task a Spark worker ran last, of that Lake's size",
-    "lakeformat/storage/files.py _KEEPS_ITS_WORD": "stores whose conditional put was tried",
+    "lakeformat/storage/files.py _HAS_CONDITIONAL_PUT": "stores whose conditional put was tried",
 }
 SAY_NOTHING = {"each", "found", "place", "held", "told"}  # Names that do not say what a variable holds.
 PRIVATE_DAGSTER = "lakeformat/dagster/internals.py"

@@ -18,13 +18,13 @@ def load(dsn: str, table: str, folder: str, rows: int, cursor: str | None = None
     """A table into an Iceberg table in `folder`: all of it anew, or the rows whose `cursor` is above that of the load before, merged by their key."""
     made = dlt.destinations.filesystem(f"{folder}/lake")
     pipeline = dlt.pipeline(table, pipelines_dir=f"{folder}/state", destination=made, dataset_name="bench")
-    how: dict[str, Any] = {"backend": "connectorx", "credentials": dsn, "table": table, "schema": "public"}
+    arguments: dict[str, Any] = {"backend": "connectorx", "credentials": dsn, "table": table, "schema": "public"}
     if cursor is not None:
-        how |= {"incremental": dlt.sources.incremental(cursor), "primary_key": "id"}
+        arguments |= {"incremental": dlt.sources.incremental(cursor), "primary_key": "id"}
     disposition: Any = "replace" if cursor is None else {"disposition": "merge", "strategy": "upsert"}
     gc.collect()
     started = time.process_time()
-    pipeline.run(sql_table(**how), write_disposition=disposition, table_format="iceberg").raise_on_failed_jobs()
+    pipeline.run(sql_table(**arguments), write_disposition=disposition, table_format="iceberg").raise_on_failed_jobs()
     took = time.process_time() - started
     found = pipeline.last_trace.last_normalize_info.row_counts[table]
     assert found == rows, found

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-def snapshot(session: Session, made: Snapshot | None, nothing: str) -> None:
+def snapshot(session: Session, new_snapshot: Snapshot | None, nothing: str) -> None:
     """Print the snapshot that a verb made."""
-    if made is None:
+    if new_snapshot is None:
         session.answer({"snapshot_id": None}, nothing)
         return
     data = {
-        "snapshot_id": made.id, "kind": made.kind, "rows_added": made.rows_added, "rows_removed": made.rows_removed,
-        "files_added": made.files_added, "files_removed": made.files_removed, "milliseconds": made.milliseconds,
+        "snapshot_id": new_snapshot.id, "kind": new_snapshot.kind, "rows_added": new_snapshot.rows_added, "rows_removed": new_snapshot.rows_removed,
+        "files_added": new_snapshot.files_added, "files_removed": new_snapshot.files_removed, "milliseconds": new_snapshot.milliseconds,
     }  # fmt: skip
-    session.answer(data, Text(f"{made!r} in {made.milliseconds} ms"))
+    session.answer(data, Text(f"{new_snapshot!r} in {new_snapshot.milliseconds} ms"))
 
 
 def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
     """Print the deleted files, or those to delete, with sizes where known. Files that another engine already removed are left out."""
     root = f"{table.uri}/"
-    known = {} if done else _sizes(table)
-    locations = [location for location in locations if done or location in known or not location.startswith(root)]
+    sizes = {} if done else _sizes(table)
+    locations = [location for location in locations if done or location in sizes or not location.startswith(root)]
     files: list[dict[str, Any]] = [
-        {"path": location[len(root) :] if location.startswith(root) else location, "size_bytes": known.get(location)}
+        {"path": location[len(root) :] if location.startswith(root) else location, "size_bytes": sizes.get(location)}
         for location in locations
     ]
     data = {"dry_run": not done, "snapshots": snapshots, "files": files}

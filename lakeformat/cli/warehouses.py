@@ -29,7 +29,7 @@ def user_file() -> Path:
 
 def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], config: Path | None) -> Lake:
     """The warehouse of the options, the environment and the config file. Raises `InvalidInput`."""
-    given: dict[str, Any] = dict(_pair(option) for option in options)
+    arguments: dict[str, Any] = dict(_pair(option) for option in options)
     path, document = _read(config)
     named: Mapping[str, Any] = document.get("warehouses", {})
     name = warehouse or document.get("default")
@@ -41,7 +41,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
     if name not in named:
         if warehouse is None:
             raise InvalidInput(f"{path}: default = {name!r}, and there is no [warehouses.{name}]")
-        return lakeformat.Lake(name, catalog=catalog, encryption_keys=_master_keys({}, MASTER_KEYS), **given)
+        return lakeformat.Lake(name, catalog=catalog, encryption_keys=_master_keys({}, MASTER_KEYS), **arguments)
     entry = dict(named[name])
     if unknown := sorted(entry.keys() - KEYS):
         raise InvalidInput(f"{path}: [warehouses.{name}] has {unknown[0]!r}; it may have {', '.join(sorted(KEYS))}")
@@ -54,7 +54,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
         catalog=catalog or entry.get("catalog"),
         catalog_options=catalog_options or None,
         encryption_keys=_master_keys(entry.get("encryption_keys", {}), f"{where}.encryption_keys]"),
-        **{**_filled(entry.get("options", {}), f"{where}.options]"), **given},
+        **{**_filled(entry.get("options", {}), f"{where}.options]"), **arguments},
     )
 
 
@@ -81,13 +81,13 @@ def _pair(text: str) -> tuple[str, str]:
 def _master_keys(named: Mapping[str, Any], where: str) -> dict[str, bytes] | None:
     """Master keys by id, in base64 as `LakeResource` takes them: of the environment variable, and of a config file's entry, which names variables."""
     pairs = (pair.partition("=") for pair in filter(None, os.environ.get(MASTER_KEYS, "").split(",")))
-    given = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in pairs}
+    texts = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in pairs}
     for id, name in named.items():
         if not str(name).startswith("$"):
             raise InvalidInput(f'{where} {id}: a key does not belong in a file; write {id} = "$NAME" and set NAME')
-        given[id] = where, _value(id, name, where)
+        texts[id] = where, _value(id, name, where)
     keys = {}
-    for id, (origin, text) in given.items():
+    for id, (origin, text) in texts.items():
         try:
             keys[id] = base64.b64decode(text, validate=True)
         except ValueError:

@@ -82,12 +82,12 @@ def plain_batches(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordB
     schema: pa.Schema | None = None
     for piece in pieces(batch, most_bytes):
         columns = piece.columns
-        made = [plain(column) for column in columns]
-        if all(one is other for one, other in zip(columns, made, strict=True)):
+        plain_columns = [plain(column) for column in columns]
+        if all(one is other for one, other in zip(columns, plain_columns, strict=True)):
             yield piece
             continue
         schema = schema or pa.schema([plain_field(field) for field in batch.schema])
-        yield pa.RecordBatch.from_arrays(made, schema=schema)
+        yield pa.RecordBatch.from_arrays(plain_columns, schema=schema)
 
 
 def pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -208,10 +208,10 @@ def _plain_struct(array: Any, hidden: np.ndarray | None) -> pa.Array:
         nulls = ~np.asarray(array.is_valid())
         hidden = nulls if hidden is None else nulls | hidden
     parts = [array.field(index) for index in range(array.type.num_fields)]
-    made = [_plain(part, hidden) for part in parts]
-    if not array.offset and all(one is other for one, other in zip(parts, made, strict=True)):
+    plain_parts = [_plain(part, hidden) for part in parts]
+    if not array.offset and all(one is other for one, other in zip(parts, plain_parts, strict=True)):
         return array
-    return pa.Array.from_buffers(plain_type(array.type), len(array), [_validity(array)], children=made)
+    return pa.Array.from_buffers(plain_type(array.type), len(array), [_validity(array)], children=plain_parts)
 
 
 def _plain_list(array: Any, hidden: np.ndarray | None) -> pa.Array:

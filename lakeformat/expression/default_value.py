@@ -18,8 +18,10 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Typ
 _BYTES = (Kind.BYTES, Kind.FIXED)
 
 
-def value(given: str | bytes, type: Type, what: str, of_parts: Literal["initial", "default"] = "initial") -> pa.Scalar:
-    """The value of a default. Raises `InvalidInput`, naming `what`, if it is not of the type.
+def value(
+    default: str | bytes, type: Type, subject: str, of_parts: Literal["initial", "default"] = "initial"
+) -> pa.Scalar:
+    """The value of a default. Raises `InvalidInput`, naming `subject`, if it is not of the type.
 
     The default of a row is `{}`: its fields have defaults of their own; `of_parts` chooses which of them. Lists and
     maps are JSON, as in table metadata.
@@ -27,36 +29,36 @@ def value(given: str | bytes, type: Type, what: str, of_parts: Literal["initial"
     target = to_arrow(type)
     try:
         if isinstance(type, Row | ListOf | MapOf):
-            return _nested(json.loads(given), type, what, of_parts)
-        match type, given:
+            return _nested(json.loads(default), type, subject, of_parts)
+        match type, default:
             case Scalar(kind), bytes() if kind in (*_BYTES, Kind.UUID):
-                return pa.array([given], target)[0]
+                return pa.array([default], target)[0]
             case Scalar(Kind.FIXED), str():
-                return pa.array([given.encode()], target)[0]
+                return pa.array([default.encode()], target)[0]
             case Scalar(Kind.UUID), str():
-                return pa.array([uuid.UUID(given).bytes], target)[0]
+                return pa.array([uuid.UUID(default).bytes], target)[0]
             case Scalar(), str():
-                return evaluation.cast(pa.array([given]), target)[0]
+                return evaluation.cast(pa.array([default]), target)[0]
     except (LakeError, pa.ArrowException, ValueError) as error:
-        raise InvalidInput(f"{what}: default {given!r} is no {type}: {error}") from error
-    raise InvalidInput(f"{what}: default {given!r} is no {type}")
+        raise InvalidInput(f"{subject}: default {default!r} is no {type}: {error}") from error
+    raise InvalidInput(f"{subject}: default {default!r} is no {type}")
 
 
-def to_json(given: str | bytes, type: Type, what: str) -> Any:
+def to_json(default: str | bytes, type: Type, subject: str) -> Any:
     """A default as schemas in table metadata store it."""
     if isinstance(type, Row | ListOf | MapOf):
-        value(given, type, what)
-        return json.loads(given)
+        value(default, type, subject)
+        return json.loads(default)
     if not isinstance(type, Scalar) or not is_plain(type):
-        raise UnsupportedFeature(f"{what}: a default of {type}: Iceberg has null alone there")
-    parsed = value(given, type, what)
+        raise UnsupportedFeature(f"{subject}: a default of {type}: Iceberg has null alone there")
+    parsed = value(default, type, subject)
     match type.kind:
         case Kind.BOOLEAN | Kind.INT | Kind.BIGINT | Kind.STRING:
             return parsed.as_py()
         case Kind.FLOAT | Kind.DOUBLE:
             number = parsed.as_py()
             if number - number != 0:
-                raise InvalidInput(f"{what}: default {given!r}: metadata of a table has no number for it")
+                raise InvalidInput(f"{subject}: default {default!r}: metadata of a table has no number for it")
             return number
         case Kind.DECIMAL:
             return format(parsed.as_py(), "f")
@@ -71,7 +73,7 @@ def to_json(given: str | bytes, type: Type, what: str) -> Any:
     return parsed.as_py().hex().upper()
 
 
-def from_json(default: Any, type: Type, what: str) -> str | bytes:
+def from_json(default: Any, type: Type, subject: str) -> str | bytes:
     """The inverse of `to_json`: text, or bytes. Rows, lists and maps give the bytes of their JSON, which declared text
     never is. Raises `UnsupportedFeature` for JSON that is no default of the type."""
     match type, default:
@@ -88,29 +90,35 @@ def from_json(default: Any, type: Type, what: str) -> str | bytes:
             return default
         case Scalar(), bool() | int() | float():
             return json.dumps(default)
-    raise UnsupportedFeature(f"{what}: default {default!r} of {type}: not supported")
+    raise UnsupportedFeature(f"{subject}: default {default!r} of {type}: not supported")
 
 
-def _nested(default: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
+def _nested(
+    default: Any, type: Row | ListOf | MapOf, subject: str, of_parts: Literal["initial", "default"]
+) -> pa.Scalar:
     """The value of a row, list or map from JSON in metadata; a row without values takes its fields' defaults."""
     target = to_arrow(type)
 
     def items(values: list[Any], part: Field) -> pa.Array:
         kind = to_arrow(part.type)
-        made = [
-            pa.scalar(None, kind) if v is None else value(from_json(v, part.type, what), part.type, what, of_parts)
+        scalars = [
+            pa.scalar(None, kind)
+            if v is None
+            else value(from_json(v, part.type, subject), part.type, subject, of_parts)
             for v in values
         ]
-        return pa.concat_arrays([pa.array([], kind), *(pa.repeat(v, 1) for v in made)])
+        return pa.concat_arrays([pa.array([], kind), *(pa.repeat(v, 1) for v in scalars)])
 
     match type, default:
         case Row(parts), {} if not default:
             columns = []
             for part in parts:
-                given = getattr(part, of_parts)
+                part_default = getattr(part, of_parts)
                 kind = to_arrow(part.type)
                 columns.append(
-                    pa.nulls(1, kind) if given is None else pa.repeat(value(given, part.type, what, of_parts), 1)
+                    pa.nulls(1, kind)
+                    if part_default is None
+                    else pa.repeat(value(part_default, part.type, subject, of_parts), 1)
                 )
             return pa.StructArray.from_arrays(columns, fields=target.fields)[0]
         case ListOf(element), list():

@@ -564,13 +564,13 @@ def _is_in(operand: Values, members: Sequence[pa.Scalar]) -> Values:
 def _is_in_tuples(columns: Sequence[Values], tuples: Sequence[tuple[Any, ...]]) -> Values:
     """Column by column, each row gets the number of the tuple prefix that it matches, or null."""
     array: Values = None
-    wanted = np.zeros(len(tuples), dtype=np.int64)
+    tuple_codes = np.zeros(len(tuples), dtype=np.int64)
     for i, column in enumerate(columns):
         looked, values = comparable(column, [scalar(tuple_[i]) for tuple_ in tuples])
         distinct = pc.unique(values)
         codes = pc.index_in(values, distinct).to_numpy(zero_copy_only=False).astype(np.int64)
         here = pc.cast(pc.index_in(looked, distinct), pa.int64())
-        beginnings, wanted = np.unique(wanted * len(distinct) + codes, return_inverse=True)
+        beginnings, tuple_codes = np.unique(tuple_codes * len(distinct) + codes, return_inverse=True)
         if array is not None:
             here = pc.add(pc.multiply(array, pa.scalar(len(distinct))), here)
         array = pc.cast(pc.index_in(here, pa.array(beginnings), skip_nulls=True), pa.int64())
@@ -618,10 +618,10 @@ def _is_nan(values: Values) -> Values:
 
 
 def _like(text: Values, pattern: Values, escape: Values) -> Values:
-    wanted = _constant(pattern, "the pattern of LIKE")
-    if wanted is None:
+    like_pattern = _constant(pattern, "the pattern of LIKE")
+    if like_pattern is None:
         return _nulls_like(text, pa.bool_())
-    regex = rf"(?s)\A(?:{like_regex(wanted, _constant(escape, 'the escape of LIKE'))})\z"
+    regex = rf"(?s)\A(?:{like_regex(like_pattern, _constant(escape, 'the escape of LIKE'))})\z"
     return pc.match_substring_regex(_text(text), pattern=regex)
 
 
@@ -838,9 +838,9 @@ def _text(values: Values) -> Values:
     return _to_text(values, pa.string()) if not pa.types.is_null(values.type) else pc.cast(values, pa.string())
 
 
-def _constant(values: Values, what: str) -> Any:
+def _constant(values: Values, role: str) -> Any:
     if not isinstance(values, pa.Scalar):
-        raise InvalidInput(f"{what} must be a value, not a column")
+        raise InvalidInput(f"{role} must be a value, not a column")
     return values.as_py()
 
 

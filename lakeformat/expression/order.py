@@ -14,26 +14,26 @@ sqlglot = lazy.library("sqlglot")
 exp = lazy.library("sqlglot.expressions")
 
 
-def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[SortField, ...]:
+def parse(texts: Iterable[str], columns: tuple[Field, ...], argument: str) -> tuple[SortField, ...]:
     """`id DESC NULLS LAST`, `days(ts)`, `bucket(16, id)`, `address.city` -> sort fields.
 
     The default is ascending; nulls first if ascending, last if descending. Text that is the name of one of `columns`
-    (see `spelled`) is that column. Raises `InvalidInput`, naming `what`.
+    (see `spelled`) is that column. Raises `InvalidInput`, naming `argument`.
     """
-    sorts = parse_any(texts, columns, what)
+    sorts = parse_any(texts, columns, argument)
     fields = tuple(sort for sort in sorts if isinstance(sort, SortField))
     if len(fields) < len(sorts):
         raise InvalidInput(
-            f"{what}: a table's sort order is of columns and transforms; compact(sort_by=['zorder(...)'])"
+            f"{argument}: a table's sort order is of columns and transforms; compact(sort_by=['zorder(...)'])"
         )
     return fields
 
 
-def parse_any(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[Sort, ...]:
+def parse_any(texts: Iterable[str], columns: tuple[Field, ...], argument: str) -> tuple[Sort, ...]:
     """As `parse`; also accepts `zorder(a, b)` and `hilbert(a, b)`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
-        raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
-    return tuple(dict.fromkeys(_sort(text, columns, what) for text in texts))
+        raise InvalidInput(f"{argument}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
+    return tuple(dict.fromkeys(_sort(text, columns, argument) for text in texts))
 
 
 def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
@@ -61,28 +61,28 @@ def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Sc
     return kind
 
 
-def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
+def _sort(text: str, columns: tuple[Field, ...], argument: str) -> Sort:
     if (name := spelled(columns, text)) in {column.name for column in columns}:
         return SortField((name,))
     try:
         ordered = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
     except sqlglot.errors.SqlglotError as error:
         raise InvalidInput(
-            f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
+            f"{argument} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
         ) from error
     function, source = Transform(), ordered.this
     if isinstance(source, exp.Anonymous) and source.name.lower() in ("zorder", "hilbert"):
         kind = source.name.lower()
         parts = source.expressions
         if not parts or not all(isinstance(part, exp.Column | exp.Dot) for part in parts) or text.rstrip()[-1] != ")":
-            raise InvalidInput(f"{what} {text!r}: write columns only, e.g. {kind}(a, b); it has no direction")
+            raise InvalidInput(f"{argument} {text!r}: write columns only, e.g. {kind}(a, b); it has no direction")
         return Curve(tuple(_path(part, columns) for part in parts), kind)
     if isinstance(source, exp.Func):
-        parsed = parse_field(text[: text.rfind(")") + 1], what)
+        parsed = parse_field(text[: text.rfind(")") + 1], argument)
         function = parsed.transform
         source = _column(parsed.source)
     if not isinstance(source, exp.Column | exp.Dot):
-        raise InvalidInput(f"{what} {text!r}: write a column or a transform, e.g. days(ts)")
+        raise InvalidInput(f"{argument} {text!r}: write a column or a transform, e.g. days(ts)")
     descending = bool(ordered.args.get("desc"))
     return SortField(_path(source, columns), function, descending, not ordered.args.get("nulls_first"))
 

@@ -123,10 +123,10 @@ def _count(bounds: Mapping[str, Bounds], files: int | None) -> int:
 def _verdict(expression: Expression, bounds: Mapping[str, Bounds], count: int) -> _Verdict:
     match expression:
         case Literal(value):
-            known = value if value is None or isinstance(value, bool) else ...
-            if known is ...:
+            constant = value if value is None or isinstance(value, bool) else ...
+            if constant is ...:
                 return _unknown(count)
-            return _Verdict(*(np.full(count, known is outcome) for outcome in (True, False, None)))
+            return _Verdict(*(np.full(count, constant is outcome) for outcome in (True, False, None)))
         case Call("and", arguments):
             return _all_of([_verdict(argument, bounds, count) for argument in arguments])
         case Call("or", arguments):
@@ -296,11 +296,11 @@ def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]
 def _ranks(bounds: Bounds, values: list[pa.Scalar]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Minima, maxima and sorted values as ranks in one order; an unknown minimum is below all, an unknown maximum
     above."""
-    low, wanted = comparable(_whole(bounds.minimum), values)
+    low, compared = comparable(_whole(bounds.minimum), values)
     high, _ = comparable(_whole(bounds.maximum), values)
     if low.type != high.type:
         raise InvalidInput(f"bounds of different types: {low.type} and {high.type}")
-    joined = _without_nan(pa.concat_arrays([low, high, wanted]))
+    joined = _without_nan(pa.concat_arrays([low, high, compared]))
     if pa.types.is_boolean(joined.type):
         joined = pc.cast(joined, pa.int8())
     ranks = pc.rank(joined, tiebreaker="dense").to_numpy().astype(np.int64)

@@ -35,28 +35,30 @@ dialects = lazy.library("sqlglot.dialects.spark")
 def spark() -> Any:
     """sqlglot's Spark dialect, in which calls that it reads otherwise than Spark are unknown functions: trunc and date_trunc with
     a unit such as 'Q', for which Spark gives null, and datediff(unit, a, b), which counts whole units between instants."""
-    known = dialects.Spark.Parser.FUNCTIONS
+    functions = dialects.Spark.Parser.FUNCTIONS
     short = frozenset(exp.TimeUnit.UNABBREVIATED_UNIT_NAME)
 
-    def is_short(given: Any) -> bool:
-        return isinstance(given, exp.Literal) and given.is_string and given.name.upper() in short
+    def is_short(argument: Any) -> bool:
+        return isinstance(argument, exp.Literal) and argument.is_string and argument.name.upper() in short
 
     def truncated(name: str) -> Callable[[list[Any]], Any]:
-        def read(given: list[Any]) -> Any:
+        def read(arguments: list[Any]) -> Any:
             return (
-                exp.Anonymous(this=name, expressions=given) if any(map(is_short, given)) else known[name.upper()](given)
+                exp.Anonymous(this=name, expressions=arguments)
+                if any(map(is_short, arguments))
+                else functions[name.upper()](arguments)
             )
 
         return read
 
-    def difference(given: list[Any]) -> Any:
-        if len(given) == 3:
-            return exp.Anonymous(this="datediff", expressions=[exp.Var(this=given[0].name), *given[1:]])
-        return known["DATEDIFF"](given)
+    def difference(arguments: list[Any]) -> Any:
+        if len(arguments) == 3:
+            return exp.Anonymous(this="datediff", expressions=[exp.Var(this=arguments[0].name), *arguments[1:]])
+        return functions["DATEDIFF"](arguments)
 
     class Parser(dialects.Spark.Parser):  # type: ignore[name-defined]  # sqlglot is not typed.
         FUNCTIONS = {
-            **known,
+            **functions,
             **{name.upper(): truncated(name) for name in ("trunc", "date_trunc")},
             **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), difference),
         }
@@ -132,14 +134,14 @@ def _too_deep(text: str) -> InvalidInput:
     return InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...")
 
 
-def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
+def value(operand: Any, qualifiers: Collection[str] = ()) -> Expression:
     """The expression of an assigned value: text is an expression, see `parse`; None, bool, int, float, Decimal, bytes,
     date, time and datetime are literals. Raises `InvalidInput`."""
-    if isinstance(given, np.generic):
-        given = given.item()
-    if given is None or isinstance(given, bool | int | float | Decimal | bytes | dt.date | dt.time | uuid.UUID):
-        return Literal(given)
-    return parse(given, qualifiers)
+    if isinstance(operand, np.generic):
+        operand = operand.item()
+    if operand is None or isinstance(operand, bool | int | float | Decimal | bytes | dt.date | dt.time | uuid.UUID):
+        return Literal(operand)
+    return parse(operand, qualifiers)
 
 
 # Function names by syntax-tree node, for nodes whose arguments are the function's own.
@@ -202,13 +204,15 @@ class _Reading:
 
     def _plain(self, name: str, node: Any) -> Expression:
         """A call with the node's arguments, in order; sqlglot's own flags are dropped."""
-        given: list[Any] = []
+        operands: list[Any] = []
         for key in node.arg_types:
             value = node.args.get(key)
-            given += value if isinstance(value, list) else [] if value is None or isinstance(value, bool) else [value]
-        if any(not isinstance(operand, exp.Expression) for operand in given):
+            operands += (
+                value if isinstance(value, list) else [] if value is None or isinstance(value, bool) else [value]
+            )
+        if any(not isinstance(operand, exp.Expression) for operand in operands):
             raise self._unknown(node)
-        arguments = self._all(given)
+        arguments = self._all(operands)
         first = arguments[0]
         if name == "neg" and isinstance(first, Literal) and isinstance(first.value, int | float | Decimal):
             return Literal(predicate.negated(first.value))

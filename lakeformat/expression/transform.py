@@ -54,10 +54,10 @@ def call(kind: TransformKind, *columns: pa.Array) -> pa.Array:
     *counts, values = columns
     count = None
     if counts:
-        given = [*dict.fromkeys(counts[0].to_pylist())] or [1]
-        if len(given) > 1 or not isinstance(given[0], int):
-            raise InvalidInput(f"{kind}(n, x): n is {', '.join(map(str, given[:3]))}; give one whole number")
-        count = given[0]
+        distinct_counts = [*dict.fromkeys(counts[0].to_pylist())] or [1]
+        if len(distinct_counts) > 1 or not isinstance(distinct_counts[0], int):
+            raise InvalidInput(f"{kind}(n, x): n is {', '.join(map(str, distinct_counts[:3]))}; give one whole number")
+        count = distinct_counts[0]
     transform = Transform(kind, count)
     if pa.types.is_null(values.type):
         result = values.type if kind is TransformKind.TRUNCATE else to_arrow(result_type(transform, scalar(Kind.DATE)))

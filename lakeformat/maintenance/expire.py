@@ -52,7 +52,7 @@ def expire(
     return expired
 
 
-def asked(
+def requested_retention(
     view: AnyView, retain_last: int | None, limit_ms: int | None, snapshot_ids: frozenset[int], now_ms: int
 ) -> Retention | None:
     """The retention that `expire_snapshots` asks for; None is the table's own. A snapshot expires if it was replaced

@@ -81,14 +81,14 @@ class Merge:
     rest: Expression
     clauses: tuple[Clause, ...]
 
-    def of(self, group: Group) -> tuple[tuple[int, Clause], ...]:
+    def clauses_of(self, group: Group) -> tuple[tuple[int, Clause], ...]:
         """The group's clauses, each with its index among all clauses."""
         return tuple((index, clause) for index, clause in enumerate(self.clauses) if clause.group is group)
 
     @property
     def wants_one_match(self) -> bool:
         """Whether it is an error if several rows of the source match one row of the table."""
-        matched = self.of(Group.MATCHED)
+        matched = self.clauses_of(Group.MATCHED)
         return bool(matched) and not (
             len(matched) == 1 and matched[0][1].act is Act.DELETE and matched[0][1].condition == ALWAYS
         )
@@ -122,7 +122,7 @@ class Merge:
     def keeps(self, columns: Iterable[str]) -> bool:
         """Whether matched rows, and rows that come from the source, have the same values in these columns, which have
         the same names on both sides."""
-        inserts = [dict(action.assignments) for _, action in self.of(Group.NOT_MATCHED)]
+        inserts = [dict(action.assignments) for _, action in self.clauses_of(Group.NOT_MATCHED)]
         for name in columns:
             target, source = Column((flat_name(TARGET, name),)), Column((flat_name(SOURCE, name),))
             if not any((key.target, key.source) == (target, source) for key in self.keys):
@@ -143,7 +143,7 @@ class Merge:
         another row."""
         key_sources = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
         missing = [name for name in key if name not in key_sources]
-        if missing and self.of(Group.NOT_MATCHED):
+        if missing and self.clauses_of(Group.NOT_MATCHED):
             raise InvalidInput(
                 f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked for by "
                 f"{', '.join(missing)}: make that part of the condition, e.g. t.{missing[0]} = s.{missing[0]}"

@@ -28,7 +28,7 @@ class Documented:
     ignored: frozenset[str]  # Only other engines act on these.
 
     @classmethod
-    def of(cls, heeded: str, ignored: str) -> Documented:
+    def parse(cls, heeded: str, ignored: str) -> Documented:
         """Keys as text, separated by spaces. A key in both lists is one that lakeformat acts on."""
         kept = frozenset(heeded.split())
         return cls(kept, frozenset(ignored.split()) - kept)

@@ -237,9 +237,9 @@ def require_shallow(fields: tuple[Field, ...]) -> None:
         waiting += [(name, part.type, inside) for part in children(type)]
 
 
-def too_deep(what: str) -> UnsupportedFeature:
+def too_deep(subject: str) -> UnsupportedFeature:
     return UnsupportedFeature(
-        f"{what}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers of Parquet refuse; "
+        f"{subject}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers of Parquet refuse; "
         f"keep the inner part as text or as a variant"
     )
 

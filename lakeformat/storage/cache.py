@@ -65,7 +65,7 @@ class Cache:
                 self._put(key, value, value.nbytes + _MARKS_BYTES)
         return value
 
-    def put(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
+    def add(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
             if (root, path) not in self._entries:
                 self._put((root, path), table, size_bytes + TABLE_BYTES)
@@ -138,7 +138,7 @@ class Elsewhere(Protocol):
 class Keys(Protocol):
     """What opens a table's encrypted metadata files."""
 
-    def of(self, paths: Sequence[str]) -> Mapping[str, FileKey]:
+    def keys_of(self, paths: Sequence[str]) -> Mapping[str, FileKey]:
         """The keys of those files that are encrypted. Raises `MissingKey`."""
         ...
 
@@ -226,7 +226,7 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
         for (path, table), size_bytes in zip(
             decoded_tables.items(), map(pa.Table.get_total_buffer_size, decoded_tables.values()), strict=True
         ):
-            reader.cache.put(reader.root, path + mark, table, size_bytes)
+            reader.cache.add(reader.root, path + mark, table, size_bytes)
         by_path |= decoded_tables
         return [by_path[path] for path in paths]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
@@ -235,7 +235,7 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = 
         for path, table, size_bytes in zip(paths_of_some, tables, _sizes(tables), strict=True):
             by_path[path] = table
             if cache:
-                cache.put(reader.root, path + mark, table, size_bytes)
+                cache.add(reader.root, path + mark, table, size_bytes)
     return [by_path[path] for path in paths]
 
 
@@ -306,7 +306,7 @@ def remember(reader: Reader, path: str, table: pa.Table) -> None:
     combined = table.combine_chunks()
     size_bytes = combined.get_total_buffer_size()  # Counts the whole buffers that a slice refers to.
     if size_bytes <= REMEMBERED_BYTES:
-        reader.cache.put(reader.root, path, combined, size_bytes)
+        reader.cache.add(reader.root, path, combined, size_bytes)
 
 
 def cache_of(reader: Reader) -> Cache | None:

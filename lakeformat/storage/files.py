@@ -768,13 +768,13 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
     return True
 
 
-_KEEPS_ITS_WORD: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+_HAS_CONDITIONAL_PUT: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
 
 
 def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
     """Refuse a service that accepts `If-None-Match: *` and overwrites anyway, as some S3-compatible ones do."""
     base, options = store.base, store.options
-    if (base, options) in _KEEPS_ITS_WORD:
+    if (base, options) in _HAS_CONDITIONAL_PUT:
         return
     if _same_bucket(base)[0] == "s3" and _endpoint(options):  # Amazon, Google and Azure need no test.
         key = f"{folder}/.create-probe-{uuid.uuid4()}".lstrip("/")
@@ -789,7 +789,7 @@ def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
         finally:
             with suppress(OSError, BaseError):
                 obstore.delete(store._client(), key)
-    _KEEPS_ITS_WORD.add((base, options))
+    _HAS_CONDITIONAL_PUT.add((base, options))
 
 
 def _same_bucket(base: str) -> tuple[str | None, str]:

@@ -203,7 +203,7 @@ def plan(
     try:
         change, merge = _bound_to_source(change, declared, source, grow)
         layout = change.view.layout(from_files=True)
-        for _, clause in merge.of(Group.NOT_MATCHED):
+        for _, clause in merge.clauses_of(Group.NOT_MATCHED):
             given = {name for name, _ in clause.assignments}
             assign.require_placed(given, change.view.schema.fields, layout.partition_by, "the insert")
         condition = candidates(merge, source.spread(merge, _VALUES))
@@ -440,7 +440,7 @@ def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
     """A condition that is true for every row of the table that the merge may change."""
     parts = [_within(key, spread, merge.target) for key, spread in zip(merge.keys, spreads, strict=True)]
     parts += [conjunct for conjunct in conjuncts(merge.rest) if sides_of(conjunct) == {TARGET}]
-    alone = [clause.condition for _, clause in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
+    alone = [clause.condition for _, clause in merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)]
     flat = {(f"{TARGET}.{f.name}",): (f.name,) for f in merge.target}
     return bind(rename(or_(and_(*parts), *alone), flat), merge.target)
 
@@ -453,7 +453,9 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
     assert layout.keyed is not None, layout
     merge.require_by_key(schema.primary_key)
     engine = layout.keyed.merge.engine
-    if engine is not MergeEngine.DEDUPLICATE and (merge.of(Group.MATCHED) or merge.of(Group.NOT_MATCHED_BY_SOURCE)):
+    if engine is not MergeEngine.DEDUPLICATE and (
+        merge.clauses_of(Group.MATCHED) or merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
+    ):
         raise UnsupportedFeature(
             f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not take the "
             "place of the old one; upsert, or insert only (when_not_matched)"

@@ -209,7 +209,7 @@ class Following:
     def newest(self) -> dict[str, Any]:
         """The offset of a stream that has read everything."""
         view = self.table._view()
-        return _offset(view.snapshot_id, made=_made(view)) if view.snapshot_id > 0 else self.initial()
+        return _offset(view.snapshot_id, commit_ms=_made(view)) if view.snapshot_id > 0 else self.initial()
 
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
@@ -385,9 +385,9 @@ def _by_file(task: ReadTask) -> list[ReadTask]:
 
 
 def _offset(
-    snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START, made: int | None = None
+    snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START, commit_ms: int | None = None
 ) -> dict[str, Any]:
-    return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since, "made": made}
+    return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since, "made": commit_ms}
 
 
 def _made(view: Any) -> int | None:

@@ -94,7 +94,7 @@ def cdc(
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
         signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
-    how: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "format": format,
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
@@ -123,10 +123,10 @@ def cdc(
                 table_prefix=prefix,
                 table_suffix=suffix,
                 restart=restart,
-                **how,
+                **arguments,
             )
         else:
-            made = capture.sync_table(
+            single_report = capture.sync_table(
                 opened,
                 re.compile(tables) if shards else tables,
                 session.lake,
@@ -134,9 +134,9 @@ def cdc(
                 primary_key=primary_key or None,
                 restart=restart,
                 computed_columns=_columns(computed),
-                **how,
+                **arguments,
             )
-            reports = {tables: made}
+            reports = {tables: single_report}
     finally:
         opened.close()
     session.answer([_record(name, report) for name, report in reports.items()], lambda: _drawn(reports))
@@ -144,8 +144,8 @@ def cdc(
         raise click.exceptions.Exit(1)
 
 
-def _columns(given: tuple[str, ...]) -> dict[str, str]:
-    parts = [pair.partition("=") for pair in given]
+def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
+    parts = [pair.partition("=") for pair in pairs]
     if wrong := [name for name, sign, _ in parts if not (name and sign)]:
         raise InvalidInput(f"--computed-column {wrong[0]!r}: give name=expression, e.g. 'year=year(at)'")
     return {name.strip(): text for name, _, text in parts}

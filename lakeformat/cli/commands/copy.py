@@ -45,16 +45,16 @@ def copy(
         session.answer({**data, "dry_run": True}, Text(message))
         return
     if lake.exists(target):
-        made = lake.table(target)
+        copied = lake.table(target)
         mark = f"copy/{opened.uri}/{scan.snapshot_id}/"
-        others = [s for s in made.snapshots() if not (s.operation_id or "").startswith(mark)]
+        others = [s for s in copied.snapshots() if not (s.operation_id or "").startswith(mark)]
         if others:
             raise InvalidInput(
                 f"{target}: there is a table of that name already, and not a copy under way of {opened.name} at snapshot "
                 f"{scan.snapshot_id}; choose another name, or drop it"
             )
     else:
-        made = _create(lake, target, opened, format)
+        copied = _create(lake, target, opened, format)
     commits = 0
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
@@ -62,14 +62,14 @@ def copy(
     ) as progress:  # fmt: skip
         bar = progress.add_task(f"copying {opened.name}", total=total)
         for number, chunk in enumerate(_chunks(scan, rows)):
-            if made.append(chunk, id=f"copy/{opened.uri}/{scan.snapshot_id}/{number}") is not None:
+            if copied.append(chunk, id=f"copy/{opened.uri}/{scan.snapshot_id}/{number}") is not None:
                 commits += 1
             progress.advance(bar, len(chunk))
-    verified = _verified(scan, made)
+    verified = _verified(scan, copied)
     session.answer(
         {**data, "commits": commits, **verified},
         Text(
-            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {made!r}; count and checksum agree"
+            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {copied!r}; count and checksum agree"
         ),
     )
 

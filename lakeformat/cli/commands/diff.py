@@ -37,24 +37,24 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
     if after is None:
         raise InvalidInput(f"{versions!r}: there is nothing before the oldest snapshot to compare")
     old, new = _files(before), _files(after)
-    added, gone = new.keys() - old.keys(), old.keys() - new.keys()
-    partitions = Counter({_partition(path): 0 for path in (*added, *gone)})
+    added, removed = new.keys() - old.keys(), old.keys() - new.keys()
+    partitions = Counter({_partition(path): 0 for path in (*added, *removed)})
     data: dict[str, Any] = {
         "from": None if before is None else before.snapshot_id,
         "to": after.snapshot_id,
         "schema": [] if before is None else _schema(before, after),
         "files_added": len(added),
-        "files_removed": len(gone),
+        "files_removed": len(removed),
         "files_kept": len(new.keys() & old.keys()),
         "bytes_added": sum(new[path][1] for path in added),
-        "bytes_removed": sum(old[path][1] for path in gone),
+        "bytes_removed": sum(old[path][1] for path in removed),
         "rows_before": 0 if before is None else before.count(),
         "rows_after": after.count(),
         "partitions": [
             {
                 "partition": partition,
                 "files_added": sum(_partition(path) == partition for path in added),
-                "files_removed": sum(_partition(path) == partition for path in gone),
+                "files_removed": sum(_partition(path) == partition for path in removed),
             }
             for partition in sorted(partitions)
         ],
@@ -74,7 +74,7 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
                 f"  rows {data['rows_before']:,} -> {data['rows_after']:,}  files ",
                 (f"+{len(added)}", "green"),
                 " ",
-                (f"-{len(gone)}", "red"),
+                (f"-{len(removed)}", "red"),
                 f", {data['files_kept']} kept",
             )
         ]
@@ -88,7 +88,7 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
                 ("", "file", "rows", "size"),
                 [
                     (Text(sign, style=color), path, files[path][0], Size(files[path][1]))
-                    for sign, color, files, paths in (("+", "green", new, added), ("-", "red", old, gone))
+                    for sign, color, files, paths in (("+", "green", new, added), ("-", "red", old, removed))
                     for path in sorted(paths)
                 ],
             ),
@@ -109,13 +109,13 @@ def _scan(table: Table, version: str) -> Scan | None:
     version = version.strip()
     back = re.fullmatch(r"current(?:~(\d+))?", version)
     if back:
-        made = table.snapshots()
+        snapshots = table.snapshots()
         steps = int(back[1] or 0)
-        if steps == len(made):
+        if steps == len(snapshots):
             return None
-        if steps > len(made):
-            raise InvalidInput(f"{table.name}: {version}: only {len(made)} snapshots are kept")
-        return table.scan(snapshot_id=made[-1 - steps].id)
+        if steps > len(snapshots):
+            raise InvalidInput(f"{table.name}: {version}: only {len(snapshots)} snapshots are kept")
+        return table.scan(snapshot_id=snapshots[-1 - steps].id)
     if version.isdecimal():
         return table.scan(snapshot_id=int(version))
     return table.scan(tag=version)

@@ -63,14 +63,14 @@ def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterato
     """For each (key, parent), newest first: (the lines above it that join lanes, the lanes of its own line)."""
     lanes: list[Key | None] = []
     for key, parent in commits:
-        mine = [at for at, expected in enumerate(lanes) if expected == key] or [len(lanes)]
+        mine = [index for index, expected in enumerate(lanes) if expected == key] or [len(lanes)]
         joins = []
-        for at in reversed(mine[1:]):
-            joins.append("".join(_joint(lane, mine[0], at, lanes) for lane in range(at + 1)).rstrip())
-            lanes.pop(at)
+        for index in reversed(mine[1:]):
+            joins.append("".join(_joint(lane, mine[0], index, lanes) for lane in range(index + 1)).rstrip())
+            lanes.pop(index)
         if mine[0] == len(lanes):
             lanes.append(key)
-        marks = ["●" if at == mine[0] else "│" for at in range(len(lanes))]
+        marks = ["●" if index == mine[0] else "│" for index in range(len(lanes))]
         yield joins, " ".join(marks)
         if parent in shown:
             lanes[mine[0]] = parent
@@ -78,13 +78,13 @@ def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterato
             lanes.pop(mine[0])
 
 
-def _joint(lane: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
-    """Two characters of the line that joins lane `at` to lane `to`."""
+def _joint(lane: int, to: int, ending: int, lanes: Sequence[Key | None]) -> str:
+    """Two characters of the line that joins lane `ending` to lane `to`."""
     if lane < to:
         return "│ "
     if lane == to:
         return "├─"
-    if lane == at:
+    if lane == ending:
         return "┘ "
     return "┼─" if lanes[lane] is not None else "──"
 
@@ -104,16 +104,16 @@ def _all(table: Table) -> list[Commit]:
             Commit(("", row["snapshot_id"]), None if parent is None else ("", parent), table)
             for row, parent in zip(rows, parents, strict=True)
         ]
-    known: dict[tuple[int, int], Key] = {}  # By id and time: a branch begins with snapshots of the table's.
+    keys: dict[tuple[int, int], Key] = {}  # By id and time: a branch begins with snapshots of the table's.
     commits: list[tuple[int, Commit]] = []
     for branch in ("", *table.inspect.branches()["branch_name"].to_pylist()):
-        own = table.branch(branch) if branch else table
+        line = table.branch(branch) if branch else table
         before, latest = None, 0
-        for snapshot in own.snapshots():
+        for snapshot in line.snapshots():
             key, latest = (branch, snapshot.id), max(latest, snapshot.timestamp_ms)
-            if known.setdefault((snapshot.id, snapshot.timestamp_ms), key) == key:
-                commits.append((latest, Commit(key, before, own)))
-            before = known[snapshot.id, snapshot.timestamp_ms]
+            if keys.setdefault((snapshot.id, snapshot.timestamp_ms), key) == key:
+                commits.append((latest, Commit(key, before, line)))
+            before = keys[snapshot.id, snapshot.timestamp_ms]
     return [commit for _, commit in sorted(commits, key=itemgetter(0))]
 
 

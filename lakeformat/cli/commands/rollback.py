@@ -24,12 +24,12 @@ def rollback(
     target = opened.dry_run()[0] if dry_run else opened
     before = {snapshot.id: snapshot for snapshot in opened.snapshots()}
     rows = opened.scan().count()
-    made = target.rollback_to(snapshot_id=snapshot, tag=tag, as_of=as_of)
+    new_snapshot = target.rollback_to(snapshot_id=snapshot, tag=tag, as_of=as_of)
     if not dry_run:
-        effects.snapshot(session, made, "it is that snapshot already")
+        effects.snapshot(session, new_snapshot, "it is that snapshot already")
         return
     gone = [id for id in before if id not in {snapshot.id for snapshot in target.snapshots()}]
     data = {"dry_run": True, "leaves_history": gone, "rows_before": rows, "rows_after": target.scan().count()}
     listed = ", ".join(map(str, gone)) or "none"
     message = f"would take out of the history: {listed}; rows {rows:,} -> {data['rows_after']:,}"
-    session.answer(data, Text(message if made else "it is that snapshot already"))
+    session.answer(data, Text(message if new_snapshot else "it is that snapshot already"))

@@ -71,13 +71,15 @@ def show(session: Session, table: str) -> None:
             ("  deleted rows ", "bold"), cell(data["deleted_rows"]), ("  size ", "bold"), size(Size(data["size_bytes"])),
             ("  snapshots ", "bold"), cell(data["snapshots"]),
         )  # fmt: skip
-        made = f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"
+        last_commit = (
+            f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"
+        )
         parts: list[Any] = [
             Text.assemble(
                 (target.name, "bold green"), f"  {target.format}  {target.uri}", no_wrap=True, overflow="ignore"
             ),
             *([Text(schema.comment)] if schema.comment else []),
-            Text(made),
+            Text(last_commit),
             health,
             Text(),
             columns,

@@ -39,19 +39,19 @@ def sql(
     """Run SQL over tables of both formats."""
     if statement is not None and file is not None:
         raise InvalidInput("sql: a statement or a file, not both")
-    given = dict(_pair(pair) for pair in parameter)
+    parameters = dict(_pair(pair) for pair in parameter)
     if file is not None:
         statement = _read(file)
     if statement is None and not sys.stdin.isatty():
         statement = sys.stdin.read()
     if statement is None:
-        _prompt(session, given, folder)
+        _prompt(session, parameters, folder)
     else:
-        _run(session, statement, given, folder)
+        _run(session, statement, parameters, folder)
 
 
-def _run(session: Session, text: str, given: dict[str, str], folders: tuple[str, ...]) -> None:
-    table = session.lake.sql(text, params=given or None, folders=folders).to_arrow()
+def _run(session: Session, text: str, parameters: dict[str, str], folders: tuple[str, ...]) -> None:
+    table = session.lake.sql(text, params=parameters or None, folders=folders).to_arrow()
     names = table.column_names
     if session.as_json and len(set(names)) < len(names):
         raise InvalidInput(f"two columns of one name among {', '.join(names)}: JSON holds one; give them names with AS")
@@ -80,7 +80,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _prompt(session: Session, given: dict[str, str], folders: tuple[str, ...]) -> None:
+def _prompt(session: Session, parameters: dict[str, str], folders: tuple[str, ...]) -> None:
     """The prompt: a semicolon ends a statement; an error does not end the prompt."""
     try:
         from prompt_toolkit import PromptSession
@@ -109,7 +109,7 @@ def _prompt(session: Session, given: dict[str, str], folders: tuple[str, ...]) -
         if not _ENDED.search(text):
             continue
         try:
-            _run(session, text, given, folders)
+            _run(session, text, parameters, folders)
         except LakeError as error:
             session.console.print(Text(str(error), style="red"))
         text = ""

@@ -39,12 +39,12 @@ def tag(
     if delete:
         before = {file.path for file in opened.stored_files()}
         target.delete_tag(name)
-        gone = (
+        deleted = (
             list(record.deleted)
             if dry_run
             else [f"{opened.uri}/{p}" for p in before - {f.path for f in opened.stored_files()}]
         )
-        effects.deletions(session, opened, sorted(gone), [], not dry_run)
+        effects.deletions(session, opened, sorted(deleted), [], not dry_run)
         return
     target.create_tag(name, snapshot_id=snapshot, retain=duration(retain))
     kept = target.scan(tag=name).snapshot_id

@@ -62,7 +62,7 @@ def why(session: Session, table: str, where: str, limit: int) -> None:
         ]  # fmt: skip
         parts += [Text(), grid(("", "file", "rows", "size", "because"), shown)]
         if manifests_read < len(manifests):
-            gone = [row for row in manifests if row["left_out_by"] is not None][:limit]
+            left_out = [row for row in manifests if row["left_out_by"] is not None][:limit]
             of_manifests = [
                 (
                     row["path"].rpartition("/")[2],
@@ -71,7 +71,7 @@ def why(session: Session, table: str, where: str, limit: int) -> None:
                     row["left_out_by"],
                     row["bounds"],
                 )
-                for row in gone
+                for row in left_out
             ]
             parts += [Text(), grid(("manifest left out", "files", "size", "by", "because"), of_manifests)]
         return Group(*parts)

@@ -37,7 +37,7 @@ class Ends:
     last: bytes | None
 
     @classmethod
-    def of(cls, data: bytes, where: str) -> Ends:
+    def parse(cls, data: bytes, where: str) -> Ends:
         """The ends in what an index manifest says of an index. Raises `CorruptFile`."""
         values, offset = [], 0
         for _ in range(2):

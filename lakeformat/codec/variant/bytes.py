@@ -222,22 +222,22 @@ def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = Non
         head = OBJECT | (is_large << 4 | (id_width - 1) << 2 | width - 1) << 2
     lengths = 1 + count_width + counts * id_width + (counts + 1) * width + sizes
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    made = np.zeros(offsets[-1], np.uint8)
+    data = np.zeros(offsets[-1], np.uint8)
     starts = offsets[:-1]
-    made[starts] = head
-    _put(made, starts + 1, counts, count_width)
-    at = starts + 1 + count_width
+    data[starts] = head
+    _store(data, starts + 1, counts, count_width)
+    cursors = starts + 1 + count_width
     if ids is not None:
         owners, within = ragged(counts)
-        _put(made, at[owners] + within * id_width, ids, id_width)
-        at = at + counts * id_width
+        _store(data, cursors[owners] + within * id_width, ids, id_width)
+        cursors = cursors + counts * id_width
     owners, within = ragged(counts + 1)
     relative = bounds[(lasts - counts)[owners] + within] - bounds[lasts - counts][owners]
-    _put(made, at[owners] + within * width, relative, width)
-    at = at + (counts + 1) * width
+    _store(data, cursors[owners] + within * width, relative, width)
+    cursors = cursors + (counts + 1) * width
     first, last = (inner.starts[0], inner.ends[-1]) if len(values) else (0, 0)
-    made[np.repeat(at - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = inner.data[first:last]
-    return binary(offsets, made)
+    data[np.repeat(cursors - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = inner.data[first:last]
+    return binary(offsets, data)
 
 
 def _counts(data: np.ndarray, places: np.ndarray, widths: np.ndarray) -> np.ndarray:
@@ -261,7 +261,7 @@ def _offsets(
     return offsets[~is_last], offsets[is_last]
 
 
-def _put(target: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:
+def _store(target: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:
     for byte in range(width):
         target[places + byte] = values >> (8 * byte) & 255
 

@@ -89,7 +89,7 @@ class Keyring:
         self._lists: dict[str, str] | None = None
         self._manifests: dict[str, bytes] = {}
 
-    def of(self, paths: Sequence[str]) -> dict[str, FileKey]:
+    def keys_of(self, paths: Sequence[str]) -> dict[str, FileKey]:
         """The keys of those files that are encrypted. Raises `MissingKey`."""
         if self._lists is None:
             snapshots = self._document.get("snapshots") or () if "encryption-keys" in self._document else ()

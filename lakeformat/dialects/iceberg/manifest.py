@@ -319,7 +319,7 @@ def _with_bounds(reader: Reader, path: str, entries: pa.Table) -> Iterator[pa.Ta
     (data,), keys = reader.read_many([path]), keys_of(reader)
     if data is None:
         raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
-    if keys is not None and (known := keys.of([path])):
+    if keys is not None and (known := keys.keys_of([path])):
         data = gcm_stream.decrypt(data, known[path], path)
     with parsing.naming(path):
         fields, inside = _fields(avro.read_head(data).schema, path)
@@ -346,7 +346,7 @@ def _all_decoded(
 ) -> list[pa.Table]:
     """Decoded files of the metadata folder; `empty` for one that does not exist, if that is allowed."""
     keys = keys_of(reader)
-    if keys is not None and (known := keys.of(paths)):
+    if keys is not None and (known := keys.keys_of(paths)):
         parse = partial(_parse_encrypted, parse, known)
     tables = []
     for path, table in zip(paths, decoded(reader, paths, parse, is_part), strict=True):

@@ -259,7 +259,7 @@ _RESERVED = {
     "current-snapshot-timestamp-ms", "current-schema", "default-partition-spec", "default-sort-order",
 }  # fmt: skip
 # The keys of TableProperties, and pyiceberg's own. A `*` stands for a column.
-DOCUMENTED = Documented.of(
+DOCUMENTED = Documented.parse(
     heeded="""
     comment commit.manifest-merge.enabled commit.manifest.min-count-to-merge commit.manifest.target-size-bytes
     commit.retry.num-retries encryption.key-id format-version gc.enabled history.expire.max-ref-age-ms

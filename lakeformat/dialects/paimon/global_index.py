@@ -161,7 +161,7 @@ def joined(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _hits(reader: Reader, indexes: pa.Table, field: Field, condition: Expression) -> list[_Answer]:
     """What the indexes of a column say. Of those of the same rows each has other values: if one cannot be read, none is used."""
     rows = indexes.to_pylist()
-    ends = [Ends.of(row["ends"], f"{reader.root}/{row['path']}") for row in rows]
+    ends = [Ends.parse(row["ends"], f"{reader.root}/{row['path']}") for row in rows]
     low, high = (_values([getattr(end, name) for end in ends], field.type) for name in ("first", "last"))
     asks = _may_have(condition, field, low, high)
     budget, answers, unread = _MOST_BYTES, list[_Answer](), set[tuple[int, int]]()

@@ -490,7 +490,7 @@ PARSERS = {option.key: option.parse for option in vars(TableOptions).values() if
 ACCEPTED = "lakeformat.accepted-options"
 
 # The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
-DOCUMENTED = Documented.of(
+DOCUMENTED = Documented.parse(
     heeded="""
     aggregation.remove-record-on-delete branch-merge.enabled blob-as-descriptor blob-descriptor-field blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket
     bucket-function.type bucket-key chain-table.enabled

@@ -71,7 +71,7 @@ class ArrowSource:
         room = _Room(_KEPT_BYTES)
         decided = self._run(lambda task: decide(self._store, index, task, room), tasks)
         choices = {task.paths[0]: choice for task, choice in zip(tasks, decided, strict=True) if choice is not None}
-        unmatched = rest(self._table, index.matched()) if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
+        unmatched = rest(self._table, index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
         return Decided(frozenset(choices), (choices, unmatched))
 
     def write(
@@ -143,7 +143,7 @@ class ArrowSource:
                     return right.take(pa.array(beside[rows]))
 
                 yield outcomes.by_key(merge, target, choice, source)[0]
-        if merge.of(Group.NOT_MATCHED):
+        if merge.clauses_of(Group.NOT_MATCHED):
             for batch in inserted(merge, self._table, rest(self._table, index.matched())):
                 yield outcomes.of_kind(batch, RowKind.INSERT)
 

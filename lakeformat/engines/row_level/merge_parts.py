@@ -129,7 +129,7 @@ class MergeByParts:
             touched = tuple(task for task in part.tasks if task.paths[0] in changed)
             decided.append(Part(touched, self._kept(outcomes.DECISIONS, result.beside)))
         paths = frozenset(path for result in results for path in result.touched)
-        inserts = bool(merge.of(Group.NOT_MATCHED))
+        inserts = bool(merge.clauses_of(Group.NOT_MATCHED))
         return Decided(paths, ([part for part in decided if part.tasks], _matched(results) if inserts else None))
 
     def write(
@@ -242,7 +242,7 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
                 yield _decisions(task.paths[0], choice)
 
     written = worker.write(store, decisions(), layout)
-    matched = bitmap.encode(index.matched()) if merge.of(Group.NOT_MATCHED) else b""
+    matched = bitmap.encode(index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else b""
     return Made([], written, tuple(touched), matched, index.source.num_rows)
 
 

@@ -135,7 +135,7 @@ class Index:
     def tests_rows_freely(self) -> bool:
         """Whether deleted rows may be looked up with the others: no expression over them could fail."""
         by_column = all(isinstance(key.target, Column) and same for key, same in self._compared)
-        return by_column and self._of_target == ALWAYS and not self.merge.of(Group.NOT_MATCHED_BY_SOURCE)
+        return by_column and self._of_target == ALWAYS and not self.merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
 
     def match(self, target: pa.Table, deleted: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(rows of `target` that match, ascending; a row of the source for each). A row with several matches appears
@@ -245,7 +245,7 @@ def decide(
     merge = index.merge
     rows, beside_it = index.match(target, deleted)
     choice = np.full(len(rows), NONE, np.int8)
-    if matched := merge.of(Group.MATCHED):
+    if matched := merge.clauses_of(Group.MATCHED):
         named = frozenset().union(*(columns_of(clause.condition) for _, clause in matched))
         if matched[0][1].condition == ALWAYS:
             choice[:] = matched[0][0]
@@ -253,7 +253,7 @@ def decide(
             left = target.select([name for name in target.column_names if name in named] or target.column_names[:1])
             right = index.source.select([name for name in index.source.column_names if name in named])
             choice = choose(matched, beside(left.take(pa.array(rows)), right.take(pa.array(beside_it))))
-    if alone := merge.of(Group.NOT_MATCHED_BY_SOURCE):
+    if alone := merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE):
         is_matched = np.zeros(target.num_rows, bool)
         is_matched[rows] = True
         others = np.flatnonzero(~is_matched)
@@ -328,7 +328,7 @@ def of_kind(rows: pa.RecordBatch, kind: RowKind) -> pa.RecordBatch:
 
 def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
     """The rows to insert for rows of the source without a match."""
-    clauses = merge.of(Group.NOT_MATCHED)
+    clauses = merge.clauses_of(Group.NOT_MATCHED)
     choice = choose(clauses, source)
     for index, clause in clauses:
         rows = np.flatnonzero(choice == index)
@@ -363,7 +363,7 @@ DECISIONS = (
 
 def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Joined rows -> DECISIONS: one for each match, and one for each row without a match to which a clause applies."""
-    matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
+    matched, alone = merge.clauses_of(Group.MATCHED), merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
     for batch in batches:
         table = pa.Table.from_batches([batch])
         has_source = _numpy(table[ROW].is_valid())
@@ -379,7 +379,7 @@ def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Joined rows -> the results for the table's rows: the table's columns, the row's kind (null: unchanged) and ROW;
     every match is included, whether a clause applies or not."""
-    matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
+    matched, alone = merge.clauses_of(Group.MATCHED), merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
     names = [f"c{index}" for index in range(len(merge.target) + 1)]
     for batch in batches:
         table = pa.Table.from_batches([batch])

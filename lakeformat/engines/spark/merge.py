@@ -161,7 +161,7 @@ class SparkSource:
             return self._by_parts.decide(merge, tasks)
         require_whole(merge.target)
         source = self._small(self._source(merge.deciding(SOURCE)))
-        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        kind = "left" if merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         task = self._with(outcomes.DECISIONS)
         work = partial(executors.decide, files_of(self._store), merge, task)
         with session.evaluating(self._spark):
@@ -214,7 +214,7 @@ class SparkSource:
                 self._target(tasks, tasks[0].fields).join(chosen, [*_PLACE], "left" if whole else "inner").drop(*_PLACE)
             )
             frames.append(mapped(rows, partial(executors.results, merge, whole), schema))
-        if merge.of(Group.NOT_MATCHED):
+        if merge.clauses_of(Group.NOT_MATCHED):
             matched = choices.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
             rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
             frames.append(mapped(rows, partial(executors.inserted, merge), schema))
@@ -251,7 +251,7 @@ class SparkSource:
         read = merge.reading(key)
         names = [flat_name(TARGET, field.name) for field in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
-        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        kind = "left" if merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(fields))
         with session.evaluating(self._spark):
             rows = self._engine.read(self._store, tasks, read).toDF(*names)
@@ -270,7 +270,7 @@ class SparkSource:
                 raise self._several(merge, several[0][outcomes.ROW])
         result_names = [field.name for field in (*merge.target, ROW_KIND)]
         changed = results.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*result_names)
-        if merge.of(Group.NOT_MATCHED):
+        if merge.clauses_of(Group.NOT_MATCHED):
             matched = results.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
             rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
             fresh = mapped(rows, partial(executors.inserted, merge), spark_schema(merge.target))
@@ -291,7 +291,7 @@ class SparkSource:
         by_partition = merge.keeps(by.source for by in layout.partition_by)
         if not self._is_parted or layout.keyed.places is not None:
             return None
-        if not by_partition and (in_one or merge.of(Group.NOT_MATCHED)):
+        if not by_partition and (in_one or merge.clauses_of(Group.NOT_MATCHED)):
             return None
         if layout.bucket is not None and not merge.keeps(layout.bucket.columns):
             return None
@@ -307,7 +307,7 @@ class SparkSource:
             return None
         for target in tasks:
             unit(target).target.append(target)
-        every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
+        every = bool(merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE))
         return [unit for unit in units.values() if unit.source or every]
 
     @property
