@@ -16,7 +16,7 @@ from lakeformat import clock
 from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.engine import Engine
@@ -521,9 +521,9 @@ def _check(identifier: Any) -> None:
 def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
     """How a changelog of rows with the key `key` becomes files. Raises `UnsupportedFeature` if the format has no
     equality deletes."""
-    if not isinstance(view, DeletesByKey):
+    if view.delete_files is None:
         raise UnsupportedFeature(
             f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary key, and upsert "
             "the changelog"
         )
-    return view.delta_layout(key)
+    return view.delete_files.delta_layout(key)

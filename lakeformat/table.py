@@ -20,9 +20,7 @@ from lakeformat.dialects.dialect import (
     AnyView,
     Consumers,
     Format,
-    Mirrored,
     Staging,
-    Upkept,
 )
 from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
@@ -209,7 +207,7 @@ class Table:
                 kept = view.history.snapshots()
                 after = kept[0].id - 1 if kept else 0
             if next_snapshot is None:
-                self._store.write(*consumers.consumer(consumer, after + 1))
+                self._store.write(*consumers.file(consumer, after + 1))
         if after is None:
             raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
         return replace(self._changes(after, to_snapshot, columns, where), view=view, consumer=consumer)
@@ -219,7 +217,7 @@ class Table:
         consumers = self._consumers(self._view())
         if consumers.progress(name) is None:
             raise NotFound(f"{self.name}: no consumer {name!r}")
-        self._store.delete([consumers.consumer_path(name)])
+        self._store.delete([consumers.path(name)])
 
     def current_snapshot(self) -> Snapshot | None:
         """The newest snapshot with its changes per partition; None if the table has no snapshot."""
@@ -310,8 +308,8 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does, which says
-        what the other arguments are.
+        """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does,
+        which says what the other arguments are.
 
         Args:
             spark: The session whose catalog has the table.
@@ -337,11 +335,11 @@ class Table:
     ) -> Snapshot | None:
         """Insert rows, or update the rows that have the same key, as the table's merge engine defines.
 
-        The key is the table's primary key, or the columns `on`, which need not be one; null equals null in them. An optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
+        The key is the table's primary key, or the columns `on`, which need not be one; null equals null in them. An
+        optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
         it. Of several rows with one key the last one counts. In Paimon tables, which merge rows by key when they are
-        read, `append` does the same. In other tables this is a merge: an existing row keeps the values of columns
-        that the data lacks.
-        """
+        read, `append` does the same. In other tables this is a merge: an existing row keeps the values of columns that
+        the data lacks."""
         view, key = self._view(), arguments.columns(on)
         primary_key = view.schema.primary_key
         if view.layout().keyed is not None and (not key or set(key) == set(primary_key)):
@@ -466,12 +464,12 @@ class Table:
         `_SUCCESS` file into the folder of each (`partition.mark-done-action=success-file`). Raises `UnsupportedFeature`
         for an Iceberg table."""
         view = self._view()
-        if not isinstance(view, Upkept):
+        if view.hints is None:
             raise UnsupportedFeature(
                 f"{self.name}: partitions of Paimon tables can be marked as done, Iceberg's cannot"
             )
         values = specs.whole(self.name, view.schema, partitions)
-        self._store.write_many(view.done_marks(values, clock.now_ms()))
+        self._store.write_many(view.hints.done_marks(values, clock.now_ms()))
 
     def delete(
         self,
@@ -618,23 +616,16 @@ class Table:
         A concurrent overwrite wins: the compaction is planned again without the replaced files, up to three times, and
         then raises `Conflict`.
 
-        Args:
-            full: Rewrite wherever there are two small files or a file with deleted rows. In a Paimon table with a primary
-                key: a full compaction.
-            where: A condition on partition columns that selects partitions.
-            spark: A Spark session that does the work.
-            sort_by: Rewrite all files, with the rows of each partition sorted: `"id"`, `"days(ts) DESC NULLS LAST"` as
-                in `create_table`, `"zorder(a, b)"`, `"hilbert(a, b)"`, or True for the table's own sort order. No two
-                files then overlap, so conditions on these columns skip files.
+        Args: full: Rewrite wherever there are two small files or a file with deleted rows. In a Paimon table with a
+            primary key: a full compaction. where: A condition on partition columns that selects partitions. spark: A
+            Spark session that does the work. sort_by: Rewrite all files, with the rows of each partition sorted:
+            `"id"`, `"days(ts) DESC NULLS LAST"` as in `create_table`, `"zorder(a, b)"`, `"hilbert(a, b)"`, or True for
+            the table's own sort order. No two files then overlap, so conditions on these columns skip files.
             partial_progress: Commit up to `max_commits` snapshots, and return the last. A part that fails is left out
-                and does not affect the others.
-            max_commits: See `partial_progress`.
-            min_files: How many small files make a partition worth rewriting; five by default, two with `full`
-                (Iceberg).
-            buckets: Only these buckets, from 0, of a Paimon table with fixed buckets; not with `sort_by`.
-            id: Makes the verb exactly-once.
-            properties: Written into the snapshot.
-        """
+            and does not affect the others. max_commits: See `partial_progress`. min_files: How many small files make a
+            partition worth rewriting; five by default, two with `full` (Iceberg). buckets: Only these buckets, from 0,
+            of a Paimon table with fixed buckets; not with `sort_by`. id: Makes the verb exactly-once. properties:
+            Written into the snapshot."""
         min_files, numbers = arguments.whole("min_files", min_files, 1), compact.asked_buckets(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
@@ -683,22 +674,18 @@ class Table:
         """Rewrite the manifests into as few as their target size allows, clustered by partition, so that scans read
         fewer of them.
 
-        Args:
-            sort_by: Partition columns of a Paimon table, or True for all in their order: each manifest then covers a range
-                of them, so that conditions on the first skip manifests. Manifests that overlap no other one stay as they
-                are. Those of an Iceberg table are always sorted.
-            full: With `sort_by`, rewrite all manifests.
-            max_bytes: With `sort_by`, rewrite manifests of at most this many bytes together; those with deleted entries are
-                rewritten in any case.
-            id: Makes the verb exactly-once.
-            properties: Written into the snapshot.
+        Args: sort_by: Partition columns of a Paimon table, or True for all in their order: each manifest then covers a
+            range of them, so that conditions on the first skip manifests. Manifests that overlap no other one stay as
+            they are. Those of an Iceberg table are always sorted. full: With `sort_by`, rewrite all manifests.
+            max_bytes: With `sort_by`, rewrite manifests of at most this many bytes together; those with deleted entries
+            are rewritten in any case. id: Makes the verb exactly-once. properties: Written into the snapshot.
 
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """
 
         def plan(change: Change) -> Operation | None:
             operation = compact.asked_manifests(self.name, change.view, change.request, sort_by, full, max_bytes)
-            return operation if change.view.maintenance.has_many_manifests(operation) else None
+            return operation if change.view.compaction.has_many_manifests(operation) else None
 
         return self._runner.run(plan, id, properties)
 
@@ -709,12 +696,11 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Index the files of a Paimon table that lack a file index which its options ask for (`file-index.*.columns`), in one
-        snapshot: those written before the options were set, or by engines that write none. No data file changes.
+        """Index the files of a Paimon table that lack a file index which its options ask for (`file-index.*.columns`),
+        in one snapshot: those written before the options were set, or by engines that write none. No data file changes.
 
-        Reads the indexed columns in this process. `where` is a condition on partition columns. Returns None if no file lacks an
-        index. A concurrent overwrite or compaction wins: the files that it replaced are left out.
-        """
+        Reads the indexed columns in this process. `where` is a condition on partition columns. Returns None if no file
+        lacks an index. A concurrent overwrite or compaction wins: the files that it replaced are left out."""
 
         def plan(change: Change) -> Operation | None:
             return file_index.rewrite(change, self._chosen("rewrite_file_index", change.view, where))
@@ -730,13 +716,13 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Index the rows of a column, by which engines that read Paimon tables find the rows with a value: a B-tree over row
-        ids. The table needs `row-tracking.enabled` and `data-evolution.enabled`; the column is of whole numbers, dates or text.
+        """Index the rows of a column, by which engines that read Paimon tables find the rows with a value: a B-tree
+        over row ids. The table needs `row-tracking.enabled` and `data-evolution.enabled`; the column is of whole
+        numbers, dates or text.
 
-        Covers the rows that no index covers yet, in one snapshot; rows that come later need another call. New values of an
-        indexed column are refused until `drop_global_index`. `where` is a condition on partition columns. Returns None if all
-        rows are indexed. Raises `Conflict` if others write new values of the rows meanwhile.
-        """
+        Covers the rows that no index covers yet, in one snapshot; rows that come later need another call. New values of
+        an indexed column are refused until `drop_global_index`. `where` is a condition on partition columns. Returns
+        None if all rows are indexed. Raises `Conflict` if others write new values of the rows meanwhile."""
 
         def plan(change: Change) -> Operation | None:
             scope = self._chosen("create_global_index", change.view, where)
@@ -754,8 +740,8 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Drop the global indexes of a column, in partitions that satisfy `where`; returns their files, which expiry deletes.
-        With `dry_run` only names them."""
+        """Drop the global indexes of a column, in partitions that satisfy `where`; returns their files, which expiry
+        deletes. With `dry_run` only names them."""
         view = self._view()
         scope = self._chosen("drop_global_index", view, where)
         request, landed = self._runner.request(view, id, properties)
@@ -865,7 +851,6 @@ class Table:
         self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]
     ) -> str | None:
         view = self._version(arguments.whole("snapshot_id", snapshot_id, 0), None, None)
-        analyze.supported(view)
         request, _ = self._runner.request(view, id)
         if view.snapshot is None:
             return None
@@ -914,8 +899,7 @@ class Table:
         are none."""
 
         def plan(change: Change) -> Operation | None:
-            view = change.view
-            scope = view.expired_partitions(clock.now_ms(), options or {}) if isinstance(view, Upkept) else None
+            scope = change.view.expiring.partitions(clock.now_ms(), options or {})
             return None if scope is None else Overwrite(request=change.request, added=(), scope=scope)
 
         return self._runner.run(plan, id, properties)
@@ -972,7 +956,7 @@ class Table:
         table.
         """
         view = self._view()
-        if not isinstance(view, Upkept) or (isinstance(view, Mirrored) and view.mirror() is not None):
+        if view.branches is None or mirror.of_view(view) is not None:
             raise UnsupportedFeature(
                 f"{self.name}: purge is for tables without Iceberg metadata; truncate(), then expire"
             )
@@ -1014,15 +998,14 @@ class Table:
                 return None
             with tags.kept(self._store, old, tag):
                 restored = self._runner.commit(view, Restore(request=request, snapshot_id=old.snapshot.id, tag=tag))
-        if isinstance(view, Upkept):
-            expire.remove(self._runner.reach(view), view.replaced_history(restored.id))
+        expire.remove(self._runner.reach(view), view.expiring.of_restore(restored.id))
         self._runner.follow(view)
         return restored
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
-        """Tell other engines which snapshot of a Paimon table is the earliest, by the hint that they read, after files of
-        snapshots were lost or deleted by hand: they expect every number from the earliest on. Returns the snapshot that they
-        took for the earliest before. lakeformat itself lists the snapshots and needs no hint.
+        """Tell other engines which snapshot of a Paimon table is the earliest, by the hint that they read, after files
+        of snapshots were lost or deleted by hand: they expect every number from the earliest on. Returns the snapshot
+        that they took for the earliest before. lakeformat itself lists the snapshots and needs no hint.
 
         Raises `InvalidInput` unless all snapshots from `snapshot_id` to the newest exist.
         """
@@ -1172,13 +1155,12 @@ class Table:
     def merge_branch(
         self, source: str, *, id: str | None = None, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
-        """Add the rows of the branch `source` that this branch (for `lake.table(...)`, the main branch) lacks; both may have
-        written since they parted. Returns None if there are none.
+        """Add the rows of the branch `source` that this branch (for `lake.table(...)`, the main branch) lacks; both may
+        have written since they parted. Returns None if there are none.
 
-        For Paimon tables without a primary key that were made with the option `branch-merge.enabled`, so that their files stay:
-        no compaction, overwrite, delete or update. Data files are added as they are; rows get row ids of their own. Raises
-        `NotFound`, and `Conflict` if the two have different schemas.
-        """
+        For Paimon tables without a primary key that were made with the option `branch-merge.enabled`, so that their
+        files stay: no compaction, overwrite, delete or update. Data files are added as they are; rows get row ids of
+        their own. Raises `NotFound`, and `Conflict` if the two have different schemas."""
         arguments.text("branch", source)
         return self._runner.run(lambda change: branch.merge(change.view, change.request, source), id, properties)
 
@@ -1204,16 +1186,16 @@ class Table:
         return self._runner.view()
 
     def _staging(self, view: AnyView) -> Staging:
-        if not isinstance(view, Staging):
+        if view.staging is None:
             raise UnsupportedFeature(f"{self.name}: {view.format.capitalize()} tables stage nothing; write to a branch")
-        return view
+        return view.staging
 
     def _consumers(self, view: AnyView) -> Consumers:
-        if not isinstance(view, Consumers):
+        if view.consumers is None:
             raise UnsupportedFeature(
                 f"{self.uri}: {view.format.capitalize()} tables have no consumers; keep a snapshot by a tag"
             )
-        return view
+        return view.consumers
 
     def _version(self, snapshot_id: int | None, as_of: Moment | None, tag: str | None) -> AnyView:
         if sum(v is not None for v in (snapshot_id, as_of, tag)) > 1:

@@ -117,10 +117,10 @@ class Pruning(Protocol):
         """For each file, whether bounds prove that `predicate` is true for all of its rows."""
 
 
-class Maintenance(Protocol):
-    """The upkeep of a table: what is worth rewriting, and what may be deleted."""
+class Compaction(Protocol):
+    """What is worth rewriting."""
 
-    def compaction(
+    def tasks(
         self,
         full: bool,
         scope: Expression = ...,
@@ -140,11 +140,73 @@ class Maintenance(Protocol):
         """Whether rewriting manifests would make them fewer, or sort them. Raises `UnsupportedFeature` for a sort order
         if the format has one of its own."""
 
+    def upkeep(self, number: int | None = None) -> Upkeep | None:
+        """The auto-compaction of a write, or of a stream's commit `number`; None without one, or if another job
+        compacts."""
+
+
+class Expiring(Protocol):
+    """What may be deleted, and what keeps it."""
+
     def default_retention(self, now_ms: int) -> Retention: ...
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry: ...
+    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
+        """The retention after the commit `made`, if the table expires snapshots with its commits and some may expire;
+        else None."""
+
+    def snapshots(self, retention: Retention, now_ms: int) -> Expiry: ...
     def expired_tags(self, now_ms: int) -> list[str]: ...
-    def expiry_of_tag(self, name: str) -> Expiry: ...
+    def of_tag(self, name: str) -> Expiry: ...
+    def of_restore(self, version: int) -> Expiry:
+        """The snapshots undone by the restore with this id."""
+
+    def partitions(self, now_ms: int, properties: Mapping[str, str] = ...) -> Expression | None:
+        """The expired partitions as a scope, by the table's options overridden by `properties`; None if there are
+        none."""
+
     def orphans(self, older_than_ms: int) -> list[Listed]: ...
+    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+        """The path and bytes of a file that keeps this view's snapshot for that time; None if the commit itself
+        does."""
+
+    def require_kept(self, tag: str | None = None) -> None:
+        """Raises `NotFound` if an expiry has begun to remove the snapshot of this view, or the tag that it is the view
+        of. To be called after something that keeps the snapshot is there."""
+
+
+class Statistics(Protocol):
+    """Statistics files of snapshots."""
+
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        """Values as the bytes (binary) that the format counts."""
+
+    def of_columns(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
+        """The operation that records the figures of columns, by field id, of the snapshot's `row_count` rows."""
+
+    def of_partitions(self, request: Request) -> Operation:
+        """The operation that records the statistics of partitions. Raises `UnsupportedFeature`."""
+
+
+class Keyed(Protocol):
+    """Rows that are merged by key when they are read, in buckets, as row-level changes must see them: with written rows
+    that no reader sees yet."""
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]: ...
+    def located(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
+        """As `scan`, with each row's bucket (`BUCKET`)."""
+
+    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
+        """As `scan`; each task has files of one bucket, and names its partition and bucket."""
+
+    def placement(self, scope: Expression) -> list[RewriteTask]:
+        """The tasks that assign buckets to rows that wait for one. `scope`: on partition columns only."""
+
+
+class ColumnFiles(Protocol):
+    """New values of some columns, in files beside the rows' own."""
+
+    def layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
+        """For each of these files, how new values of the columns `names` of all its rows are written beside it. Raises
+        `InvalidInput` for columns that decide where rows are stored."""
 
 
 class Branches(Protocol):
@@ -179,6 +241,174 @@ class Branches(Protocol):
         """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
         table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch
         lacks."""
+
+
+class Staging(Protocol):
+    """Snapshots that are made now and published later."""
+
+    def leads_to(self, snapshot_id: int) -> bool:
+        """Whether the given snapshot was made on the table's current one. Raises `NotFound`."""
+
+    def staged(self, wap_id: str) -> list[int]:
+        """The snapshots that were staged under an id, oldest first."""
+
+
+class Consumers(Protocol):
+    """Named readers, whose progress the table keeps, together with the snapshots they still need."""
+
+    def progress(self, name: str) -> int | None:
+        """The next snapshot that a consumer will read; None if it does not exist."""
+
+    def file(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
+        """The path and bytes of the file with a consumer's progress; expiry keeps snapshots from there on."""
+
+    def path(self, name: str) -> str: ...
+
+
+class DeleteFiles(Protocol):
+    """Equality deletes, and the compaction of position delete files."""
+
+    def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
+        """How a changelog of rows with the key `key` becomes files."""
+
+    def position_deletes(self) -> tuple[Sequence[DeleteFile], pa.Table]:
+        """The live position delete files and deletion vectors, and one row for each: `file_path` (its only data file;
+        null if there may be several), `partition`, `spec_id`, `delete_file_path`."""
+
+    def compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
+        """Position delete files that are worth rewriting."""
+
+    def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
+        """(the tasks that find the positions of rows that equality deletes delete, these delete files, the data files
+        they apply to)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFiles:
+    """Files of a table as a table of another format can refer to them. One row per file in `table`: its location
+    (`path`), `row_count`, `size_bytes`, and the partition's values (`p0`, `p1`, ...); for a deletion vector also its
+    data file (`of`) and its position in the file (`offset`, `length`). `bounds` by field id."""
+
+    table: pa.Table
+    bounds: Mapping[int, Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a table publishes of one of its snapshots to its mirror.
+
+    `added` and `removed` (locations) count from the snapshot `since`; None: the mirror begins anew. Without `removed`,
+    `added` has all files. Without `vectors` they are unchanged.
+    """
+
+    location: str
+    format_version: int
+    snapshot: Snapshot
+    identity: str  # The snapshot's identity: numbers are reused after a rollback.
+    kind: OperationKind
+    schemas: tuple[Schema, ...]  # The schemas that the mirror lacks, oldest first, with the ids that files have.
+    schema: Schema  # The newest one.
+    properties: Mapping[str, str]  # The mirror's properties.
+    kept: frozenset[int]  # The retained snapshots.
+    tags: Mapping[str, int]
+    since: int | None
+    added: tuple[PublishedFiles, ...]
+    removed: pa.Array | None
+    vectors: PublishedFiles | None
+
+
+FOLLOWED = "followed-snapshot"  # In a mirror's snapshot summary: the `identity` of the followed snapshot.
+
+
+@dataclass(frozen=True, slots=True)
+class ShownIn:
+    """The catalog that shows a mirror, by its address and options, and the mirror's name in it."""
+
+    catalog: str
+    name: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """The location `root` of a table's metadata in another format."""
+
+    root: str
+    format_version: int
+    shown_in: ShownIn | None = None
+
+
+class Mirroring(Protocol):
+    """The metadata in another format that a table may keep beside its own."""
+
+    def mirror(self) -> Mirror | None:
+        """The mirror; None if the table has none."""
+
+    def published(self, known: Snapshot | None, schema_id: int) -> Published:
+        """What to publish to the mirror that shows the snapshot `known` (None: none that it can continue from) and has
+        the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
+
+    def unshown(self) -> list[RewriteTask]:
+        """What must be rewritten before the other format can show all rows."""
+
+    def shown(self) -> TableState:
+        """The table as if its mirror were in its own folder. Raises `UnsupportedFeature`."""
+
+
+class Indexes(Protocol):
+    """Indexes of the values in files."""
+
+    def unindexed(self, scope: Expression) -> list[IndexTask]:
+        """The files of these partitions that lack an index which the table's options ask for."""
+
+    def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
+        """The rows of these partitions that no global index of the column covers. Raises `UnsupportedFeature` for
+        columns and kinds that are not indexed."""
+
+    def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
+        """(the bytes, the file) of global indexes for the rows of `part`: the column and the row ids."""
+
+    def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
+        """The files of a column's global indexes in these partitions."""
+
+
+class Hints(Protocol):
+    """Files that tell other engines what metadata alone does not."""
+
+    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
+        """The files that mark these partitions as done. Raises `UnsupportedFeature` if the table's options ask for
+        more."""
+
+    def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
+        """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`).
+        Raises `InvalidInput` unless all snapshots from there on exist."""
+
+
+class Relocation(Protocol):
+    """A table as it would be under another prefix, `target`. Paths are absolute."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def latest(self) -> str:
+        """The name of its newest metadata file."""
+
+    def moved(self, path: str) -> str:
+        """A path at the target. Raises `InvalidInput` for a path outside the source."""
+
+    def moved_all(self, paths: pa.Array) -> pa.Array: ...
+    def position_deletes(self) -> list[tuple[str, str]]:
+        """(path, format) of the delete files that refer to data files by path; "puffin": deletion vectors."""
+
+    def vectors(self, data: bytes, path: str) -> bytes:
+        """A file of deletion vectors with the new paths."""
+
+    def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """The rewritten metadata, by path at the target; `sizes` are those of the new position delete files by their
+        old paths."""
+
+    def copies(self) -> list[str]:
+        """The files to copy unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +484,55 @@ class View(Part[S], ABC):
     def pruning(self) -> Pruning: ...
     @property
     @abstractmethod
-    def maintenance(self) -> Maintenance: ...
+    def compaction(self) -> Compaction: ...
+    @property
+    @abstractmethod
+    def expiring(self) -> Expiring: ...
+    @property
+    @abstractmethod
+    def statistics(self) -> Statistics: ...
     @property
     def branches(self) -> Branches | None:
         """None: branches are references to snapshots, and made by operations."""
+        return None
+
+    @property
+    def staging(self) -> Staging | None:
+        return None
+
+    @property
+    def keyed(self) -> Keyed | None:
+        """None for a table without a primary key by which rows are merged."""
+        return None
+
+    @property
+    def column_files(self) -> ColumnFiles | None:
+        """None: changed rows are rewritten whole."""
+        return None
+
+    @property
+    def delete_files(self) -> DeleteFiles | None:
+        return None
+
+    @property
+    def indexes(self) -> Indexes | None:
+        return None
+
+    @property
+    def consumers(self) -> Consumers | None:
+        return None
+
+    @property
+    def mirroring(self) -> Mirroring | None:
+        return None
+
+    @property
+    def hints(self) -> Hints | None:
+        return None
+
+    def relocation(self, source: str, target: str, start: str | None, end: str | None) -> Relocation | None:
+        """The table under another prefix: the versions after `start` (a metadata file), up to `end`; None if its
+        metadata refers to files relative to its folder."""
         return None
 
     # --- operations ---
@@ -403,251 +678,3 @@ class Adjustable(Protocol):
     def with_options(self, options: Mapping[str, str], where: str) -> Format:
         """The format with these options alone before the tables' own; no table keeps them. Raises `InvalidInput` and
         `UnsupportedFeature` for options that cannot differ from the tables'."""
-
-
-@runtime_checkable
-class Keyed(Protocol):
-    """A table that merges rows by key when they are read, in buckets."""
-
-    def complete(self) -> Keyed:
-        """The table as row-level changes must see it: with written rows that no reader sees yet."""
-
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]: ...
-    def located(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
-        """As `scan`, with each row's bucket (`BUCKET`)."""
-
-    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
-        """As `scan`; if rows are merged by key, each task has files of one bucket, and names its partition and
-        bucket."""
-
-
-@runtime_checkable
-class ByColumn(Protocol):
-    """A table that can store new values of some columns in files beside the rows' own."""
-
-    @property
-    def writes_columns(self) -> bool:
-        """Whether this table does; otherwise changed rows are rewritten whole."""
-
-    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
-        """For each of these files, how new values of the columns `names` of all its rows are written beside it. Raises
-        `InvalidInput` for columns that decide where rows are stored."""
-
-
-@runtime_checkable
-class Upkept(Protocol):
-    """A table whose writes compact and expire, whose partitions expire, and whose restores undo snapshots."""
-
-    def upkeep(self, number: int | None = None) -> Upkeep | None:
-        """The auto-compaction of a write, or of a stream's commit `number`; None if another job compacts."""
-
-    def placement(self, scope: Expression) -> list[RewriteTask]:
-        """The tasks that assign buckets to rows that wait for one. `scope`: on partition columns only."""
-
-    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        """The retention after the commit `made`, if the table expires snapshots with its commits and some may expire;
-        else None."""
-
-    def expired_partitions(self, now_ms: int, options: Mapping[str, str] = ...) -> Expression | None:
-        """The expired partitions as a scope, by the table's options overridden by `options`; None if there are none."""
-
-    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
-        """The files that mark these partitions as done. Raises `UnsupportedFeature` if the table's options ask for
-        more."""
-
-    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
-        """The path and bytes of a file that keeps this view's snapshot for that time; None if it has none."""
-
-    def require_kept(self, tag: str | None = None) -> None:
-        """Raises `NotFound` if an expiry has begun to remove the snapshot of this view, or the tag that it is the view
-        of. To be called after something that keeps the snapshot is there."""
-
-    def replaced_history(self, version: int) -> Expiry:
-        """The snapshots undone by the restore with this id."""
-
-    def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
-        """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`).
-        Raises `InvalidInput` unless all snapshots from there on exist."""
-
-
-@runtime_checkable
-class Staging(Protocol):
-    """Snapshots that are made now and published later."""
-
-    def leads_to(self, snapshot_id: int) -> bool:
-        """Whether the given snapshot was made on the table's current one. Raises `NotFound`."""
-
-    def staged(self, wap_id: str) -> list[int]:
-        """The snapshots that were staged under an id, oldest first."""
-
-
-@runtime_checkable
-class Consumers(Protocol):
-    """Named readers, whose progress the table keeps, together with the snapshots they still need."""
-
-    def progress(self, consumer: str) -> int | None:
-        """The next snapshot that a consumer will read; None if it does not exist."""
-
-    def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
-        """The path and bytes of the file with a consumer's progress; expiry keeps snapshots from there on."""
-
-    def consumer_path(self, name: str) -> str: ...
-
-
-@runtime_checkable
-class DeletesByKey(Protocol):
-    """Equality deletes, and the compaction of position delete files."""
-
-    def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
-        """How a changelog of rows with the key `key` becomes files."""
-
-    def position_deletes(self) -> tuple[Sequence[DeleteFile], pa.Table]:
-        """The live position delete files and deletion vectors, and one row for each: `file_path` (its only data file;
-        null if there may be several), `partition`, `spec_id`, `delete_file_path`."""
-
-    def delete_compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
-        """Position delete files that are worth rewriting."""
-
-    def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-        """(the tasks that find the positions of rows that equality deletes delete, these delete files, the data files
-        they apply to)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedFiles:
-    """Files of a table as a table of another format can refer to them. One row per file in `table`: its location
-    (`path`), `row_count`, `size_bytes`, and the partition's values (`p0`, `p1`, ...); for a deletion vector also its
-    data file (`of`) and its position in the file (`offset`, `length`). `bounds` by field id."""
-
-    table: pa.Table
-    bounds: Mapping[int, Bounds]
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a table publishes of one of its snapshots to its mirror.
-
-    `added` and `removed` (locations) count from the snapshot `since`; None: the mirror begins anew. Without `removed`,
-    `added` has all files. Without `vectors` they are unchanged.
-    """
-
-    location: str
-    format_version: int
-    snapshot: Snapshot
-    identity: str  # The snapshot's identity: numbers are reused after a rollback.
-    kind: OperationKind
-    schemas: tuple[Schema, ...]  # The schemas that the mirror lacks, oldest first, with the ids that files have.
-    schema: Schema  # The newest one.
-    properties: Mapping[str, str]  # The mirror's properties.
-    kept: frozenset[int]  # The retained snapshots.
-    tags: Mapping[str, int]
-    since: int | None
-    added: tuple[PublishedFiles, ...]
-    removed: pa.Array | None
-    vectors: PublishedFiles | None
-
-
-FOLLOWED = "followed-snapshot"  # In a mirror's snapshot summary: the `identity` of the followed snapshot.
-
-
-@dataclass(frozen=True, slots=True)
-class ShownIn:
-    """The catalog that shows a mirror, by its address and options, and the mirror's name in it."""
-
-    catalog: str
-    name: str
-    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """The location `root` of a table's metadata in another format."""
-
-    root: str
-    format_version: int
-    shown_in: ShownIn | None = None
-
-
-@runtime_checkable
-class Mirrored(Protocol):
-    """A table that may keep its metadata in another format too."""
-
-    def mirror(self) -> Mirror | None:
-        """The mirror; None if the table has none."""
-
-    def published(self, known: Snapshot | None, schema_id: int) -> Published:
-        """What to publish to the mirror that shows the snapshot `known` (None: none that it can continue from) and has
-        the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
-
-    def unshown(self) -> list[RewriteTask]:
-        """What must be rewritten before the other format can show all rows."""
-
-    def shown(self) -> AnyView:
-        """The table as if its mirror were in its own folder. Raises `UnsupportedFeature`."""
-
-
-@runtime_checkable
-class Indexed(Protocol):
-    """Files with indexes of their values."""
-
-    def unindexed(self, scope: Expression) -> list[IndexTask]:
-        """The files of these partitions that lack an index which the table's options ask for."""
-
-    def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
-        """The rows of these partitions that no global index of the column covers. Raises `UnsupportedFeature` for
-        columns and kinds that are not indexed."""
-
-    def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
-        """(the bytes, the file) of global indexes for the rows of `part`: the column and the row ids."""
-
-    def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
-        """The files of a column's global indexes in these partitions."""
-
-
-@runtime_checkable
-class Statistics(Protocol):
-    """Statistics files of snapshots."""
-
-    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
-        """Values as the bytes (binary) that the format counts."""
-
-    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
-        """The operation that records the figures of columns, by field id, of the snapshot's `row_count` rows."""
-
-    def partition_statistics(self, request: Request) -> Operation:
-        """The operation that records the statistics of partitions. Raises `UnsupportedFeature`."""
-
-
-class Relocation(Protocol):
-    """A table as it would be under another prefix, `target`. Paths are absolute."""
-
-    @property
-    def target(self) -> str: ...
-    @property
-    def latest(self) -> str:
-        """The name of its newest metadata file."""
-
-    def moved(self, path: str) -> str:
-        """A path at the target. Raises `InvalidInput` for a path outside the source."""
-
-    def moved_all(self, paths: pa.Array) -> pa.Array: ...
-    def position_deletes(self) -> list[tuple[str, str]]:
-        """(path, format) of the delete files that refer to data files by path; "puffin": deletion vectors."""
-
-    def vectors(self, data: bytes, path: str) -> bytes:
-        """A file of deletion vectors with the new paths."""
-
-    def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
-        """The rewritten metadata, by path at the target; `sizes` are those of the new position delete files by their
-        old paths."""
-
-    def copies(self) -> list[str]:
-        """The files to copy unchanged."""
-
-
-@runtime_checkable
-class Relocatable(Protocol):
-    """Metadata that refers to files by absolute paths."""
-
-    def relocation(self, source: str, target: str, start: str | None, end: str | None) -> Relocation:
-        """The table under another prefix: the versions after `start` (a metadata file), up to `end`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeformat import arguments, clock
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.expression import order
 from lakeformat.maintenance.expire import is_missing_file
@@ -98,8 +98,8 @@ def worth_it(
 ) -> list[RewriteTask]:
     """The rewrite tasks: what of the table is worth rewriting."""
     if sort_by:
-        return view.maintenance.sorting(scope, sort_by)
-    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, clock.now_ms(), min_files, buckets)]
+        return view.compaction.sorting(scope, sort_by)
+    return [*_waiting(view, scope), *view.compaction.tasks(full, scope, clock.now_ms(), min_files, buckets)]
 
 
 def preview(
@@ -117,7 +117,7 @@ def preview(
 
 
 def _waiting(view: AnyView, scope: Expression) -> list[RewriteTask]:
-    return view.placement(scope) if isinstance(view, Upkept) else []
+    return [] if view.keyed is None else view.keyed.placement(scope)
 
 
 def _placed(change: Change, format: Format, scope: Expression, starts: int = _STARTS) -> tuple[Change, Snapshot | None]:
@@ -247,7 +247,7 @@ def is_due(change: Change, format: Format, upkeep: Upkeep | None, written: Snaps
         return False
     try:
         view = newest(change.store, format).on(change.request.branch)
-        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, written), clock.now_ms()))
+        return bool(view.compaction.tasks(upkeep.full, _scope(change.view, upkeep, written), clock.now_ms()))
     except Exception:
         log.warning(_FAILED, change.store.root, written.id, exc_info=True)
         return False
@@ -255,7 +255,7 @@ def is_due(change: Change, format: Format, upkeep: Upkeep | None, written: Snaps
 
 def upkeep(view: AnyView, number: int | None = None) -> Upkeep | None:
     """The auto-compaction of a write, or of a stream's commit `number`; None if another job compacts."""
-    return view.upkeep(number) if isinstance(view, Upkept) else None
+    return view.compaction.upkeep(number)
 
 
 def _asked(request: Request, written: Snapshot) -> Request:
@@ -280,7 +280,8 @@ def compact_deletes(
     """
 
     def operation(now: Change) -> RowDelta | None:
-        tasks = now.view.delete_compaction(full, scope, min_files) if isinstance(now.view, DeletesByKey) else []
+        delete_files = now.view.delete_files
+        tasks = [] if delete_files is None else delete_files.compaction(full, scope, min_files)
         if not tasks:
             return None
         return RowDelta(
@@ -301,9 +302,8 @@ def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapsh
     others were faster three times."""
 
     def operation(now: Change) -> RowDelta | None:
-        tasks, equality_deletes, files = (
-            now.view.conversion(scope) if isinstance(now.view, DeletesByKey) else ([], (), ())
-        )
+        delete_files = now.view.delete_files
+        tasks, equality_deletes, files = ([], (), ()) if delete_files is None else delete_files.conversion(scope)
         if not equality_deletes:
             return None
         return RowDelta(

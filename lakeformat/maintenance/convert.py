@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Format, Mirrored
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
@@ -45,7 +45,7 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
     `UnsupportedFeature` for what `to` cannot represent, `LakeError` if the rows differ, and `Conflict` if others keep
     committing faster."""
     engine = engine_for(spark=spark)
-    is_mirrored = isinstance(newest(store, format), Mirrored)
+    is_mirrored = newest(store, format).mirroring is not None
     if history and not is_mirrored:
         raise UnsupportedFeature(
             f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; leave it out"
@@ -60,7 +60,7 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
         if newest(store, format).version != view.version:
             continue
         _verify(store, view, newest(store, to))
-        beside = view.mirror() if isinstance(view, Mirrored) else None
+        beside = mirror.of_view(view)
         if beside is not None and beside.root != store.root:
             mirror.remove(store, beside)
         if _switch(store, format, view, to.name, unused):
@@ -96,13 +96,13 @@ def finish(store: Store, format: Format, to: Format, spark: object = None) -> No
 def _prepared(store: Store, format: Format, engine: Engine) -> AnyView:
     """The table, once the other format can show all its rows."""
     view = newest(store, format)
-    if not isinstance(view, Mirrored):
+    if view.mirroring is None:
         raise UnsupportedFeature(f"{store.root}: {view.format.capitalize()} tables are not converted")
-    view.shown()  # Raises what it refuses before anything is written.
+    view.mirroring.shown()  # Raises what it refuses before anything is written.
     if view.snapshot is None:
         nothing = Overwrite(request=_request(view), added=(), kind=OperationKind.TRUNCATE)
         _commit(store, format, view, nothing)
-    elif tasks := view.unshown():
+    elif tasks := view.mirroring.unshown():
         _commit(store, format, view, compact.rewritten(Change(store, view, engine, _request(view)), ALWAYS, tasks))
     return newest(store, format)
 
@@ -112,20 +112,22 @@ def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
 
     def load(snapshot_id: int | None) -> AnyView:
         loaded = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
-        assert isinstance(loaded, Mirrored), loaded
-        return loaded.shown()
+        return _shown(loaded)
 
-    assert isinstance(view, Mirrored), view
-    shown = view.shown()
-    assert isinstance(shown, Mirrored), shown
-    kept = view.mirror()
+    kept = mirror.of_view(view)
     if kept is None or kept.root != store.root:
-        at = shown.mirror()
+        at = mirror.of_view(_shown(view))
         assert at is not None, store.root
         mirror.remove(store, at)  # Left by a conversion that was given up.
         for snapshot in view.history.snapshots()[:-1] if history else ():
             mirror.follow(store, format, partial(load, snapshot.id))
     mirror.follow(store, format, partial(load, None))
+
+
+def _shown(view: AnyView) -> AnyView:
+    """The table as if its mirror were in its own folder."""
+    assert view.mirroring is not None, view
+    return replace(view, state=view.mirroring.shown())
 
 
 def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import LakeError, NoSuchFile, NotFound, StoreError, UnsupportedFeature
 from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
@@ -38,14 +38,14 @@ def expire(
     Expired tags are deleted first. An interruption leaves only files that a later expiry or the sweep deletes.
     """
     view = newest(store, format) if loaded is None else loaded
-    is_mirrored = isinstance(view, Mirrored) and view.mirror() is not None
+    is_mirrored = mirror.of_view(view) is not None
     if is_mirrored:
         mirror.follow(store, format)
-    for tag in view.maintenance.expired_tags(now_ms):
+    for tag in view.expiring.expired_tags(now_ms):
         release_tag(store, format, view, tag)
         view = newest(store, format, view)
-    kept = replace(retention or view.maintenance.default_retention(now_ms), keep_from=keep_from)
-    view, expiry = planned(store, format, view, lambda view: view.maintenance.expiry(kept, now_ms))
+    kept = replace(retention or view.expiring.default_retention(now_ms), keep_from=keep_from)
+    view, expiry = planned(store, format, view, lambda view: view.expiring.snapshots(kept, now_ms))
     expired = release(store, format, view, expiry)
     if is_mirrored:
         mirror.follow(store, format)
@@ -61,17 +61,18 @@ def requested_retention(
     if retain_last is not None or limit_ms is not None:
         retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
     if snapshot_ids:
-        retention = replace(retention or view.maintenance.default_retention(now_ms), snapshot_ids=snapshot_ids)
+        retention = replace(retention or view.expiring.default_retention(now_ms), snapshot_ids=snapshot_ids)
     return retention
 
 
 def after(store: Store, format: Format, view: AnyView, snapshot: Snapshot, now_ms: int) -> None:
     """The mirror update and the expiry that belong to the commit `snapshot` on `view`, if the table asks for them. The
     commit has landed, so nothing is raised: what fails is left to the next commit."""
-    if isinstance(view, Mirrored) and (view.mirror() or snapshot.kind == "evolve") and not mirror.after(store, format):
+    may_be_shown = view.mirroring is not None and (view.mirroring.mirror() or snapshot.kind == "evolve")
+    if may_be_shown and not mirror.after(store, format):
         return  # Files that the mirror still refers to must stay.
     try:
-        kept = view.due(snapshot, now_ms) if isinstance(view, Upkept) else None
+        kept = view.expiring.due(snapshot, now_ms)
         if kept is not None:
             gone = expire(store, format, kept, now_ms)
             log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), snapshot.id)
@@ -83,11 +84,11 @@ def after(store: Store, format: Format, view: AnyView, snapshot: Snapshot, now_m
 
 def repair_earliest(store: Store, view: AnyView, snapshot_id: int) -> int:
     """Write the hint by which other engines take `snapshot_id` for the earliest snapshot; returns the one before."""
-    if not isinstance(view, Upkept):
+    if view.hints is None:
         raise UnsupportedFeature(
             f"{store.root}: {view.format.capitalize()} tables have no hint of the earliest snapshot"
         )
-    before, hint = view.earliest(snapshot_id)
+    before, hint = view.hints.earliest(snapshot_id)
     store.write_many(hint)
     return before
 
@@ -95,8 +96,8 @@ def repair_earliest(store: Store, view: AnyView, snapshot_id: int) -> int:
 def planned(
     store: Store, format: Format, view: AnyView, plan: Callable[[AnyView], T], rounds: int = _ROUNDS
 ) -> tuple[AnyView, T]:
-    """(the view, what `plan` makes of it). Planned again on a newer view if a file was listed and then deleted by another
-    process, before it was read. Raises `NoSuchFile` if a file is missing in every round."""
+    """(the view, what `plan` makes of it). Planned again on a newer view if a file was listed and then deleted by
+    another process, before it was read. Raises `NoSuchFile` if a file is missing in every round."""
     for _ in range(rounds - 1):
         try:
             return view, plan(view)
@@ -117,7 +118,7 @@ def release_tag(store: Store, format: Format, view: AnyView, name: str) -> None:
     """Delete a tag and the files that only it kept. A tag that another process deletes meanwhile is no error; nor are
     files that another expiry deletes once the tag is gone."""
     try:
-        view, expiry = planned(store, format, view, lambda view: view.maintenance.expiry_of_tag(name))
+        view, expiry = planned(store, format, view, lambda view: view.expiring.of_tag(name))
     except NotFound:
         return
     try:
@@ -129,8 +130,8 @@ def release_tag(store: Store, format: Format, view: AnyView, name: str) -> None:
 
 
 def release(store: Store, format: Format, view: AnyView, expiry: Expiry) -> Expiry:
-    """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns what
-    was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
+    """Take the expiry's first step, if there is one, and delete the files that no snapshot reaches any more; returns
+    what was removed. If that cannot be told, nothing was deleted but a tag that was to go."""
     if expiry.operation is not None:
         commit(store, format.head(store), format, expiry.operation, view.attempts(), loaded=view)
         released = _then(store, format, newest(store, format, view), expiry)

@@ -12,7 +12,7 @@ from lakeformat.catalogs.catalog import Catalog, ShowCatalog
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec import document
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Format, Mirror, Mirrored, ShownIn
+from lakeformat.dialects.dialect import AnyView, Format, Mirror, ShownIn
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
 from lakeformat.errors import (
@@ -59,10 +59,15 @@ def find(store: Store, format: Format) -> Mirror | None:
     """The location of the table's mirror; None if it has none. Unknown if the table cannot be read."""
     try:
         view = newest(store, format)
-        return view.mirror() if isinstance(view, Mirrored) and view.exists else None
+        return of_view(view) if view.exists else None
     except (CorruptTable, InvalidInput, UnsupportedFeature) as error:
         log.info("%s: %s; its metadata of the other format, if it keeps any, stays", store.root, error)
         return None
+
+
+def of_view(view: AnyView) -> Mirror | None:
+    """The location of the mirror of the table that is viewed; None if it has none."""
+    return None if view.mirroring is None else view.mirroring.mirror()
 
 
 def is_shown(store: Store, format: Format) -> bool:
@@ -96,14 +101,14 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
     load = load or partial(newest, store, format)
     for _ in range(_ROUNDS):
         view = load()
-        kept_in = view.mirror() if isinstance(view, Mirrored) else None
+        kept_in = of_view(view)
         if kept_in is None:
             return None
         files = _beside(store, kept_in)
         head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
         versions = head.versions()
         view = load()  # Read after the mirror, so that the table has all that the mirror shows.
-        if view.snapshot is None or not isinstance(view, Mirrored):
+        if view.snapshot is None or view.mirroring is None:
             return None
         rolled_back = [version for version in versions if version > view.version]
         try:
@@ -114,7 +119,7 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         followed = None if rolled_back else shown.followed(store.root, kept_in.format_version)
         files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])
         request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)
-        published = view.published(followed, shown.schema.id if followed else -1)
+        published = view.mirroring.published(followed, shown.schema.id if followed else -1)
         operation = Follow(request=request, published=published)
         if snapshot := shown.find(operation):
             if kept_in.shown_in is not None and not isinstance(files, Rehearsal):

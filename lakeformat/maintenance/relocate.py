@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakeformat.dialects.dialect import AnyView, Relocatable, Relocation
+from lakeformat.dialects.dialect import AnyView, Relocation
 from lakeformat.engines import worker
 from lakeformat.engines.files.formats import opened
 from lakeformat.engines.row_level.deletes import PATH_ID, POSITION_ID
@@ -43,12 +43,13 @@ class Relocated:
 def prepare(
     store: Store, view: AnyView, source: str, target: str, versions: tuple[str | None, str | None], staging: str | None
 ) -> Relocated:
-    """Prepare a copy of the files between two `versions` under another prefix, in `staging` or a folder of the table."""
-    if not isinstance(view, Relocatable):
+    """Prepare a copy of the files between two `versions` under another prefix, in `staging` or a folder of the
+    table."""
+    relocation = view.relocation(source, target, *versions)
+    if relocation is None:
         raise UnsupportedFeature(
             f"{store.root}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
         )
-    relocation = view.relocation(source, target, *versions)
     folder = staging or f"{store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
     return relocate(store, relocation, folder)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lakeformat import arguments, clock
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, NotFound
@@ -51,8 +51,8 @@ class Runner:
         properties: Mapping[str, str] | None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Commit the operation that `plan` makes of rows, and run the auto-compaction that belongs to it: also for an id
-        that landed before, whose process may have died in between. None if there is nothing to do."""
+        """Commit the operation that `plan` makes of rows, and run the auto-compaction that belongs to it: also for an
+        id that landed before, whose process may have died in between. None if there is nothing to do."""
         view = self.view()
         request, landed = self.request(view, id, properties, watermark)
         change = self.change(view, request, engine)
@@ -127,14 +127,13 @@ class Runner:
         """Commit an operation. With `engine`, for a write of rows, also run the auto-compaction that belongs to it."""
         store = self.reach(view)
         snapshot = commit(store, self.format.head(store), self.format, operation, view.attempts(), loaded=view)
-        upkeep = view.upkeep() if engine is not None and isinstance(view, Upkept) else None
-        if upkeep is not None:
+        upkeep = None if engine is None else view.compaction.upkeep()
+        if engine is not None and upkeep is not None:
             compact.after(self.change(view, operation.request, engine), self.format, upkeep, snapshot)
-        if isinstance(view, Upkept | Mirrored):
-            expire.after(store, self.format, view, snapshot, clock.now_ms())
+        expire.after(store, self.format, view, snapshot, clock.now_ms())
         return snapshot
 
     def follow(self, view: AnyView) -> None:
         """Run what follows a change of tags or history alone."""
-        if isinstance(view, Mirrored):
+        if view.mirroring is not None:
             mirror.after(self.store, self.format)

@@ -74,9 +74,7 @@ def sweep(
     """Delete, or with `dry_run` only list, the orphan files older than `older_than_ms` (epoch milliseconds), all or
     those `below` a folder. Raises `InvalidInput` if the catalog has other tables at this location."""
     inside = "" if below is None else _inside(store, below)
-    _, listed = planned(
-        store, format, newest(store, format, loaded), lambda view: view.maintenance.orphans(older_than_ms)
-    )
+    _, listed = planned(store, format, newest(store, format, loaded), lambda view: view.expiring.orphans(older_than_ms))
     orphans = [orphan for orphan in listed if orphan.path.startswith(inside)]
     if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):
         raise InvalidInput(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
-from lakeformat.dialects.dialect import AnyView, Consumers
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines import once
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
@@ -71,7 +71,8 @@ class Changes:
         ]
 
     def snapshot_ids(self) -> list[int]:
-        """The snapshots whose changes are read, oldest first. Raises `NotFound` if `after` did not lead to the last one."""
+        """The snapshots whose changes are read, oldest first. Raises `NotFound` if `after` did not lead to the last
+        one."""
         kept = self.view.history.ids_with_changes(self.after or 0)
         if self.until in kept:
             return kept[: kept.index(self.until) + 1]
@@ -93,7 +94,8 @@ class Changes:
         return self.to_batches().read_all()
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, oldest first; integers with nulls among them have a nullable dtype (`Int64`)."""
+        """The rows as a pandas DataFrame, oldest first; integers with nulls among them have a nullable dtype
+        (`Int64`)."""
         return frames.to_pandas(self.to_arrow())
 
     def to_spark(self, spark: Any) -> Any:
@@ -119,8 +121,8 @@ class Changes:
         """Save the consumer's progress: its next read starts after these changes."""
         if self.consumer is None:
             raise InvalidInput("acknowledge() without a consumer; ask for changes(consumer=...)")
-        assert isinstance(self.view, Consumers), self.view
-        self.store.write(*self.view.consumer(self.consumer, self.until + 1))
+        assert self.view.consumers is not None, self.view
+        self.store.write(*self.view.consumers.file(self.consumer, self.until + 1))
 
     def _fields_of(self, delta: Delta) -> tuple[Field, ...]:
         return self.fields if delta.kind is not None else (*self.fields, VALUE_KIND)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat import arguments
-from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.row_level import deletes
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -65,13 +65,13 @@ class Inspect:
         return self._table("partitions", small_file_bytes)
 
     def partition_specs(self) -> pa.Table:
-        """One row per partition spec: `spec_id`, `fields` (name, source column and transform of each, e.g. `identity` or
-        `bucket[16]`), `is_current`. A Paimon table has one, 0."""
+        """One row per partition spec: `spec_id`, `fields` (name, source column and transform of each, e.g. `identity`
+        or `bucket[16]`), `is_current`. A Paimon table has one, 0."""
         return self._table("partition_specs")
 
     def partition_measures(self, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]] | None:
-        """For each combination of values of these columns that partitions have, their measures (see `partitions`) together.
-        None if files of some spec are not partitioned by the columns' own values."""
+        """For each combination of values of these columns that partitions have, their measures (see `partitions`)
+        together. None if files of some spec are not partitioned by the columns' own values."""
         return partitions.by_columns(self.partitions(), self.partition_specs(), columns)
 
     def tags(self) -> pa.Table:
@@ -150,9 +150,9 @@ class Inspect:
         """One row per position in the live position delete files and deletion vectors, including those of removed data
         files (Iceberg): `file_path`, `pos`, `partition`, `spec_id`, `delete_file_path`."""
         view = self._view()
-        if not isinstance(view, DeletesByKey):
+        if view.delete_files is None:
             return self._table("position_deletes")  # Refused.
-        files, shown = view.position_deletes()
+        files, shown = view.delete_files.position_deletes()
         store = deletes.load(view.reader, files)
         rows = [deletes.listed(store, file) for file in files]
         counts = [len(row) for row in rows]

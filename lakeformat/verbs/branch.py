@@ -1,5 +1,5 @@
-"""Branches: create, rename, drop, merge, fast-forward. A branch begins by a commit, or, where it is a folder, with copies of a
-snapshot and its schemas."""
+"""Branches: create, rename, drop, merge, fast-forward. A branch begins by a commit, or, where it is a folder, with
+copies of a snapshot and its schemas."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def merge(view: AnyView, request: Request, source: str) -> MergeBranch | None:
     return MergeBranch(request=request, source=source) if view.branches.is_behind(source) else None
 
 
-def staged(table: str, view: Staging, wap_id: str) -> int:
+def staged(table: str, staging: Staging, wap_id: str) -> int:
     """The snapshot staged under an id. Raises `NotFound`, and `InvalidInput` for several."""
-    snapshot_ids = view.staged(wap_id)
+    snapshot_ids = staging.staged(wap_id)
     if not snapshot_ids:
         raise NotFound(f"{table}: nothing is staged under the id {wap_id!r}")
     if len(snapshot_ids) > 1:
@@ -96,9 +96,8 @@ def rename(store: Store, view: AnyView, name: str, to: str) -> None:
     """Rename a branch: its folder in one step where storage can do that, else file by file. Raises `NotFound` and
     `AlreadyExists`.
 
-    File by file, the new branch exists once its last file is there, and the old one until its first schema is deleted: an
-    interrupted call can be repeated. Commits to the old branch until then come along.
-    """
+    File by file, the new branch exists once its last file is there, and the old one until its first schema is deleted:
+    an interrupted call can be repeated. Commits to the old branch until then come along."""
     if _keeper(store) is not None:
         raise UnsupportedFeature(
             f"{store.root}: this catalog does not rename branches; create another branch at its tag"

@@ -27,6 +27,6 @@ class Change:
 
     @property
     def keyed(self) -> Keyed:
-        """The view of a table that merges rows by key."""
-        assert isinstance(self.view, Keyed), self.view
-        return self.view
+        """The rows of a table that merges them by key."""
+        assert self.view.keyed is not None, self.view
+        return self.view.keyed

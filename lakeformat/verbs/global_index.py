@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.dialects.dialect import AnyView, Indexed
+from lakeformat.dialects.dialect import AnyView, Indexes
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import Request, SetGlobalIndexes
 from lakeformat.model.predicate import Expression
@@ -13,8 +13,8 @@ from lakeformat.verbs.change import Change
 
 
 def create(change: Change, column: str, kind: str, scope: Expression) -> SetGlobalIndexes | None:
-    """The operation that indexes the rows of a column which no index has, by files that are written now; None if there are
-    none."""
+    """The operation that indexes the rows of a column which no index has, by files that are written now; None if there
+    are none."""
     view = _indexed(change.view)
     files = []
     for part in view.unindexed_rows(column, kind, scope):
@@ -33,7 +33,7 @@ def drop(view: AnyView, request: Request, column: str, kind: str, scope: Express
     return SetGlobalIndexes(request=request, removed=tuple(paths), read_at=view.snapshot_id) if paths else None
 
 
-def _indexed(view: AnyView) -> Indexed:
-    if not isinstance(view, Indexed):
+def _indexed(view: AnyView) -> Indexes:
+    if view.indexes is None:
         raise UnsupportedFeature(f"{view.reader.root}: {view.format.capitalize()} has no global indexes")
-    return view
+    return view.indexes

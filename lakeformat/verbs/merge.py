@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import AnyView, ByColumn
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines import once
 from lakeformat.engines.engine import Decided, Source, Spread
 from lakeformat.engines.kernels import assign
@@ -215,11 +215,11 @@ def plan(
         touched = data_files.filter(
             pc.is_in(data_files.paths, value_set=pa.array(sorted(decided.touched), pa.string()))
         )
-        if isinstance(change.view, ByColumn) and change.view.writes_columns:
+        if (beside := change.view.column_files) is not None:
             names = sorted(
                 {name for clause in merge.clauses if clause.act is Act.UPDATE for name, _ in clause.assignments}
             )
-            layouts = change.view.column_layouts(touched, names)
+            layouts = beside.layouts(touched, names)
             if len(touched):
                 return _by_column(change, source, merge, decided, touched, layout, layouts, condition)
         return _by_file(change, source, merge, decided, touched, layout, condition)
@@ -248,7 +248,7 @@ def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, con
     _require_replacing(change.store.root, merge, change.view.schema, layout)
     key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
     needed = [column.name for column in merge.reading(key)]
-    tasks = change.keyed.complete().scan_by_bucket(needed, condition)
+    tasks = change.keyed.scan_by_bucket(needed, condition)
     added = tuple(source.write_by_key(merge, tasks, looking(change.view, layout)))
     if not added:
         return None

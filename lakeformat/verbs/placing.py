@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lakeformat.dialects.dialect import AnyView, Keyed
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.model.predicate import ALWAYS, NEVER, Call, Expression, not_
 from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, ReadTask, WriteTask, WrittenFile
 from lakeformat.verbs.change import Change
@@ -17,10 +17,10 @@ def looking(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteT
     keys stay in their partition."""
     if layout.keyed is None or layout.keyed.places is None:
         return layout
-    assert isinstance(view, Keyed), view
+    assert view.keyed is not None, view
     places = layout.keyed.places
     columns = tuple(dict.fromkeys((*places.key, *places.partition)))
-    tasks = () if but == ALWAYS else tuple(view.complete().located(columns, _not_true(but)))
+    tasks = () if but == ALWAYS else tuple(view.keyed.located(columns, _not_true(but)))
     return replace(layout, keyed=replace(layout.keyed, places=replace(places, tasks=tasks)))
 
 

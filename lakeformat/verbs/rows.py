@@ -77,8 +77,8 @@ def touch(change: Change, condition: Expression, whole_files: bool = True) -> To
 
 
 def without_blobs(fields: tuple[Field, ...], layouts: Sequence[WriteTask], reads: Collection[str]) -> tuple[Field, ...]:
-    """Those of `fields` whose old values are needed to write columns as in `layouts`: not those of BLOB columns that nothing
-    `reads`, which the rows that do not change keep. They are read as NULL instead."""
+    """Those of `fields` whose old values are needed to write columns as in `layouts`: not those of BLOB columns that
+    nothing `reads`, which the rows that do not change keep. They are read as NULL instead."""
     apart = {name for layout in layouts[:1] if layout.blobs is not None for name in layout.blobs.names}
     return tuple(field for field in fields if field.name not in apart or field.name in reads or not field.nullable)
 
@@ -126,11 +126,10 @@ def by_key(
             f"{change.store.root}: {kind} of rows on a table with 'ignore-delete', where none can go: not supported; drop or overwrite whole "
             f"partitions"
         )
-    complete = change.keyed.complete()
-    places, read = layout.keyed.places, complete.scan(predicate=condition)
+    places, read = layout.keyed.places, change.keyed.scan(predicate=condition)
     if places is not None:  # Rows stay in their partition, unless the assignments change it.
         stays = not {name for name, _ in assignments} & {*places.partition}
-        places, read = replace(places, is_settled=True), complete.located(predicate=condition)
+        places, read = replace(places, is_settled=True), change.keyed.located(predicate=condition)
         places = replace(places, rows={}) if stays else places
     write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None, places=places))
     tasks = [RewriteTask((task,), write, None, assignments) for task in read]

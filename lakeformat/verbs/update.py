@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import ByColumn
+from lakeformat.dialects.dialect import ColumnFiles
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import sql_text
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
@@ -56,8 +56,8 @@ def update(
         _require_newest(change, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
         return rows.by_key(change, layout, condition, OperationKind.UPDATE, RowKind.UPDATE_AFTER, made)
-    if isinstance(change.view, ByColumn) and change.view.writes_columns:
-        return _by_column(change, change.view, assignments, condition)
+    if change.view.column_files is not None:
+        return _by_column(change, change.view.column_files, assignments, condition)
     data_files = change.view.files(condition)
     beside = change.view.delete_layout(data_files, OperationKind.UPDATE)
     if beside is not None:
@@ -79,11 +79,11 @@ def update(
 
 
 def _by_column(
-    change: Change, view: ByColumn, assignments: Mapping[str, Expression], condition: Expression
+    change: Change, column_files: ColumnFiles, assignments: Mapping[str, Expression], condition: Expression
 ) -> RowDelta | None:
     """Files with new values of the assigned columns, beside the rows' own files."""
     touched = rows.touch(change, condition, whole_files=False).mixed
-    layouts = view.column_layouts(touched, tuple(assignments))
+    layouts = column_files.layouts(touched, tuple(assignments))
     fields = change.view.schema.fields
     reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
     needed = tuple(f for f in fields if f.name in assignments or f.name in reads)
@@ -129,7 +129,7 @@ def _require_newest(
         nulled = and_(is_null(new), is_not_null(old))
         is_older = or_(nulled, behind, and_(eq_null_safe(new, old), is_older))
     older = and_(condition, bind(is_older, change.view.schema.fields))
-    count = sum(change.engine.count(change.files, change.keyed.complete().scan(change.view.schema.names[:1], older)))
+    count = sum(change.engine.count(change.files, change.keyed.scan(change.view.schema.names[:1], older)))
     if count:
         raise InvalidInput(
             f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows would come before "

@@ -136,14 +136,14 @@ class PaimonWorld:
         if base.version == 0:
             return
         if "restore" in self.asides:
-            expire.remove(store, base.replaced_history(base.version))
+            expire.remove(store, base.expiring.of_restore(base.version))
         if "tag" in self.asides and random.random() < 0.3:
             name = f"t{base.version}"
             path, data = base.tag(name, 0, None)
             with suppress(NotFound):
                 tag.create(store, base, name, path, data)
         if "expire" in self.asides and random.random() < (0.8 if self.asks_again is False else 0.5):
-            first = base.maintenance.expiry(self.retention, 0)
+            first = base.expiring.snapshots(self.retention, 0)
 
             def then(after: Any) -> Expiry:
                 assert first.then is not None

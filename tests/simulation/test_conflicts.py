@@ -341,7 +341,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
         verb,
         other,
     }:  # Which leave files to the sweep.
-        ours = {file.path for file in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
+        ours = {file.path for file in table._view().expiring.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)

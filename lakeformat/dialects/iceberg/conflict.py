@@ -17,8 +17,8 @@
     CreateBranch      made a branch of that name, expired the snapshot      AlreadyExists, NotFound
     FastForward       added to the branch that moves                        Conflict
 
-Compaction changes no rows, so it does not conflict with a pinned operation. (core/MergingSnapshotProducer.java, BaseRowDelta.java,
-BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPositionDeltaWrite.java)
+Compaction changes no rows, so it does not conflict with a pinned operation. (core/MergingSnapshotProducer.java,
+BaseRowDelta.java, BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPositionDeltaWrite.java)
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.expression import evaluation
 from lakeformat.expression.spark_sql import to_sql
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -160,7 +162,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
                 raise InvalidInput(f"{reader.root}: {name!r} is the table itself and stays")
             metadata.on(reader, base, name)
         case FastForward(to=int(snapshot_id)):
-            if not leads_to(base, snapshot_id):
+            if not Staging(reader, base).leads_to(snapshot_id):
                 raise Conflict(
                     f"{reader.root}: {metadata.current_id(base)} is current, and no parent of snapshot {snapshot_id}"
                 )
@@ -366,9 +368,19 @@ def _since(
     return chain[: ids.index(snapshot_id)]
 
 
-def leads_to(base: State, snapshot_id: int) -> bool:
-    """Whether the current snapshot is the parent of that one. Raises `NotFound`."""
-    return _picked(base, snapshot_id).get("parent-snapshot-id") == metadata.current_id(base)
+@dataclass(frozen=True, slots=True)
+class Staging(Part[State]):
+    """Snapshots that are made now and published later."""
+
+    def leads_to(self, snapshot_id: int) -> bool:
+        """Whether the current snapshot is the parent of that one. Raises `NotFound`."""
+        return _picked(self.state, snapshot_id).get("parent-snapshot-id") == metadata.current_id(self.state)
+
+    def staged(self, wap_id: str) -> list[int]:
+        """The snapshots staged under a write-audit-publish id, oldest first."""
+        documents = metadata.snapshots(self.state).values()
+        matching = [s for s in documents if (s.get("summary") or {}).get("wap.id") == wap_id]
+        return [s["snapshot-id"] for s in sorted(matching, key=lambda s: s.get("sequence-number", 0))]
 
 
 def replaces_partitions(snapshot: Mapping[str, Any]) -> bool:

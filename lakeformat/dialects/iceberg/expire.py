@@ -8,19 +8,22 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
-from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.model.predicate import Expression
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.load_history import FOLDERS, RECORDS
 from lakeformat.storage.paths import is_absolute, relative, tables_below
@@ -39,85 +42,134 @@ _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}(\.gz)?\.metadata\.json")
 
 
-def default_retention(schema: Schema, now_ms: int) -> Retention:
-    """The retention of the table's properties (`history.expire.*`): five days, and at least one snapshot."""
-    given = schema.properties
-    return Retention(
-        retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
-        older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
-    )
+@dataclass(frozen=True, slots=True)
+class Expiring(Part[State]):
+    """What may be deleted."""
 
+    def default_retention(self, now_ms: int) -> Retention:
+        """The retention of the table's properties (`history.expire.*`): five days, and at least one snapshot."""
+        given = self.state.schema.properties
+        return Retention(
+            retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
+            older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
+        )
 
-def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` expires: ancestors of each branch, and those that nothing refers to. Tagged
-    snapshots stay, and a branch may have a retention of its own."""
-    _require_collectable(reader, base)
-    _require_free(reader, base, retention.snapshot_ids)
-    main = metadata.ancestry(base, metadata.current_id(base))
-    kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}
-    old: set[int] = set()
-    for ref in metadata.branches(base).values():
-        chain = metadata.ancestry(base, ref["snapshot-id"])
-        gone = _old(chain, _own_retention(ref, retention, now_ms))
-        old |= gone
-        kept |= {s["snapshot-id"] for s in chain} - gone
-    floor = [s.get("sequence-number", 0) for s in main if s["snapshot-id"] == retention.keep_from]
-    expired = []
-    for snapshot_id, document in metadata.snapshots(base).items():
-        young = retention.older_than_ms is not None and document["timestamp-ms"] >= retention.older_than_ms
-        named = snapshot_id in old
-        later = bool(floor) and document.get("sequence-number", 0) >= floor[0]
-        if snapshot_id in retention.snapshot_ids or (snapshot_id not in kept and (named or not (young or later))):
-            expired.append(snapshot_id)
-    if not expired:
-        return NOTHING
-    order = {i: d.get("sequence-number", 0) for i, d in metadata.snapshots(base).items()}
-    ids = tuple(sorted(expired, key=order.__getitem__))
-    return Expiry(
-        snapshots=ids,
-        waves=(),
-        operation=DropSnapshots(request=Request(id=str(uuid.uuid4()), absent_until=base.version), snapshots=ids),
-        then=lambda after: _unreachable(reader, base, after),
-    )
+    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
+        """None: snapshots expire by a job of their own."""
+        return None
 
+    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+        """None: a commit on a snapshot that is gone is refused."""
+        return None
 
-def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """Delete the tag (or branch); its snapshots stay until they expire."""
-    request = Request(id=str(uuid.uuid4()), absent_until=base.version)
-    drop = DropBranch if name in metadata.branches(base) else DropTag
-    return Expiry((), (), operation=drop(request=request, name=name))
+    def require_kept(self, tag: str | None = None) -> None:
+        """Nothing: see `pin`."""
 
+    def partitions(self, now_ms: int, properties: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
+        """None: partitions do not expire by options."""
+        return None
 
-def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
-    """Files that no snapshot refers to and that are older than `older_than_ms` (epoch). Candidates are listed first, so
-    that a file committed meanwhile is either referred to by metadata read afterwards or no candidate. Locations outside
-    the table's folder are left alone: other tables may have files there. Raises `UnsupportedFeature` with
-    `gc.enabled=false`, as Java does: then other tables may have files in this folder too."""
-    _require_collectable(reader, base)
-    listed = _listed(reader, base)
-    inside = tables_below(f.path for f in listed)
-    folder = metadata.metadata_folder(base)
-    candidates = [
-        f
-        for f in listed
-        if f.modified_ms < older_than_ms and _is_ours(reader, f.path, folder) and not f.path.startswith(inside)
-    ]
-    if not candidates:
-        return []
-    now = metadata.newest(reader)
-    if not now.exists:
-        raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be distinguished from files in use")
-    try:
-        used = [*reached(reader, now, list(metadata.snapshots(now).values()))]
-        for other in metadata.others(reader):
-            used += reached(reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
-    except NoSuchFile as error:
-        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
-    paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
-    paths |= {_relative(reader, p) for p in metadata.named_documents(now)}
-    # A path elsewhere may be this location by another name (a link, another host). No two files have one name.
-    elsewhere = {p.rpartition("/")[2] for p in paths if is_absolute(p)}
-    return [f for f in candidates if f.path not in paths and f.path.rpartition("/")[2] not in elsewhere]
+    def of_restore(self, version: int) -> Expiry:
+        """None: undone snapshots expire as others do."""
+        return Expiry((), ())
+
+    def expired_tags(self, now_ms: int) -> list[str]:
+        """The tags whose time is over."""
+        return metadata.expired_tags(self.reader, self.state, now_ms)
+
+    def snapshots(self, retention: Retention, now_ms: int) -> Expiry:
+        """The snapshots that `retention` expires: ancestors of each branch, and those that nothing refers to. Tagged
+        snapshots stay, and a branch may have a retention of its own."""
+        self._require_collectable()
+        self._require_free(retention.snapshot_ids)
+        main = metadata.ancestry(self.state, metadata.current_id(self.state))
+        kept = {ref["snapshot-id"] for ref in metadata.tags(self.state).values()}
+        old: set[int] = set()
+        for ref in metadata.branches(self.state).values():
+            chain = metadata.ancestry(self.state, ref["snapshot-id"])
+            gone = _old(chain, _own_retention(ref, retention, now_ms))
+            old |= gone
+            kept |= {s["snapshot-id"] for s in chain} - gone
+        floor = [s.get("sequence-number", 0) for s in main if s["snapshot-id"] == retention.keep_from]
+        expired = []
+        for snapshot_id, document in metadata.snapshots(self.state).items():
+            young = retention.older_than_ms is not None and document["timestamp-ms"] >= retention.older_than_ms
+            named = snapshot_id in old
+            later = bool(floor) and document.get("sequence-number", 0) >= floor[0]
+            if snapshot_id in retention.snapshot_ids or (snapshot_id not in kept and (named or not (young or later))):
+                expired.append(snapshot_id)
+        if not expired:
+            return NOTHING
+        order = {i: d.get("sequence-number", 0) for i, d in metadata.snapshots(self.state).items()}
+        ids = tuple(sorted(expired, key=order.__getitem__))
+        return Expiry(
+            snapshots=ids,
+            waves=(),
+            operation=DropSnapshots(
+                request=Request(id=str(uuid.uuid4()), absent_until=self.state.version), snapshots=ids
+            ),
+            then=lambda after: _unreachable(self.reader, self.state, after),
+        )
+
+    def of_tag(self, name: str) -> Expiry:
+        """Delete the tag (or branch); its snapshots stay until they expire."""
+        request = Request(id=str(uuid.uuid4()), absent_until=self.state.version)
+        drop = DropBranch if name in metadata.branches(self.state) else DropTag
+        return Expiry((), (), operation=drop(request=request, name=name))
+
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        """Files that no snapshot refers to and that are older than `older_than_ms` (epoch). Candidates are listed
+        first, so that a file committed meanwhile is either referred to by metadata read afterwards or no candidate.
+        Locations outside the table's folder are left alone: other tables may have files there. Raises
+        `UnsupportedFeature` with `gc.enabled=false`, as Java does: then other tables may have files in this folder
+        too."""
+        self._require_collectable()
+        listed = self._listed()
+        inside = tables_below(f.path for f in listed)
+        folder = metadata.metadata_folder(self.state)
+        candidates = [
+            f
+            for f in listed
+            if f.modified_ms < older_than_ms and _is_ours(self.reader, f.path, folder) and not f.path.startswith(inside)
+        ]
+        if not candidates:
+            return []
+        now = metadata.newest(self.reader)
+        if not now.exists:
+            raise CorruptTable(f"{self.reader.root} has no metadata; orphans cannot be distinguished from files in use")
+        try:
+            used = [*reached(self.reader, now, list(metadata.snapshots(now).values()))]
+            for other in metadata.others(self.reader):
+                used += reached(self.reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
+        except NoSuchFile as error:
+            raise CorruptTable(
+                f"{self.reader.root}: {error}; orphans cannot be distinguished from files in use"
+            ) from error
+        paths = {_relative(self.reader, p) for group in used for p in group.to_pylist()}
+        paths |= {_relative(self.reader, p) for p in metadata.named_documents(now)}
+        # A path elsewhere may be this location by another name (a link, another host). No two files have one name.
+        elsewhere = {p.rpartition("/")[2] for p in paths if is_absolute(p)}
+        return [f for f in candidates if f.path not in paths and f.path.rpartition("/")[2] not in elsewhere]
+
+    def _require_collectable(self) -> None:
+        if not _may_collect(self.state):
+            raise UnsupportedFeature(
+                f"{self.reader.root}: gc.enabled=false: others use this table's files, so none may go"
+            )
+
+    def _require_free(self, snapshot_ids: frozenset[int]) -> None:
+        if missing := sorted(snapshot_ids - metadata.snapshots(self.state).keys()):
+            raise NotFound(f"{self.reader.root}: no snapshot {missing[0]}, which was to expire")
+        for kind, refs in (("tag", metadata.tags(self.state)), ("branch", metadata.branches(self.state))):
+            for name, ref in refs.items():
+                if ref["snapshot-id"] in snapshot_ids:
+                    raise InvalidInput(
+                        f"{self.reader.root}: snapshot {ref['snapshot-id']} is that of {kind} {name!r} and cannot expire; drop the {kind} first"
+                    )
+
+    def _listed(self) -> list[Listed]:
+        """The files in the data and metadata folders below the table's location."""
+        return list({f.path: f for folder in _folders(self.state) for f in self.reader.list(folder)}.values())
 
 
 def everything(reader: Reader) -> Expiry:
@@ -128,7 +180,7 @@ def everything(reader: Reader) -> Expiry:
     with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
     records = (f.path for folder in FOLDERS.values() for f in reader.list(folder))
-    listed = [*(f.path for f in _listed(reader, base)), *records]
+    listed = [*(f.path for f in Expiring(reader, base)._listed()), *records]
     documents, names = [], []
     # With gc.enabled=false, others may use files outside the folder.
     outer = metadata.outside_folders(base) if _may_collect(base) else ()
@@ -224,22 +276,6 @@ def _may_collect(base: State) -> bool:
     return options.boolean(base.schema.properties, "gc.enabled")
 
 
-def _require_collectable(reader: Reader, base: State) -> None:
-    if not _may_collect(base):
-        raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
-
-
-def _require_free(reader: Reader, base: State, snapshot_ids: frozenset[int]) -> None:
-    if missing := sorted(snapshot_ids - metadata.snapshots(base).keys()):
-        raise NotFound(f"{reader.root}: no snapshot {missing[0]}, which was to expire")
-    for kind, refs in (("tag", metadata.tags(base)), ("branch", metadata.branches(base))):
-        for name, ref in refs.items():
-            if ref["snapshot-id"] in snapshot_ids:
-                raise InvalidInput(
-                    f"{reader.root}: snapshot {ref['snapshot-id']} is that of {kind} {name!r} and cannot expire; drop the {kind} first"
-                )
-
-
 def _relative(reader: Reader, path: str) -> str:
     """A path as listings have it; a path outside the table is unchanged."""
     inside = relative(reader.root, path) if is_absolute(path) else path
@@ -249,11 +285,6 @@ def _relative(reader: Reader, path: str) -> str:
 def _is_within(path: str, folders: Sequence[str]) -> bool:
     """Whether a path, as `_relative` returns it, is in the table's folder or in one of the absolute `folders`."""
     return not is_absolute(path) or any(relative(folder, path) is not None for folder in folders)
-
-
-def _listed(reader: Reader, base: State) -> list[Listed]:
-    """The files in the data and metadata folders below the table's location."""
-    return list({f.path: f for folder in _folders(base) for f in reader.list(folder)}.values())
 
 
 def _folders(base: State) -> list[str]:

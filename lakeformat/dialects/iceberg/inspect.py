@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.partition_listing import partition_listing, spec_listing
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
-from lakeformat.dialects.iceberg.compaction import SMALL
-from lakeformat.dialects.iceberg.layout import directory
+from lakeformat.dialects.iceberg.layout import SMALL, directory
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.partition import TransformKind

@@ -40,6 +40,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
+SMALL, LARGE = 0.75, 1.8  # Relative to the target size: files in between are left alone.
 _EPOCH = datetime.datetime(1970, 1, 1)
 _WITH_IDS = {
     "orc.field-ids": "true",

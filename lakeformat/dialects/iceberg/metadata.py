@@ -269,8 +269,8 @@ def parse(
     written: Mapping[str, documents.Written] | None = None,
     ids: parents.Ids | None = None,
 ) -> State:
-    """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked; `ids` are those of its
-    snapshots. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
+    """A metadata file -> State. Of the lists in `written`, only new entries are parsed and checked; `ids` are those of
+    its snapshots. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     with parsing.naming(where):
         try:
             document, rest, known = documents.parse_after(data, where, written or {})
@@ -548,12 +548,6 @@ def snapshot_of(base: State, snapshot_id: int | None) -> Mapping[str, Any] | Non
     return None if snapshot_id is None else snapshots(base).get(snapshot_id)
 
 
-def staged(base: State, wap_id: str) -> list[int]:
-    """The snapshots staged under a write-audit-publish id, oldest first."""
-    matching = [s for s in snapshots(base).values() if (s.get("summary") or {}).get("wap.id") == wap_id]
-    return [s["snapshot-id"] for s in sorted(matching, key=lambda s: s.get("sequence-number", 0))]
-
-
 def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
     """A snapshot and its ancestors, newest first, as far back as history goes."""
     there, chain = snapshots(base), []
@@ -565,8 +559,8 @@ def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
 
 
 def partition_fields(base: State) -> dict[int, tuple[str, Type]]:
-    """The name and type of the fields of all specs, by id (Partitioning.partitionType). A field has its newest name, and
-    its id behind it if a newer field has that name."""
+    """The name and type of the fields of all specs, by id (Partitioning.partitionType). A field has its newest name,
+    and its id behind it if a newer field has that name."""
     fields: dict[int, tuple[str, Type]] = {}
     names: set[str] = set()
     for spec in sorted(base.specs.values(), key=lambda spec: (spec.id == base.spec.id, spec.id), reverse=True):
@@ -1057,8 +1051,8 @@ def _normal(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    """Fill in the schemas and specs, and which are the current ones: those of the older `schema` and `partition-spec`, or
-    else the last."""
+    """Fill in the schemas and specs, and which are the current ones: those of the older `schema` and `partition-spec`,
+    or else the last."""
     schema = {"schema-id": document.get("current-schema-id", 0), **document.get("schema", {})}
     schemas = document.get("schemas") or [schema]
     if "current-schema-id" not in document:

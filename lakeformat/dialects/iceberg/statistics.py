@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.figures import Figures, figures_table
 from lakeformat.codec.iceberg import puffin, single_value, theta
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import InvalidInput
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Request, SetStatistics
 from lakeformat.model.schema import Field
-from lakeformat.storage.store import Reader
 
 KEYS = {"table": "statistics", "partition": "partition-statistics"}  # The document's keys for them.
 _FIGURES = (  # (field id, name, type, whether version 2 may lack it), from the specification's partition statistics.
@@ -38,70 +39,74 @@ _FIGURES = (  # (field id, name, type, whether version 2 may lack it), from the 
 _VECTORS = (13, "dv_count", pa.int32(), False)
 
 
-def comparable(values: pa.Array, field: Field) -> pa.Array:
-    """Values as the bytes that sketches hash: Iceberg's single values."""
-    return single_value.encode(values, field.type)
+@dataclass(frozen=True, slots=True)
+class Statistics(Part[State]):
+    """Statistics files of a snapshot."""
 
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        """Values as the bytes that sketches hash: Iceberg's single values."""
+        return single_value.encode(values, field.type)
 
-def of_columns(base: State, request: Request, figures: Mapping[int, Figures]) -> SetStatistics:
-    """The file of sketches by field id, for the base's snapshot."""
-    snapshot = base.snapshot_document
-    assert snapshot is not None
-    blobs = [
-        puffin.Blob(
-            theta.BLOB,
-            column.sketch.emit(),
-            (id,),
-            {"ndv": str(round(column.sketch.estimate))},
-            snapshot["snapshot-id"],
-            snapshot.get("sequence-number", 0),
-        )
-        for id, column in figures.items()
-    ]
-    data, _ = puffin.emit(blobs, {"created-by": "lakeformat"})
-    notes = [
-        {
-            "type": blob.type,
-            "snapshot-id": blob.snapshot_id,
-            "sequence-number": blob.sequence_number,
-            "fields": list(blob.fields),
-            "properties": dict(blob.properties),
-        }
-        for blob in blobs
-    ]
-    details = {"file-footer-size-in-bytes": puffin.footer_size(data), "blob-metadata": notes}
-    return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="table", data=data, details=details)
-
-
-def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistics:
-    """The file of statistics per partition, for the base's snapshot. Raises `InvalidInput` for a table without
-    partitions."""
-    snapshot = base.snapshot_document
-    assert snapshot is not None
-    fields = _partition_fields(base)
-    if not fields:
-        raise InvalidInput(f"{reader.root}: the table has no partitions, so it has no partition statistics")
-    entries = manifest.read_all(reader, base, manifest.metas_of(reader, snapshot))
-    table = _figures(entries, base)
-    ids = [(field.metadata or {})[b"PARQUET:field_id"].decode() for field in fields]
-    values = [table.column(f"p{id}").combine_chunks() for id in ids]
-    partition = pa.StructArray.from_arrays(values, fields=fields)
-    version = metadata.format_version(base)
-    wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
-    columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in wanted)]
-    schema = pa.schema(
-        [
-            _with_id(pa.field("partition", partition.type, False), 1),
-            *(
-                _with_id(pa.field(name, kind, optional and (version < 3 or id > 9)), id)
-                for id, name, kind, optional in wanted
-            ),
+    def of_columns(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> SetStatistics:
+        """The file of sketches by field id, for the base's snapshot."""
+        snapshot = self.state.snapshot_document
+        assert snapshot is not None
+        blobs = [
+            puffin.Blob(
+                theta.BLOB,
+                column.sketch.emit(),
+                (id,),
+                {"ndv": str(round(column.sketch.estimate))},
+                snapshot["snapshot-id"],
+                snapshot.get("sequence-number", 0),
+            )
+            for id, column in figures.items()
         ]
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
-    data = sink.getvalue().to_pybytes()
-    return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="partition", data=data)
+        data, _ = puffin.emit(blobs, {"created-by": "lakeformat"})
+        notes = [
+            {
+                "type": blob.type,
+                "snapshot-id": blob.snapshot_id,
+                "sequence-number": blob.sequence_number,
+                "fields": list(blob.fields),
+                "properties": dict(blob.properties),
+            }
+            for blob in blobs
+        ]
+        details = {"file-footer-size-in-bytes": puffin.footer_size(data), "blob-metadata": notes}
+        return SetStatistics(
+            request=request, snapshot_id=snapshot["snapshot-id"], of="table", data=data, details=details
+        )
+
+    def of_partitions(self, request: Request) -> SetStatistics:
+        """The file of statistics per partition, for the base's snapshot. Raises `InvalidInput` for a table without
+        partitions."""
+        snapshot = self.state.snapshot_document
+        assert snapshot is not None
+        fields = _partition_fields(self.state)
+        if not fields:
+            raise InvalidInput(f"{self.reader.root}: the table has no partitions, so it has no partition statistics")
+        entries = manifest.read_all(self.reader, self.state, manifest.metas_of(self.reader, snapshot))
+        table = _figures(entries, self.state)
+        ids = [(field.metadata or {})[b"PARQUET:field_id"].decode() for field in fields]
+        values = [table.column(f"p{id}").combine_chunks() for id in ids]
+        partition = pa.StructArray.from_arrays(values, fields=fields)
+        version = metadata.format_version(self.state)
+        wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
+        columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in wanted)]
+        schema = pa.schema(
+            [
+                _with_id(pa.field("partition", partition.type, False), 1),
+                *(
+                    _with_id(pa.field(name, kind, optional and (version < 3 or id > 9)), id)
+                    for id, name, kind, optional in wanted
+                ),
+            ]
+        )
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="partition", data=data)
 
 
 def name_of(operation: SetStatistics, unique: str) -> str:

@@ -10,46 +10,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec.figures import Figures
 from lakeformat.dialects.dialect import Part, View
 from lakeformat.dialects.iceberg import (
-    compaction,
     conflict,
-    expire,
     lineage,
     manifest,
     metadata,
     mirror,
     name_mapping,
     relocate,
-    statistics,
 )
 from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
 from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
+from lakeformat.dialects.iceberg.compaction import Compaction, DeleteFiles
+from lakeformat.dialects.iceberg.conflict import Staging
+from lakeformat.dialects.iceberg.expire import Expiring
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.dialects.iceberg.statistics import Statistics
 from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
-from lakeformat.model.partition import Sort
+from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
+from lakeformat.model.snapshot import Outcome, PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
-    DeleteFile,
     DeleteTask,
     Delta,
-    DeltaLayout,
-    MarkTask,
     Named,
     ReadTask,
-    RewriteTask,
     WriteTask,
 )
-from lakeformat.storage.store import Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,50 +97,8 @@ class Pruning(Part[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance(Part[State]):
-    def compaction(
-        self,
-        full: bool,
-        scope: Expression = ALWAYS,
-        now_ms: int | None = None,
-        min_files: int | None = None,
-        buckets: Sequence[int] | None = None,
-    ) -> list[RewriteTask]:
-        if buckets is not None:
-            raise UnsupportedFeature(
-                f"{self.reader.root}: compact(buckets=...): the buckets of an Iceberg table are partition fields; use where"
-            )
-        return compaction.compaction(self.reader, self.state, full, scope, now_ms, min_files)
-
-    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-        return compaction.sorting(self.reader, self.state, scope, sort_by)
-
-    def has_many_manifests(self, asked: RewriteManifests) -> bool:
-        if asked.sort_by:
-            raise UnsupportedFeature(
-                f"{self.reader.root}: rewrite_manifests(sort_by=...): those of an Iceberg table are always sorted by its partition fields"
-            )
-        return compaction.has_many_manifests(self.reader, self.state)
-
-    def default_retention(self, now_ms: int) -> Retention:
-        return expire.default_retention(self.state.schema, now_ms)
-
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
-        return expire.expiry(self.reader, self.state, retention, now_ms)
-
-    def expired_tags(self, now_ms: int) -> list[str]:
-        return metadata.expired_tags(self.reader, self.state, now_ms)
-
-    def expiry_of_tag(self, name: str) -> Expiry:
-        return expire.expiry_of_tag(self.reader, self.state, name)
-
-    def orphans(self, older_than_ms: int) -> list[Listed]:
-        return expire.orphans(self.reader, self.state, older_than_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class IcebergView(View[State]):
-    """See `dialects.dialect.View`; it also has `Statistics`, `Relocatable` and `DeletesByKey`."""
+    """See `dialects.dialect.View`."""
 
     @property
     def format(self) -> str:
@@ -173,8 +124,24 @@ class IcebergView(View[State]):
         return Pruning(self.reader, self.state)
 
     @property
-    def maintenance(self) -> Maintenance:
-        return Maintenance(self.reader, self.state)
+    def compaction(self) -> Compaction:
+        return Compaction(self.reader, self.state)
+
+    @property
+    def expiring(self) -> Expiring:
+        return Expiring(self.reader, self.state)
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(self.reader, self.state)
+
+    @property
+    def staging(self) -> Staging:
+        return Staging(self.reader, self.state)
+
+    @property
+    def delete_files(self) -> DeleteFiles:
+        return DeleteFiles(self.reader, self.state)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)
@@ -226,12 +193,6 @@ class IcebergView(View[State]):
     def inspect(self, name: str, *how: Any) -> pa.Table:
         return inspections.INSPECTIONS[name](self.reader, self.state, *how)
 
-    def leads_to(self, snapshot_id: int) -> bool:
-        return conflict.leads_to(self.state, snapshot_id)
-
-    def staged(self, wap_id: str) -> list[int]:
-        return metadata.staged(self.state, wap_id)
-
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
         return name_mapping.for_adoption(self.state)
 
@@ -240,26 +201,3 @@ class IcebergView(View[State]):
 
     def relocation(self, source: str, target: str, start: str | None, end: str | None) -> relocate.Relocation:
         return relocate.relocation(self.reader, self.state, source, target, start, end)
-
-    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
-        return statistics.comparable(values, field)
-
-    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
-        return statistics.of_columns(self.state, request, figures)
-
-    def partition_statistics(self, request: Request) -> Operation:
-        return statistics.of_partitions(self.reader, self.state, request)
-
-    def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
-        return layouts.delta_layout(self.reader, self.state, key)
-
-    def position_deletes(self) -> tuple[list[DeleteFile], pa.Table]:
-        return inspections.position_deletes(self.reader, self.state)
-
-    def delete_compaction(
-        self, full: bool, scope: Expression = ALWAYS, min_files: int | None = None
-    ) -> list[DeleteTask]:
-        return compaction.delete_compaction(self.reader, self.state, full, scope, min_files)
-
-    def conversion(self, scope: Expression = ALWAYS) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-        return compaction.conversion(self.reader, self.state, scope)

@@ -1,4 +1,5 @@
-"""Which files a compaction reads together (AppendCompactCoordinator; UniversalCompaction for tables with a primary key)."""
+"""Which files a compaction reads together (AppendCompactCoordinator; UniversalCompaction for tables with a primary
+key)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
@@ -17,6 +19,7 @@ from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression import pruning
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.operation import RewriteManifests
 from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
 from lakeformat.model.schema import Field, Kind, Scalar, Schema
@@ -39,100 +42,307 @@ _MILLISECONDS = 10**12
 _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALUE_KIND,))
 
 
-def compaction(
-    reader: Reader,
-    base: State,
-    full: bool = False,
-    scope: Expression = ALWAYS,
-    now_ms: int | None = None,
-    buckets: Sequence[int] | None = None,
-) -> list[RewriteTask]:
-    """Bins of small files, each of one partition and bucket, and of files with a larger share of deleted rows than
-    `compaction.delete-ratio-threshold`. With `full`, two small files of a bucket are enough, and any file with deleted
-    rows; otherwise fewer than `compaction.min.file-num` small files wait for more. `scope`: on partition columns
-    only; `buckets`: of a table with fixed buckets."""
-    metadata.require_rewritable(base.schema, reader.root)
-    live = _in_buckets(reader, base, scope, buckets)
-    if base.schema.primary_key:
-        return _of_keys(reader, base, live, full, now_ms)
-    table_options = options.of(base.schema)
-    target, small = options.of(base.schema).target_file_bytes, options.of(base.schema).small_file_bytes
-    least = _IDLE_MINIMUM if full else max(table_options.compaction_min_file_num, 2)
-    if table_options.data_evolution_enabled:
-        return _of_ranges(reader, base, live, target, least)
-    ordered = table_options.bucket > 0
-    fields, write = rewriting(base)
-    lost = scan.deleted_rows(reader, base, live)
-    enough = 0.0 if full else table_options.compaction_delete_ratio_threshold
-    heavy = lost > enough * np.asarray(live.entries["_ROW_COUNT"])
-    result = []
-    for rows in _buckets(live, base, ordered):
-        bucket = live.entries["_BUCKET"][int(rows[0])].as_py()
-        write = replace(write, bucket=None, default_bucket=bucket)  # Rows keep their order in the bucket.
-        sizes = np.asarray(live.entries["_FILE_SIZE"])[rows]
-        bins = (
-            _neighbours(sizes, heavy[rows], small, target, least)
-            if ordered
-            else _by_size(sizes, heavy[rows], small, target, least, 0 if full else _OPEN_COST)
+@dataclass(frozen=True, slots=True)
+class Compaction(Part[State]):
+    """What is worth rewriting."""
+
+    def tasks(
+        self,
+        full: bool = False,
+        scope: Expression = ALWAYS,
+        now_ms: int | None = None,
+        min_files: int | None = None,
+        buckets: Sequence[int] | None = None,
+    ) -> list[RewriteTask]:
+        """Bins of small files, each of one partition and bucket, and of files with a larger share of deleted rows than
+        `compaction.delete-ratio-threshold`. With `full`, two small files of a bucket are enough, and any file with
+        deleted rows; otherwise fewer than `compaction.min.file-num` small files wait for more. `scope`: on partition
+        columns only; `buckets`: of a table with fixed buckets."""
+        if min_files is not None:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property "
+                "compaction.min.file-num"
+            )
+        metadata.require_rewritable(self.state.schema, self.reader.root)
+        live = self._in_buckets(scope, buckets)
+        if self.state.schema.primary_key:
+            return self._of_keys(live, full, now_ms)
+        table_options = options.of(self.state.schema)
+        target, small = options.of(self.state.schema).target_file_bytes, options.of(self.state.schema).small_file_bytes
+        least = _IDLE_MINIMUM if full else max(table_options.compaction_min_file_num, 2)
+        if table_options.data_evolution_enabled:
+            return self._of_ranges(live, target, least)
+        ordered = table_options.bucket > 0
+        fields, write = rewriting(self.state)
+        lost = scan.deleted_rows(self.reader, self.state, live)
+        enough = 0.0 if full else table_options.compaction_delete_ratio_threshold
+        heavy = lost > enough * np.asarray(live.entries["_ROW_COUNT"])
+        result = []
+        for rows in _buckets(live, self.state, ordered):
+            bucket = live.entries["_BUCKET"][int(rows[0])].as_py()
+            write = replace(write, bucket=None, default_bucket=bucket)  # Rows keep their order in the bucket.
+            sizes = np.asarray(live.entries["_FILE_SIZE"])[rows]
+            bins = (
+                _neighbours(sizes, heavy[rows], small, target, least)
+                if ordered
+                else _by_size(sizes, heavy[rows], small, target, least, 0 if full else _OPEN_COST)
+            )
+            for chosen in bins:
+                part = rows[chosen]
+                part = part if ordered else np.sort(part)
+                files = live.take(part)
+                tasks = scan.tasks(self.reader, self.state, files, fields, alone=ordered)
+                result.append(RewriteTask(tuple(tasks), write))
+        return result
+
+    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+        """Whether rewriting manifests would make them fewer, or sort them."""
+        metas, schema = manifest.read_metas(self.reader, self.state.document), self.state.schema
+        if asked.sort_by:
+            return len(metas) > 0 and manifest.are_unsorted(metas, schema, asked)
+        return manifest.are_many(metas, schema)
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        """All files of each partition, to be sorted (Paimon's `sort_compact`); only for append tables without
+        buckets."""
+        if self.state.schema.primary_key or options.of(self.state.schema).bucket > 0:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
+                "an order of their own; compact() without sort_by"
+            )
+        if options.of(self.state.schema).data_evolution_enabled:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
+                "compact() without sort_by"
+            )
+        metadata.require_rewritable(self.state.schema, self.reader.root)
+        data_files = scan.files(self.reader, self.state, scope)
+        fields, write = rewriting(self.state)
+        write = replace(write, sort_by=sort_by)
+        result = []
+        for part in _buckets(data_files, self.state, ordered=False):
+            files = data_files.take(part)
+            tasks = scan.tasks(self.reader, self.state, files, fields)
+            result.append(RewriteTask(tuple(tasks), write, spreads=True))
+        return result
+
+    def _of_ranges(self, data_files: Files, target: int, least: int) -> list[RewriteTask]:
+        """With data evolution: adjacent row ranges of a partition become one file, and so do the files of one range, up
+        to the target size (DataEvolutionCompactCoordinator). Blob files stay. Deleted rows are kept: a file has all
+        rows of its range, and the commit moves their deletion vectors."""
+        entries, beside = data_files.entries, data_files.beside.without_blobs()
+        first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
+        sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
+        indices = beside.owners(entries)
+        np.add.at(sizes, indices[indices >= 0], np.asarray(beside.entries["_FILE_SIZE"])[indices >= 0])
+        np.add.at(files, indices[indices >= 0], 1)
+        result = []
+        partitions = scan.partitions_of(self.state, entries)
+        for rows in _buckets(data_files, self.state, ordered=False):
+            rows = rows[np.argsort(first[rows], kind="stable")]
+            joins = np.zeros(len(rows), bool)
+            joins[1:] = first[rows][1:] == (first + counts)[rows][:-1]
+            for part in _runs(joins, sizes[rows], target):
+                chosen = rows[part]
+                if files[chosen].sum() < least:
+                    continue
+                write = of_range(self.state, int(first[chosen[0]]), partitions[int(chosen[0])])
+                fields = tuple(self.state.schema.field(f.name) for f in write.fields)
+                tasks = scan.tasks(self.reader, self.state, data_files.take(chosen), fields, alone=True)
+                result.append(RewriteTask(tuple(replace(task, deletes=()) for task in tasks), write))
+        return result
+
+    def upkeep(self, number: int | None = None) -> Upkeep | None:
+        """The auto-compaction of a table with a primary key, without `write-only`: what the sorted runs need, or
+        everything by `full-compaction.delta-commits`. That counts the commits of a stream; without a `number`, every
+        write counts (as in Paimon on Spark)."""
+        table_options = options.of(self.state.schema)
+        is_left = table_options.write_only or table_options.bucket == POSTPONED_BUCKET
+        if is_left or not self.state.schema.primary_key:
+            return None
+        every = table_options.delta_commits
+        trigger = table_options.num_sorted_run_compaction_trigger
+        return Upkeep(
+            full=every > 0 and (number is None or (number + 1) % every == 0),
+            everywhere=every > 1 and number is not None,
+            waits=table_options.commit_force_compact or (table_options.empties_level_0 and table_options.lookup_wait),
+            hides=table_options.hides_level_0,
+            ahead=max(table_options.stop_trigger - trigger, 1),
         )
-        for chosen in bins:
-            part = rows[chosen]
-            part = part if ordered else np.sort(part)
-            files = live.take(part)
-            tasks = scan.tasks(reader, base, files, fields, alone=ordered)
-            result.append(RewriteTask(tuple(tasks), write))
-    return result
 
+    def _in_buckets(self, scope: Expression, buckets: Sequence[int] | None) -> Files:
+        live, count = scan.files(self.reader, self.state, scope), options.of(self.state.schema).bucket
+        if buckets is None:
+            return live
+        if count < 1:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: compact(buckets=...): the table has no fixed buckets ('bucket' = {count})"
+            )
+        numbers = live.entries["_BUCKET"].combine_chunks()
+        # Partitions written before a rescale may have more buckets than the table has now.
+        most = max(count, (pc.max(numbers).as_py() or 0) + 1)
+        if strange := sorted({bucket for bucket in buckets if bucket >= most}):
+            raise InvalidInput(
+                f"{self.reader.root}: compact(buckets=...): no bucket {strange[0]}; there are 0 to {most - 1}"
+            )
+        return live.filter(pc.is_in(numbers, value_set=pa.array(buckets, numbers.type)))
 
-def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-    """All files of each partition, to be sorted (Paimon's `sort_compact`); only for append tables without buckets."""
-    if base.schema.primary_key or options.of(base.schema).bucket > 0:
-        raise UnsupportedFeature(
-            f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
-            "an order of their own; compact() without sort_by"
-        )
-    if options.of(base.schema).data_evolution_enabled:
-        raise UnsupportedFeature(
-            f"{reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
-            "compact() without sort_by"
-        )
-    metadata.require_rewritable(base.schema, reader.root)
-    data_files = scan.files(reader, base, scope)
-    fields, write = rewriting(base)
-    write = replace(write, sort_by=sort_by)
-    result = []
-    for part in _buckets(data_files, base, ordered=False):
-        files = data_files.take(part)
-        tasks = scan.tasks(reader, base, files, fields)
-        result.append(RewriteTask(tuple(tasks), write, spreads=True))
-    return result
-
-
-def _of_ranges(reader: Reader, base: State, data_files: Files, target: int, least: int) -> list[RewriteTask]:
-    """With data evolution: adjacent row ranges of a partition become one file, and so do the files of one range, up to
-    the target size (DataEvolutionCompactCoordinator). Blob files stay. Deleted rows are kept: a file has all rows of its range, and the
-    commit moves their deletion vectors."""
-    entries, beside = data_files.entries, data_files.beside.without_blobs()
-    first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
-    sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
-    indices = beside.owners(entries)
-    np.add.at(sizes, indices[indices >= 0], np.asarray(beside.entries["_FILE_SIZE"])[indices >= 0])
-    np.add.at(files, indices[indices >= 0], 1)
-    result = []
-    partitions = scan.partitions_of(base, entries)
-    for rows in _buckets(data_files, base, ordered=False):
-        rows = rows[np.argsort(first[rows], kind="stable")]
-        joins = np.zeros(len(rows), bool)
-        joins[1:] = first[rows][1:] == (first + counts)[rows][:-1]
-        for part in _runs(joins, sizes[rows], target):
-            chosen = rows[part]
-            if files[chosen].sum() < least:
+    def _of_keys(self, live: Files, full: bool, now_ms: int | None) -> list[RewriteTask]:
+        """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
+        schema, general, given = self.state.schema, Rules.of(self.state.schema, now_ms), options.of(self.state.schema)
+        write = replace(in_buckets(self.state), bucket=None)  # Raises for a table that must not be written.
+        sections = Sections.of(live, schema)
+        if len(sections) == 0:
+            return []
+        assert write.keyed is not None, write
+        entries = sections.files.entries
+        buckets = manifest.bucket_codes(entries)
+        expired = _expired(schema, now_ms, self.reader.root)
+        files = _BucketFiles.of(self.reader, self.state, sections.files, full, expired)
+        worn_names = entries["_FILE_NAME"].filter(pa.array(files.worn)).combine_chunks()
+        result: list[RewriteTask] = []
+        for rows in np.split(np.arange(len(buckets)), np.flatnonzero(np.diff(buckets)) + 1):
+            highest = int(files.levels[rows].max())
+            # Files keep their level if the number of levels has been reduced.
+            rules = replace(general, levels=max(general.levels, highest + 1))
+            # All rows of level 0 at once: their changes, and the existing rows.
+            settles = (given.keeps_first_row or given.looks_up) and bool((files.levels[rows] == 0).any())
+            picked = files.picked(rows, rules, full, settles and _settles_at_once(given, write), now_ms)
+            if picked is None:
                 continue
-            write = of_range(base, int(first[chosen[0]]), partitions[int(chosen[0])])
-            fields = tuple(base.schema.field(f.name) for f in write.fields)
-            tasks = scan.tasks(reader, base, data_files.take(chosen), fields, alone=True)
-            result.append(RewriteTask(tuple(replace(task, deletes=()) for task in tasks), write))
-    return result
+            chosen, higher, level = picked
+            # A delete row hides no older row: there is none, or a deletion vector deletes it.
+            drops = given.has_vectors or level >= highest
+            gone = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
+            keyed = replace(write.keyed, is_numbered=True, level=level)
+            into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
+            part, above = Sections.of(sections.files.take(chosen), schema), sections.files.take(higher)
+            known = _known_level(given.changelog_producer, settles, level, rules)
+            for task in self._unit(part, into, gone, rules, known, worn_names):
+                if task.read and given.has_vectors:
+                    task = self._looking(task, part, above)
+                elif task.read and settles:
+                    task = self._settling(task, part, above)
+                result.append(task)
+        return result
+
+    def _holds(self, data_files: Files, condition: Expression) -> np.ndarray:
+        """For each file, whether it may have a row for which `condition` is true, by its bounds; False without
+        bounds."""
+        result = np.zeros(len(data_files), bool)
+        for rows, bounds in scan.bounds(self.reader, self.state, data_files, columns_of(condition)):
+            if all(name in bounds for name in columns_of(condition)):
+                known = np.logical_and.reduce([np.asarray(bound.minimum.is_valid()) for bound in bounds.values()])
+                result[rows] = known & np.asarray(pruning.may_match(condition, bounds, len(rows)))
+        return result
+
+    def _looking(self, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
+        """The task that also looks up older rows in the files `above`, which stay, if their keys and those of the new
+        rows may overlap."""
+        if len(above) == 0:
+            return task
+        spec = task.read[0].merge
+        assert spec is not None, task
+        fields = (
+            tuple(self.state.schema.field(name) for name in spec.key)
+            if spec.replaces
+            else (*self.state.schema.fields, SEQUENCE, VALUE_KIND)
+        )
+        low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), self.state.schema)
+        count, starts = len(sections.files), sections.starts
+        first, last = np.minimum.reduceat(low[:count], starts), np.maximum.reduceat(high[:count], starts)
+        is_new = np.logical_or.reduceat(np.asarray(sections.files.entries["_LEVEL"]) == 0, starts)
+        section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+        older, touched = [], np.zeros(len(above), bool)
+        for read in task.read:
+            section = section_of[read.paths[0]]
+            meets = (low[count:] <= last[section]) & (high[count:] >= first[section]) & bool(is_new[section])
+            touched |= meets
+            older.append(tuple(scan.with_places(self.reader, self.state, above.filter(pa.array(meets)), fields)))
+        if not touched.any():
+            return task
+        marks = scan.marking(self.reader, self.state, above.filter(pa.array(touched)))
+        return replace(task, older=tuple(older), marks=marks, upgrades=False)
+
+    def _settling(self, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
+        """The task whose new rows are also merged with the rows of their keys in the files `above`, which stay."""
+        if len(above) == 0:
+            return task
+        above = above.take(np.argsort(-np.asarray(above.entries["_LEVEL"]), kind="stable"))
+        low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), self.state.schema)
+        count, starts = len(sections.files), sections.starts
+        is_new = np.asarray(sections.files.entries["_LEVEL"]) == 0
+        nothing = np.iinfo(np.int64).max
+        first = np.minimum.reduceat(np.where(is_new, low[:count], nothing), starts)
+        last = np.maximum.reduceat(np.where(is_new, high[:count], -1), starts)
+        section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+        older = []
+        for read in task.read:
+            section = section_of[read.paths[0]]
+            meets = (low[count:] <= last[section]) & (high[count:] >= first[section])
+            older.append(tuple(scan.standing(self.reader, self.state, above.filter(pa.array(meets)), read.fields)))
+        return replace(task, older=tuple(older)) if any(older) else task
+
+    def _unit(
+        self,
+        sections: Sections,
+        write: WriteTask,
+        gone: Expression | None,
+        rules: Rules,
+        known: int | None,
+        worn_names: pa.Array,
+    ) -> Iterator[RewriteTask]:
+        """The sections of one bucket, in key order: adjacent ones are rewritten together, large files in between are
+        upgraded.
+
+        With `known`, the changes of rows on levels from there on are written to the changelog, if there is one. Files
+        of `worn_names` are rewritten on any level. Rows for which `gone` is true are left out."""
+        assert write.keyed is not None, write
+        level, fields = write.keyed.level, (*self.state.schema.fields, SEQUENCE, VALUE_KIND)
+        producer = options.of(self.state.schema).changelog_producer
+        entries, starts = sections.files.entries, sections.starts
+        alone = sections.sizes == 1
+        sizes = np.asarray(entries["_FILE_SIZE"])[starts]
+        levels = np.asarray(entries["_LEVEL"])[starts]
+        retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))[starts]
+        worn = np.asarray(pc.is_in(entries["_FILE_NAME"], value_set=worn_names))[starts]
+        is_large = alone & (sizes >= rules.large_bytes)
+        runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
+        for run in runs:
+            first = int(run[0])
+            is_upgraded = False
+            part = sections.filter(np.isin(np.arange(len(sections)), run))
+            if len(run) == 1 and alone[first] and not worn[first]:
+                if levels[first] == level:
+                    continue
+                drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.empties_level_0)
+                if levels[first] >= (known or 0) and not drops_some:
+                    if levels[first] > 0:
+                        yield RewriteTask((), write, upgraded=((part.files.paths[0].as_py(), level),))
+                        continue
+                    is_upgraded = (
+                        True  # Unless it has duplicate keys, which its reader finds: pypaimon wrote such files.
+                    )
+            read = scan.merges(self.reader, self.state, part, fields)
+            task = RewriteTask(tuple(read), write, delete_where=gone, upgrades=is_upgraded)
+            if known is not None:
+                task = replace(
+                    task,
+                    changelog=_log(self.state, write) if producer in {"lookup", "full-compaction"} else None,
+                    before=self._before(part, known, fields),
+                    compared=options.of(self.state.schema).compared,
+                )
+            yield task
+
+    def _before(self, sections: Sections, known: int, fields: tuple[Field, ...]) -> tuple[ReadTask | None, ...]:
+        """For each section, the task that reads its rows on levels from `known` on; None if there are none."""
+        is_above = np.asarray(sections.files.entries["_LEVEL"]) >= known
+        counts = np.add.reduceat(is_above.astype(np.int64), sections.starts)
+        some = counts > 0
+        starts = np.cumsum(counts[some]) - counts[some]
+        files = sections.files.filter(pa.array(is_above))
+        read = iter(scan.merges(self.reader, self.state, Sections(files, starts, sections.is_whole[some]), fields))
+        return tuple(next(read) if there else None for there in some.tolist())
 
 
 def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndarray]:
@@ -145,24 +355,6 @@ def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndar
         total += int(sizes[i])
     if len(joins) > start:
         yield np.arange(start, len(joins))
-
-
-def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
-    """The auto-compaction of a table with a primary key, without `write-only`: what the sorted runs need, or everything
-    by `full-compaction.delta-commits`. That counts the commits of a stream; without a `number`, every write counts (as
-    in Paimon on Spark)."""
-    table_options = options.of(schema)
-    if table_options.write_only or table_options.bucket == POSTPONED_BUCKET:
-        return None
-    every = table_options.delta_commits
-    trigger = table_options.num_sorted_run_compaction_trigger
-    return Upkeep(
-        full=every > 0 and (number is None or (number + 1) % every == 0),
-        everywhere=every > 1 and number is not None,
-        waits=table_options.commit_force_compact or (table_options.empties_level_0 and table_options.lookup_wait),
-        hides=table_options.hides_level_0,
-        ahead=max(table_options.stop_trigger - trigger, 1),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +471,7 @@ class _BucketFiles:
         enough = 0.0 if full else options.of(base.schema).compaction_delete_ratio_threshold
         worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
         if full and expired is not None:
-            worn |= _holds(reader, base, data_files, expired)
+            worn |= Compaction(reader, base)._holds(data_files, expired)
         return cls(
             levels=np.asarray(entries["_LEVEL"]),
             sizes=np.asarray(entries["_FILE_SIZE"]),
@@ -291,8 +483,8 @@ class _BucketFiles:
     def picked(
         self, rows: np.ndarray, rules: Rules, full: bool, at_once: bool, now_ms: int | None
     ) -> tuple[np.ndarray, np.ndarray, int] | None:
-        """Of the files `rows` of a bucket: (those to merge, those on higher levels, the level of the result); None if it is
-        not worth it. All are merged with `at_once`, and with `full`, which also rewrites worn files."""
+        """Of the files `rows` of a bucket: (those to merge, those on higher levels, the level of the result); None if
+        it is not worth it. All are merged with `at_once`, and with `full`, which also rewrites worn files."""
         order = rows[np.lexsort((-self.newest[rows], self.levels[rows]))]
         levels = self.levels[order]
         begins = np.concatenate(([0], 1 + np.flatnonzero((levels[1:] == 0) | np.diff(levels).astype(bool))))
@@ -308,62 +500,6 @@ class _BucketFiles:
         return np.sort(order[:end]), np.sort(order[end:]), level
 
 
-def _in_buckets(reader: Reader, base: State, scope: Expression, buckets: Sequence[int] | None) -> Files:
-    live, count = scan.files(reader, base, scope), options.of(base.schema).bucket
-    if buckets is None:
-        return live
-    if count < 1:
-        raise UnsupportedFeature(
-            f"{reader.root}: compact(buckets=...): the table has no fixed buckets ('bucket' = {count})"
-        )
-    numbers = live.entries["_BUCKET"].combine_chunks()
-    # Partitions written before a rescale may have more buckets than the table has now.
-    most = max(count, (pc.max(numbers).as_py() or 0) + 1)
-    if strange := sorted({bucket for bucket in buckets if bucket >= most}):
-        raise InvalidInput(f"{reader.root}: compact(buckets=...): no bucket {strange[0]}; there are 0 to {most - 1}")
-    return live.filter(pc.is_in(numbers, value_set=pa.array(buckets, numbers.type)))
-
-
-def _of_keys(reader: Reader, base: State, live: Files, full: bool, now_ms: int | None) -> list[RewriteTask]:
-    """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
-    schema, general, given = base.schema, Rules.of(base.schema, now_ms), options.of(base.schema)
-    write = replace(in_buckets(base), bucket=None)  # Raises for a table that must not be written.
-    sections = Sections.of(live, schema)
-    if len(sections) == 0:
-        return []
-    assert write.keyed is not None, write
-    entries = sections.files.entries
-    buckets = manifest.bucket_codes(entries)
-    expired = _expired(schema, now_ms, reader.root)
-    files = _BucketFiles.of(reader, base, sections.files, full, expired)
-    worn_names = entries["_FILE_NAME"].filter(pa.array(files.worn)).combine_chunks()
-    result: list[RewriteTask] = []
-    for rows in np.split(np.arange(len(buckets)), np.flatnonzero(np.diff(buckets)) + 1):
-        highest = int(files.levels[rows].max())
-        # Files keep their level if the number of levels has been reduced.
-        rules = replace(general, levels=max(general.levels, highest + 1))
-        # All rows of level 0 at once: their changes, and the existing rows.
-        settles = (given.keeps_first_row or given.looks_up) and bool((files.levels[rows] == 0).any())
-        picked = files.picked(rows, rules, full, settles and _settles_at_once(given, write), now_ms)
-        if picked is None:
-            continue
-        chosen, higher, level = picked
-        # A delete row hides no older row: there is none, or a deletion vector deletes it.
-        drops = given.has_vectors or level >= highest
-        gone = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
-        keyed = replace(write.keyed, is_numbered=True, level=level)
-        into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
-        part, above = Sections.of(sections.files.take(chosen), schema), sections.files.take(higher)
-        known = _known_level(given.changelog_producer, settles, level, rules)
-        for task in _unit(reader, base, part, into, gone, rules, known, worn_names):
-            if task.read and given.has_vectors:
-                task = _looking(reader, base, task, part, above)
-            elif task.read and settles:
-                task = _settling(reader, base, task, part, above)
-            result.append(task)
-    return result
-
-
 def _settles_at_once(given: options.TableOptions, write: WriteTask) -> bool:
     """Whether a compaction of level 0 merges the existing rows too."""
     assert write.keyed is not None, write
@@ -373,7 +509,8 @@ def _settles_at_once(given: options.TableOptions, write: WriteTask) -> bool:
 
 
 def _known_level(producer: str, settles: bool, level: int, rules: Rules) -> int | None:
-    """From which level on rows are in the changelog, if a compaction into `level` writes changes; None if it does not."""
+    """From which level on rows are in the changelog, if a compaction into `level` writes changes; None if it does
+    not."""
     if producer == "full-compaction":
         return level if level == rules.levels - 1 else None
     return 1 if settles else None
@@ -396,134 +533,10 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
     return bind(expired, schema.fields)
 
 
-def _holds(reader: Reader, base: State, data_files: Files, condition: Expression) -> np.ndarray:
-    """For each file, whether it may have a row for which `condition` is true, by its bounds; False without bounds."""
-    result = np.zeros(len(data_files), bool)
-    for rows, bounds in scan.bounds(reader, base, data_files, columns_of(condition)):
-        if all(name in bounds for name in columns_of(condition)):
-            known = np.logical_and.reduce([np.asarray(bound.minimum.is_valid()) for bound in bounds.values()])
-            result[rows] = known & np.asarray(pruning.may_match(condition, bounds, len(rows)))
-    return result
-
-
-def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
-    """The task that also looks up older rows in the files `above`, which stay, if their keys and those of the new rows
-    may overlap."""
-    if len(above) == 0:
-        return task
-    spec = task.read[0].merge
-    assert spec is not None, task
-    fields = (
-        tuple(base.schema.field(name) for name in spec.key)
-        if spec.replaces
-        else (*base.schema.fields, SEQUENCE, VALUE_KIND)
-    )
-    low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), base.schema)
-    count, starts = len(sections.files), sections.starts
-    first, last = np.minimum.reduceat(low[:count], starts), np.maximum.reduceat(high[:count], starts)
-    is_new = np.logical_or.reduceat(np.asarray(sections.files.entries["_LEVEL"]) == 0, starts)
-    section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
-    older, touched = [], np.zeros(len(above), bool)
-    for read in task.read:
-        section = section_of[read.paths[0]]
-        meets = (low[count:] <= last[section]) & (high[count:] >= first[section]) & bool(is_new[section])
-        touched |= meets
-        older.append(tuple(scan.with_places(reader, base, above.filter(pa.array(meets)), fields)))
-    if not touched.any():
-        return task
-    marks = scan.marking(reader, base, above.filter(pa.array(touched)))
-    return replace(task, older=tuple(older), marks=marks, upgrades=False)
-
-
-def _settling(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
-    """The task whose new rows are also merged with the rows of their keys in the files `above`, which stay."""
-    if len(above) == 0:
-        return task
-    above = above.take(np.argsort(-np.asarray(above.entries["_LEVEL"]), kind="stable"))
-    low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), base.schema)
-    count, starts = len(sections.files), sections.starts
-    is_new = np.asarray(sections.files.entries["_LEVEL"]) == 0
-    nothing = np.iinfo(np.int64).max
-    first = np.minimum.reduceat(np.where(is_new, low[:count], nothing), starts)
-    last = np.maximum.reduceat(np.where(is_new, high[:count], -1), starts)
-    section_of = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
-    older = []
-    for read in task.read:
-        section = section_of[read.paths[0]]
-        meets = (low[count:] <= last[section]) & (high[count:] >= first[section])
-        older.append(tuple(scan.standing(reader, base, above.filter(pa.array(meets)), read.fields)))
-    return replace(task, older=tuple(older)) if any(older) else task
-
-
-def _unit(
-    reader: Reader,
-    base: State,
-    sections: Sections,
-    write: WriteTask,
-    gone: Expression | None,
-    rules: Rules,
-    known: int | None,
-    worn_names: pa.Array,
-) -> Iterator[RewriteTask]:
-    """The sections of one bucket, in key order: adjacent ones are rewritten together, large files in between are
-    upgraded.
-
-    With `known`, the changes of rows on levels from there on are written to the changelog, if there is one. Files of
-    `worn_names` are rewritten on any level. Rows for which `gone` is true are left out.
-    """
-    assert write.keyed is not None, write
-    level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
-    producer = options.of(base.schema).changelog_producer
-    entries, starts = sections.files.entries, sections.starts
-    alone = sections.sizes == 1
-    sizes = np.asarray(entries["_FILE_SIZE"])[starts]
-    levels = np.asarray(entries["_LEVEL"])[starts]
-    retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))[starts]
-    worn = np.asarray(pc.is_in(entries["_FILE_NAME"], value_set=worn_names))[starts]
-    is_large = alone & (sizes >= rules.large_bytes)
-    runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
-    for run in runs:
-        first = int(run[0])
-        is_upgraded = False
-        part = sections.filter(np.isin(np.arange(len(sections)), run))
-        if len(run) == 1 and alone[first] and not worn[first]:
-            if levels[first] == level:
-                continue
-            drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.empties_level_0)
-            if levels[first] >= (known or 0) and not drops_some:
-                if levels[first] > 0:
-                    yield RewriteTask((), write, upgraded=((part.files.paths[0].as_py(), level),))
-                    continue
-                is_upgraded = True  # Unless it has duplicate keys, which its reader finds: pypaimon wrote such files.
-        read = scan.merges(reader, base, part, fields)
-        task = RewriteTask(tuple(read), write, delete_where=gone, upgrades=is_upgraded)
-        if known is not None:
-            task = replace(
-                task,
-                changelog=_log(base, write) if producer in {"lookup", "full-compaction"} else None,
-                before=_before(reader, base, part, known, fields),
-                compared=options.of(base.schema).compared,
-            )
-        yield task
-
-
 def _log(base: State, write: WriteTask) -> WriteTask:
     assert write.keyed is not None, write
     prefix = options.of(base.schema).changelog_file_prefix
     return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
-
-
-def _before(
-    reader: Reader, base: State, sections: Sections, known: int, fields: tuple[Field, ...]
-) -> tuple[ReadTask | None, ...]:
-    """For each section, the task that reads its rows on levels from `known` on; None if there are none."""
-    is_above = np.asarray(sections.files.entries["_LEVEL"]) >= known
-    counts = np.add.reduceat(is_above.astype(np.int64), sections.starts)
-    some = counts > 0
-    starts = np.cumsum(counts[some]) - counts[some]
-    files = sections.files.filter(pa.array(is_above))
-    read = iter(scan.merges(reader, base, Sections(files, starts, sections.is_whole[some]), fields))
-    return tuple(next(read) if there else None for there in some.tolist())
 
 
 def _buckets(data_files: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:

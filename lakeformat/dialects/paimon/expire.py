@@ -1,12 +1,11 @@
 """What a retention expires, and which files nothing reaches any more. No file is listed without proof.
 
-Proof for a data file: it is live in no remaining snapshot and in no tag, and no remaining changelog reads it. For metadata: no
-remaining snapshot, tag, changelog or branch refers to it. A file that cannot be read ends the expiry with an error, and nothing
-is deleted.
+Proof for a data file: it is live in no remaining snapshot and in no tag, and no remaining changelog reads it. For
+metadata: no remaining snapshot, tag, changelog or branch refers to it. A file that cannot be read ends the expiry with
+an error, and nothing is deleted.
 
-A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps the files with its
-changes: its changelog files, or, where none were written, the files that an append added.
-"""
+A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps the files with
+its changes: its changelog files, or, where none were written, the files that an append added."""
 
 from __future__ import annotations
 
@@ -16,15 +15,18 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, partition_times, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
 from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
@@ -59,153 +61,302 @@ _HINTS = {"LATEST", "EARLIEST"}
 _MARKS = (f"{metadata.SNAPSHOT_FOLDER}/{RESTORED}",)  # For numbers that become free out of order: see `CreateHead`.
 
 
-def default_retention(schema: Schema, now_ms: int) -> Retention:
-    """The retention of the table's options (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
-    least, most, kept_ms = options.of(schema).snapshots_kept
-    limit = options.of(schema).snapshot_expire_limit
-    return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
+@dataclass(frozen=True, slots=True)
+class Expiring(Part[State]):
+    """What may be deleted."""
 
+    def default_retention(self, now_ms: int) -> Retention:
+        """The retention of the table's options (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
+        least, most, kept_ms = options.of(self.state.schema).snapshots_kept
+        limit = options.of(self.state.schema).snapshot_expire_limit
+        return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
 
-def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` expires, oldest first, and the files that only they reach.
+    def snapshots(self, retention: Retention, now_ms: int) -> Expiry:
+        """The snapshots that `retention` expires, oldest first, and the files that only they reach.
 
-    The first step is a notice of the snapshots, and what refers to files is read after it. A restore, a tag and a branch
-    begin with a file that refers to their snapshot, and look for notices after it (`require_kept`): one of the two sees
-    the other.
-    """
-    metadata.require_readable(base, reader.root)
-    if retention.snapshot_ids:
-        raise UnsupportedFeature(
-            f"{reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say retain_last or older_than"
+        The first step is a notice of the snapshots, and what refers to files is read after it. A restore, a tag and a
+        branch begin with a file that refers to their snapshot, and look for notices after it (`require_kept`): one of
+        the two sees the other."""
+        metadata.require_readable(self.state, self.reader.root)
+        if retention.snapshot_ids:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say retain_last or older_than"
+            )
+        names = self.reader.names(metadata.SNAPSHOT_FOLDER)
+        documents = {d["id"]: d for d in metadata.read_snapshots(self.reader, metadata.snapshot_ids_among(names))}
+        ids = sorted(documents)
+        begun = _notices(self.reader, names)  # Other expiries may have been cut short: they are finished.
+        if (awaited := branch.awaited(self.reader, documents)) is not None:
+            retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
+        replaced = _replaced(documents)
+        expired = replaced | set(_old(self.reader, self.state.schema, ids, documents, retention))
+        expired |= {id for ids_begun in begun.values() for id in ids_begun} & set(ids[:-1])
+        if not expired:
+            gone = self._released(documents, replaced, expired, _tags(self.reader), now_ms)
+            return replace(gone, notices=tuple(begun)) if begun else gone  # Of none of them a snapshot is there.
+        notice = f"{metadata.SNAPSHOT_FOLDER}/{EXPIRING}{uuid.uuid4()}"
+
+        def then(after: State) -> Expiry:
+            tags = _tags(self.reader)  # Before the snapshots: a restore deletes its tag when its snapshot is there.
+            ids = metadata.snapshot_ids(self.reader)
+            there = {i: documents[i] for i in ids if i in documents}
+            there |= {d["id"]: d for d in metadata.read_snapshots(self.reader, [i for i in ids if i not in there])}
+            gone = Expiring(self.reader, after)._released(
+                there, replaced & there.keys(), expired & there.keys(), tags, now_ms
+            )
+            left = there.keys() - set(gone.snapshots)
+            return replace(gone, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
+
+        return Expiry(tuple(sorted(expired)), (), files={notice: json.dumps(sorted(expired)).encode()}, then=then)
+
+    def require_kept(self, tag: str | None = None) -> None:
+        """Raises `NotFound` if an expiry has begun to remove the snapshot of the view, or, where that is given, the
+        tag. Whatever keeps the snapshot from then on has to be there before this is called."""
+        if self.state.document is None:
+            return
+        if tag is not None:
+            if not self.reader.exists(metadata.tag_path(tag)):
+                raise NotFound(f"{self.reader.root}: tag {tag!r} has been deleted meanwhile")
+            return
+        names = self.reader.names(metadata.SNAPSHOT_FOLDER)
+        if self.state.version not in metadata.snapshot_ids_among(names):
+            raise NotFound(f"{self.reader.root}: snapshot {self.state.version} has expired meanwhile")
+        for path, ids in _notices(self.reader, names).items():
+            if self.state.version in ids:
+                raise NotFound(
+                    f"{self.reader.root}: snapshot {self.state.version} is expiring, says {path}. If no expiry runs, one was cut short, and "
+                    "files of the snapshot may be missing: expire_snapshots finishes it"
+                )
+
+    def expired_tags(self, now_ms: int) -> list[str]:
+        """The tags whose time is over."""
+        return metadata.expired_tags(self.reader, self.state, now_ms)
+
+    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
+        """A tag that keeps the snapshot while a verb refers to it."""
+        return metadata.pin(self.state, now_ms, retain_ms)
+
+    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
+        """The retention after the commit `made` on the view, for a table that expires snapshots with its commits, if
+        one listing of the snapshots with their ages shows one that may expire; else None."""
+        if not options.of(self.state.schema).expires_with_commits or made.id <= self.state.version:
+            return None
+        kept = self.default_retention(now_ms)
+        least = max(kept.retain_min, 1)
+        if made.id <= least:
+            return None
+        listed = metadata.listed_snapshots(self.reader)
+        assert kept.retain_max is not None
+        assert kept.older_than_ms is not None
+        is_due = len(listed) > least and (len(listed) > kept.retain_max or listed[1][1] < kept.older_than_ms)
+        if not is_due or min(metadata.consumers(self.reader).values(), default=made.id) <= listed[0][0]:
+            return None
+        return kept
+
+    def of_tag(self, name: str) -> Expiry:
+        """The tag's file first, then the files that only it reached, by what is there without it: see `expiry`."""
+        metadata.require_readable(self.state, self.reader.root)
+        document = metadata.read_tag(self.reader, name)
+        if name.startswith(metadata.PIN) and not _stands(self.reader, document):
+            return Expiry((), ((metadata.tag_path(name),),))
+        self._released_with(document, name)  # Raises if that cannot be told, before the tag goes.
+        return Expiry(
+            (),
+            ((metadata.tag_path(name),),),
+            then=lambda after: Expiring(self.reader, after)._released_with(document, name),
         )
-    names = reader.names(metadata.SNAPSHOT_FOLDER)
-    documents = {d["id"]: d for d in metadata.read_snapshots(reader, metadata.snapshot_ids_among(names))}
-    ids = sorted(documents)
-    begun = _notices(reader, names)  # Other expiries may have been cut short: they are finished.
-    if (awaited := branch.awaited(reader, documents)) is not None:
-        retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
-    replaced = _replaced(documents)
-    expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
-    expired |= {id for ids_begun in begun.values() for id in ids_begun} & set(ids[:-1])
-    if not expired:
-        gone = _released(reader, base, documents, replaced, expired, _tags(reader), now_ms)
-        return replace(gone, notices=tuple(begun)) if begun else gone  # Of none of them a snapshot is there.
-    notice = f"{metadata.SNAPSHOT_FOLDER}/{EXPIRING}{uuid.uuid4()}"
 
-    def then(after: State) -> Expiry:
-        tags = _tags(reader)  # Before the snapshots: a restore deletes its tag when its snapshot is there.
-        ids = metadata.snapshot_ids(reader)
-        there = {i: documents[i] for i in ids if i in documents}
-        there |= {d["id"]: d for d in metadata.read_snapshots(reader, [i for i in ids if i not in there])}
-        gone = _released(reader, after, there, replaced & there.keys(), expired & there.keys(), tags, now_ms)
-        left = there.keys() - set(gone.snapshots)
-        return replace(gone, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
+    def of_restore(self, version: int) -> Expiry:
+        """The snapshots between the one that a table was restored to and `version`, the restore. Their files are left
+        to the sweep: their deletes are undone, and no engine that expires snapshots may apply them."""
+        documents = metadata.read_snapshots(self.reader, metadata.snapshot_ids(self.reader))
+        ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
+        return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),), marks=_MARKS if ids else ())
 
-    return Expiry(tuple(sorted(expired)), (), files={notice: json.dumps(sorted(expired)).encode()}, then=then)
+    def partitions(self, now_ms: int, properties: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
+        """The partitions older than `partition.expiration-time`, by their value or their newest file; at most
+        `partition.expiration-max-num` (100), oldest first. None if there are none, or without that option. `properties`
+        come before the table's."""
+        schema = replace(self.state.schema, properties={**self.state.schema.properties, **properties})
+        table_options = options.of(schema)
+        kept_ms = table_options.partition_expiration_time
+        if kept_ms is None or not schema.partitioning:
+            return None
+        now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
+        entries = manifest.live_entries(self.reader, self.state.document, schema)
+        codes, values = manifest.partitions(entries, schema)
+        tuples = manifest.partition_values(values, schema)
+        moments: list[int | None]
+        match table_options.partition_expiration_strategy:
+            case "values-time":
+                moments = _moments(self.reader, schema, tuples)
+            case "update-time":
+                newest = np.zeros(len(tuples), np.int64)
+                np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], now), np.int64))
+                moments = [int(m) for m in newest]
+            case other:
+                raise UnsupportedFeature(f"{self.reader.root}: partition.expiration-strategy={other}: not supported")
+        over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
+        chosen = over[: table_options.partition_expiration_max_num]
+        return manifest.scope_of(schema, [tuples[i] for _, i in chosen]) if chosen else None
 
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        """Files that no metadata refers to and that are older than `older_than_ms` (epoch). Candidates are listed
+        first, so that a file committed meanwhile is either referred to by metadata read afterwards or no candidate."""
+        metadata.require_readable(self.state, self.reader.root)
+        listed = self.reader.list("")
+        inside = _tables_below(f.path for f in listed)
+        candidates = [
+            f for f in listed if f.modified_ms < older_than_ms and _is_ours(f.path) and not f.path.startswith(inside)
+        ]
+        if not candidates:
+            return []
+        used: set[str] = set()
+        for folder in ["", *metadata.branches(self.reader)]:
+            if not any(f.path.startswith(f"{folder}schema/schema-") for f in self.reader.list(f"{folder}schema")):
+                raise CorruptTable(
+                    f"{self.reader.root}: {folder or 'the table'} has no schema; orphans cannot be distinguished from files in use"
+                    + (": finish what was begun, create_branch or delete_branch" if folder else "")
+                )
+            used |= _used(self.reader, folder)
+        return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
 
-def require_kept(reader: Reader, base: State, tag: str | None) -> None:
-    """Raises `NotFound` if an expiry has begun to remove the snapshot of `base`, or, where that is given, the tag. Whatever
-    keeps the snapshot from then on has to be there before this is called."""
-    if base.document is None:
-        return
-    if tag is not None:
-        if not reader.exists(metadata.tag_path(tag)):
-            raise NotFound(f"{reader.root}: tag {tag!r} has been deleted meanwhile")
-        return
-    names = reader.names(metadata.SNAPSHOT_FOLDER)
-    if base.version not in metadata.snapshot_ids_among(names):
-        raise NotFound(f"{reader.root}: snapshot {base.version} has expired meanwhile")
-    for path, ids in _notices(reader, names).items():
-        if base.version in ids:
-            raise NotFound(
-                f"{reader.root}: snapshot {base.version} is expiring, says {path}. If no expiry runs, one was cut short, and "
-                "files of the snapshot may be missing: expire_snapshots finishes it"
+    def _released(
+        self,
+        documents: Mapping[int, dict[str, Any]],
+        replaced: Set[int],
+        expired: Set[int],
+        tags: Mapping[str, Mapping[str, Any]],
+        now_ms: int,
+    ) -> Expiry:
+        """The expiry of the snapshots `expired` among `documents`, all that there are, of which a restore undid
+        `replaced`; and of strays and changelogs."""
+        ids = sorted(documents)
+        # The manifest lists that prove that a snapshot led to the next are read together, and cached.
+        lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
+        for start in range(0, len(lists), _LISTS_AT_ONCE):
+            manifest.read_lists(
+                self.reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True
             )
+        # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
+        pairs = itertools.pairwise(documents[i] for i in ids)
+        strays = {d["id"] for d, after in pairs if lineage.leads_to(self.reader, d, after) is False} - replaced
+        kept = [documents[i] for i in ids if i not in expired | strays]
+        gone = [documents[i] for i in ids if i in expired - strays]
+        left = {d["id"]: d for d in metadata.read_changelogs(self.reader, metadata.changelog_ids(self.reader))}
+        if options.of(self.state.schema).outlives_snapshots:
+            left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
+        over = _over(self.reader, self.state.schema, left, documents, ids, now_ms)
+        logs = [left[i] for i in sorted(left.keys() - over)]
+        silent = [left[i] for i in sorted(over)]
+        if not gone and not silent and not strays:
+            return NOTHING
+        keepers = [*kept, *tags.values(), *_branch_documents(self.reader)]
+        unreachable = self._unreachable(gone, kept, keepers, silent, [*logs, *_branch_logs(self.reader)])
+        clean = options.of(self.state.schema).snapshot_clean_empty_directories
+        hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
+        if logs:
+            ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
+            hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
+        return Expiry(
+            snapshots=tuple(d["id"] for d in gone),
+            waves=(
+                *unreachable,
+                # In order: strays are recognised because a name becomes free only after all names below it.
+                *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
+                tuple(metadata.changelog_path(d["id"]) for d in silent),
+            ),
+            files=_copies(self.reader, [d for d in logs if d["id"] in expired]),
+            marks=_MARKS if replaced else (),
+            folders=tuple(sorted({p.rsplit("/", 1)[0] for p in unreachable[0]})) if clean else (),
+            hints=hints,
+        )
 
+    def _released_with(self, document: Mapping[str, Any], name: str) -> Expiry:
+        """The files that only the tag `name` reached, whose content is `document`."""
+        tags = _tags(self.reader)
+        tags.pop(name, None)
+        kept = metadata.read_snapshots(self.reader, metadata.snapshot_ids(self.reader))
+        if any(d["id"] == document["id"] for d in kept):
+            return NOTHING
+        keepers = [*kept, *tags.values(), *_branch_documents(self.reader)]
+        logs = _logs(self.reader)
+        data = (
+            *self._data_paths(_live(self.reader, document), keepers, logs),
+            *self._changelog_paths([document], [*keepers, *logs]),
+        )
+        named = _names(self.reader, [document])
+        still = _names(self.reader, keepers) | _names_of_changes(self.reader, logs)
+        return Expiry((), (data, *_metadata_waves(named - still)))
 
-def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
-    """The retention after the commit `made` on `base`, for a table that expires snapshots with its commits, if one
-    listing of the snapshots with their ages shows one that may expire; else None."""
-    if made.id <= base.version:
-        return None
-    kept = default_retention(base.schema, now_ms)
-    least = max(kept.retain_min, 1)
-    if made.id <= least:
-        return None
-    listed = metadata.listed_snapshots(reader)
-    assert kept.retain_max is not None
-    assert kept.older_than_ms is not None
-    is_due = len(listed) > least and (len(listed) > kept.retain_max or listed[1][1] < kept.older_than_ms)
-    if not is_due or min(metadata.consumers(reader).values(), default=made.id) <= listed[0][0]:
-        return None
-    return kept
+    def _unreachable(
+        self,
+        gone: Sequence[Mapping[str, Any]],
+        kept: Sequence[Mapping[str, Any]],
+        keepers: Sequence[Mapping[str, Any]],
+        silent: Sequence[Mapping[str, Any]],
+        logs: Sequence[Mapping[str, Any]],
+    ) -> tuple[tuple[str, ...], ...]:
+        """In waves, data files first: what only the snapshots `gone` and the changelogs `silent` reach; `logs` stay."""
+        # A snapshot's delta has its adds and deletes; the delta of the first remaining one lists the deletes that made it.
+        ids = {document["id"] for document in gone}
+        with_delta = [
+            *gone,
+            *(kept[:1] if gone else ()),
+            *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
+        ]
+        names = [
+            name for group in _listed(self.reader, with_delta, "deltaManifestList", missing_ok=True) for name in group
+        ]
+        candidates = manifest.joined(manifest.read_entries(self.reader, names, missing_ok=True))
+        with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
+        data = (
+            *self._data_paths(candidates, keepers, logs),
+            *self._changelog_paths(with_changelog, [*keepers, *logs]),
+        )
+        named = _names(self.reader, gone, missing_ok=True) | _names_of_changes(self.reader, silent, missing_ok=True)
+        return data, *_metadata_waves(named - _names(self.reader, keepers) - _names_of_changes(self.reader, logs))
 
+    def _changelog_paths(
+        self, gone: Sequence[Mapping[str, Any]], keepers: Sequence[Mapping[str, Any]]
+    ) -> tuple[str, ...]:
+        """The paths of the changelog files of the snapshots `gone`: no other snapshot has them, but a tag may."""
+        key = "changelogManifestList"
+        kept = {document.get(key) for document in keepers}
+        alone = [document for document in gone if document.get(key) not in kept]
+        names = [name for group in _listed(self.reader, alone, key, missing_ok=True) for name in group]
+        entries = manifest.joined(manifest.read_entries(self.reader, names, missing_ok=True))
+        return tuple(scan.paths(entries, self.state.schema).to_pylist())
 
-def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """The tag's file first, then the files that only it reached, by what is there without it: see `expiry`."""
-    metadata.require_readable(base, reader.root)
-    document = metadata.read_tag(reader, name)
-    if name.startswith(metadata.PIN) and not _stands(reader, document):
-        return Expiry((), ((metadata.tag_path(name),),))
-    _released_with(reader, base, document, name)  # Raises if that cannot be told, before the tag goes.
-    return Expiry((), ((metadata.tag_path(name),),), then=lambda after: _released_with(reader, after, document, name))
-
-
-def replaced_history(reader: Reader, version: int) -> Expiry:
-    """The snapshots between the one that a table was restored to and `version`, the restore. Their files are left to
-    the sweep: their deletes are undone, and no engine that expires snapshots may apply them."""
-    documents = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
-    ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
-    return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),), marks=_MARKS if ids else ())
-
-
-def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
-    """The partitions older than `partition.expiration-time`, by their value or their newest file; at most
-    `partition.expiration-max-num` (100), oldest first. None if there are none, or without that option."""
-    table_options = options.of(base.schema)
-    kept_ms = table_options.partition_expiration_time
-    if kept_ms is None or not base.schema.partitioning:
-        return None
-    now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
-    entries = manifest.live_entries(reader, base.document, base.schema)
-    codes, values = manifest.partitions(entries, base.schema)
-    tuples = manifest.partition_values(values, base.schema)
-    moments: list[int | None]
-    match table_options.partition_expiration_strategy:
-        case "values-time":
-            moments = _moments(reader, base.schema, tuples)
-        case "update-time":
-            newest = np.zeros(len(tuples), np.int64)
-            np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], now), np.int64))
-            moments = [int(m) for m in newest]
-        case other:
-            raise UnsupportedFeature(f"{reader.root}: partition.expiration-strategy={other}: not supported")
-    over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
-    chosen = over[: table_options.partition_expiration_max_num]
-    return manifest.scope_of(base.schema, [tuples[i] for _, i in chosen]) if chosen else None
-
-
-def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
-    """Files that no metadata refers to and that are older than `older_than_ms` (epoch). Candidates are listed first, so
-    that a file committed meanwhile is either referred to by metadata read afterwards or no candidate."""
-    metadata.require_readable(base, reader.root)
-    listed = reader.list("")
-    inside = _tables_below(f.path for f in listed)
-    candidates = [
-        f for f in listed if f.modified_ms < older_than_ms and _is_ours(f.path) and not f.path.startswith(inside)
-    ]
-    if not candidates:
-        return []
-    used: set[str] = set()
-    for folder in ["", *metadata.branches(reader)]:
-        if not any(f.path.startswith(f"{folder}schema/schema-") for f in reader.list(f"{folder}schema")):
-            raise CorruptTable(
-                f"{reader.root}: {folder or 'the table'} has no schema; orphans cannot be distinguished from files in use"
-                + (": finish what was begun, create_branch or delete_branch" if folder else "")
-            )
-        used |= _used(reader, folder)
-    return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
+    def _data_paths(
+        self, candidates: pa.Table, keepers: Sequence[Mapping[str, Any]], logs: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[str, ...]:
+        """The paths, with extra files, of those `candidates` (rows of ENTRY) that are live in none of `keepers` and do
+        not hold the changes of any of `logs`."""
+        if len(candidates) == 0:
+            return ()
+        names = pc.unique(candidates["_FILE_NAME"])
+        small: dict[str, pa.Table] = {}  # Manifest -> its candidate entries.
+        reachable: list[pa.Array] = []
+        for base_names, delta_names in zip(
+            _listed(self.reader, keepers, "baseManifestList"),
+            _listed(self.reader, keepers, "deltaManifestList"),
+            strict=True,
+        ):
+            chain = [*base_names, *delta_names]
+            absent = [n for n in chain if n not in small]
+            for name, table in zip(absent, manifest.read_entries(self.reader, absent), strict=True):
+                small[name] = table.filter(pc.is_in(table["_FILE_NAME"], value_set=names))
+            own = [small[n] for n in chain if len(small[n])]
+            if own:
+                reachable.append(pc.unique(manifest.fold(own)[0]["_FILE_NAME"]))
+        free = _without(candidates, reachable)
+        free = _without(free, _read_by_changelogs(self.reader, free, [d for d in logs if _changes_in_data_files(d)]))
+        paths = scan.paths(free, self.state.schema).to_pylist()
+        owned = dict.fromkeys(paths)
+        for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
+            owned |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
+        return tuple(owned)
 
 
 def everything(reader: Reader) -> Expiry:
@@ -235,60 +386,9 @@ def everything(reader: Reader) -> Expiry:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _released(
-    reader: Reader,
-    base: State,
-    documents: Mapping[int, dict[str, Any]],
-    replaced: Set[int],
-    expired: Set[int],
-    tags: Mapping[str, Mapping[str, Any]],
-    now_ms: int,
-) -> Expiry:
-    """The expiry of the snapshots `expired` among `documents`, all that there are, of which a restore undid `replaced`;
-    and of strays and changelogs."""
-    ids = sorted(documents)
-    # The manifest lists that prove that a snapshot led to the next are read together, and cached.
-    lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
-    for start in range(0, len(lists), _LISTS_AT_ONCE):
-        manifest.read_lists(reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True)
-    # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
-    pairs = itertools.pairwise(documents[i] for i in ids)
-    strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced
-    kept = [documents[i] for i in ids if i not in expired | strays]
-    gone = [documents[i] for i in ids if i in expired - strays]
-    left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
-    if options.of(base.schema).outlives_snapshots:
-        left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
-    over = _over(reader, base.schema, left, documents, ids, now_ms)
-    logs = [left[i] for i in sorted(left.keys() - over)]
-    silent = [left[i] for i in sorted(over)]
-    if not gone and not silent and not strays:
-        return NOTHING
-    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
-    unreachable = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
-    clean = options.of(base.schema).snapshot_clean_empty_directories
-    hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
-    if logs:
-        ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
-        hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
-    return Expiry(
-        snapshots=tuple(d["id"] for d in gone),
-        waves=(
-            *unreachable,
-            # In order: strays are recognised because a name becomes free only after all names below it.
-            *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
-            tuple(metadata.changelog_path(d["id"]) for d in silent),
-        ),
-        files=_copies(reader, [d for d in logs if d["id"] in expired]),
-        marks=_MARKS if replaced else (),
-        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in unreachable[0]})) if clean else (),
-        hints=hints,
-    )
-
-
 def _tags(reader: Reader, folder: str = "") -> dict[str, dict[str, Any]]:
-    """Tag name -> its document, with pins. A pin that came too late, and whose verb was killed before it saw that, is left
-    out: it keeps nothing."""
+    """Tag name -> its document, with pins. A pin that came too late, and whose verb was killed before it saw that, is
+    left out: it keeps nothing."""
     tags = metadata.tags(reader, folder, pins=True)
     return {n: d for n, d in tags.items() if not n.startswith(metadata.PIN) or _stands(reader, d)}
 
@@ -309,24 +409,6 @@ def _notices(reader: Reader, names: Iterable[str]) -> dict[str, list[int]]:
     paths = [f"{metadata.SNAPSHOT_FOLDER}/{name}" for name in names if name.startswith(EXPIRING)]
     read = zip(paths, reader.read_many(paths), strict=True)
     return {path: json.loads(data) for path, data in read if data is not None}
-
-
-def _released_with(reader: Reader, base: State, document: Mapping[str, Any], name: str) -> Expiry:
-    """The files that only the tag `name` reached, whose content is `document`."""
-    tags = _tags(reader)
-    tags.pop(name, None)
-    kept = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
-    if any(d["id"] == document["id"] for d in kept):
-        return NOTHING
-    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
-    logs = _logs(reader)
-    data = (
-        *_data_paths(reader, base, _live(reader, document), keepers, logs),
-        *_changelog_paths(reader, base, [document], [*keepers, *logs]),
-    )
-    named = _names(reader, [document])
-    still = _names(reader, keepers) | _names_of_changes(reader, logs)
-    return Expiry((), (data, *_metadata_waves(named - still)))
 
 
 def _moments(reader: Reader, schema: Schema, tuples: Sequence[tuple[Any, ...]]) -> list[int | None]:
@@ -422,79 +504,6 @@ def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
         if origin is not None and origin.isdecimal():
             undone |= {i for i in documents if int(origin) < i < snapshot_id}
     return undone
-
-
-def _unreachable(
-    reader: Reader,
-    base: State,
-    gone: Sequence[Mapping[str, Any]],
-    kept: Sequence[Mapping[str, Any]],
-    keepers: Sequence[Mapping[str, Any]],
-    silent: Sequence[Mapping[str, Any]],
-    logs: Sequence[Mapping[str, Any]],
-) -> tuple[tuple[str, ...], ...]:
-    """In waves, data files first: what only the snapshots `gone` and the changelogs `silent` reach; `logs` stay."""
-    # A snapshot's delta has its adds and deletes; the delta of the first remaining one lists the deletes that made it.
-    ids = {document["id"] for document in gone}
-    with_delta = [
-        *gone,
-        *(kept[:1] if gone else ()),
-        *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
-    ]
-    names = [name for group in _listed(reader, with_delta, "deltaManifestList", missing_ok=True) for name in group]
-    candidates = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
-    with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
-    data = (
-        *_data_paths(reader, base, candidates, keepers, logs),
-        *_changelog_paths(reader, base, with_changelog, [*keepers, *logs]),
-    )
-    named = _names(reader, gone, missing_ok=True) | _names_of_changes(reader, silent, missing_ok=True)
-    return data, *_metadata_waves(named - _names(reader, keepers) - _names_of_changes(reader, logs))
-
-
-def _changelog_paths(
-    reader: Reader, base: State, gone: Sequence[Mapping[str, Any]], keepers: Sequence[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """The paths of the changelog files of the snapshots `gone`: no other snapshot has them, but a tag may."""
-    key = "changelogManifestList"
-    kept = {document.get(key) for document in keepers}
-    alone = [document for document in gone if document.get(key) not in kept]
-    names = [name for group in _listed(reader, alone, key, missing_ok=True) for name in group]
-    entries = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
-    return tuple(scan.paths(entries, base.schema).to_pylist())
-
-
-def _data_paths(
-    reader: Reader,
-    base: State,
-    candidates: pa.Table,
-    keepers: Sequence[Mapping[str, Any]],
-    logs: Sequence[Mapping[str, Any]] = (),
-) -> tuple[str, ...]:
-    """The paths, with extra files, of those `candidates` (rows of ENTRY) that are live in none of `keepers` and do not
-    hold the changes of any of `logs`."""
-    if len(candidates) == 0:
-        return ()
-    names = pc.unique(candidates["_FILE_NAME"])
-    small: dict[str, pa.Table] = {}  # Manifest -> its candidate entries.
-    reachable: list[pa.Array] = []
-    for base_names, delta_names in zip(
-        _listed(reader, keepers, "baseManifestList"), _listed(reader, keepers, "deltaManifestList"), strict=True
-    ):
-        chain = [*base_names, *delta_names]
-        absent = [n for n in chain if n not in small]
-        for name, table in zip(absent, manifest.read_entries(reader, absent), strict=True):
-            small[name] = table.filter(pc.is_in(table["_FILE_NAME"], value_set=names))
-        own = [small[n] for n in chain if len(small[n])]
-        if own:
-            reachable.append(pc.unique(manifest.fold(own)[0]["_FILE_NAME"]))
-    free = _without(candidates, reachable)
-    free = _without(free, _read_by_changelogs(reader, free, [d for d in logs if _changes_in_data_files(d)]))
-    paths = scan.paths(free, base.schema).to_pylist()
-    owned = dict.fromkeys(paths)
-    for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
-        owned |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
-    return tuple(owned)
 
 
 def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:

@@ -1,6 +1,6 @@
-"""Paimon's format tables (`type=format-table`): a folder of Parquet, ORC, CSV or JSON files without a history of its own, with folders
-for partitions. Every file that lies there counts, by whatever name, but for those that begin with `_` or `.`; here they are read
-(FormatTableScan, FormatTableRead)."""
+"""Paimon's format tables (`type=format-table`): a folder of Parquet, ORC, CSV or JSON files without a history of its
+own, with folders for partitions. Every file that lies there counts, by whatever name, but for those that begin with `_`
+or `.`; here they are read (FormatTableScan, FormatTableRead)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.partition_listing import partition_listing
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options, scan
-from lakeformat.dialects.paimon.view import Maintenance, PaimonView
+from lakeformat.dialects.paimon.compaction import Compaction
+from lakeformat.dialects.paimon.expire import Expiring
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.paimon.mirror import Mirroring
+from lakeformat.dialects.paimon.view import PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.expression import evaluation
 from lakeformat.model.dataclass import dataclass
@@ -31,14 +36,20 @@ _TEXT_OPTIONS = ("csv.", "json.", "field-delimiter")
 _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep(Maintenance):
-    """Nothing to do: there is nothing to compact, no snapshot expires, and no file is an orphan, since all files are
-    the table."""
+def _refused(part: Part[State], *given: Any, **named: Any) -> NoReturn:
+    raise UnsupportedFeature(
+        f"{part.reader.root}: a format table is a folder of files of others, which is read; write it by other means, or copy its rows "
+        "to a table of its own"
+    )
 
-    def compaction(
+
+@dataclass(frozen=True, slots=True)
+class _Compaction(Compaction):
+    """Nothing to do: there is nothing to compact."""
+
+    def tasks(
         self,
-        full: bool,
+        full: bool = False,
         scope: Expression = ALWAYS,
         now_ms: int | None = None,
         min_files: int | None = None,
@@ -51,11 +62,21 @@ class Upkeep(Maintenance):
             f"{self.reader.root}: compact(sort_by=...) of a format table, which is read only: not supported"
         )
 
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
+
+@dataclass(frozen=True, slots=True)
+class _Expiring(Expiring):
+    """Nothing to do: no snapshot expires, and no file is an orphan, since all files are the table."""
+
+    def snapshots(self, retention: Retention, now_ms: int) -> Expiry:
         return Expiry((), ())
 
     def orphans(self, older_than_ms: int) -> list[Listed]:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Mirroring(Mirroring):
+    shown = published = _refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +119,16 @@ class FolderView(PaimonView):
         ]
 
     @property
-    def maintenance(self) -> Upkeep:
-        return Upkeep(self.reader, self.state)
+    def compaction(self) -> _Compaction:
+        return _Compaction(self.reader, self.state)
+
+    @property
+    def expiring(self) -> _Expiring:
+        return _Expiring(self.reader, self.state)
+
+    @property
+    def mirroring(self) -> _Mirroring:
+        return _Mirroring(self.reader, self.state)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
         return None  # Row counts are unknown.
@@ -108,18 +137,11 @@ class FolderView(PaimonView):
         if name == "partitions":
             return self._partitions(*how)
         if name in ("files", "manifests"):
-            self._refused()
+            _refused(self)
         return inspect.INSPECTIONS[name](self.reader, self.state, *how)
 
-    def _refused(self, *given: Any, **named: Any) -> NoReturn:
-        raise UnsupportedFeature(
-            f"{self.reader.root}: a format table is a folder of files of others, which is read; write it by other means, or copy its rows "
-            "to a table of its own"
-        )
-
     # These would treat the folder as a table with snapshots, to which its files do not belong.
-    plan = layout = rewriting = delete_layout = column_layouts = files = tasks = tag = _refused
-    shown = published = complete = _refused
+    plan = layout = rewriting = delete_layout = files = tasks = tag = _refused
     branches = property(_refused)
 
     @property

@@ -223,7 +223,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "branches": branches,
     "schemas": schemas,
     "sort_orders": sort_orders,
-    "statistics": statistics.registered,
+    "statistics": lambda reader, base: statistics.Statistics(reader, base).registered(),
     "options": table_options,
     "consumers": consumers,
 }

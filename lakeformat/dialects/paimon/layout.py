@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import document
 from lakeformat.codec.paimon import file_index
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -85,22 +86,30 @@ class Directory:
         return self.default_name if _BLANK.fullmatch(shown) else shown
 
 
-def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
-    """A `_SUCCESS` file in the folder of each partition, with the times at which it was first and last marked (Java's
-    SuccessFile). Raises `UnsupportedFeature` if `partition.mark-done-action` asks for anything else."""
-    wanted = base.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
-    if others := [action for action in map(str.strip, wanted.split(",")) if action != _SUCCESS_FILE]:
-        raise UnsupportedFeature(
-            f"{reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
-        )
-    folders = directory(base.schema)
-    # Not below `data-file.path-directory`.
-    paths = ["/".join([*folders.partition(partition), "_SUCCESS"]) for partition in partitions]
-    marks: dict[str, bytes] = {}
-    for path, before in zip(paths, reader.read_many(paths), strict=True):
-        first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
-        marks[path] = document.emit({"creationTime": first, "modificationTime": now_ms})
-    return marks
+@dataclass(frozen=True, slots=True)
+class Hints(Part[State]):
+    """Files that tell other engines what metadata alone does not."""
+
+    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
+        """A `_SUCCESS` file in the folder of each partition, with the times at which it was first and last marked
+        (Java's SuccessFile). Raises `UnsupportedFeature` if `partition.mark-done-action` asks for anything else."""
+        actions = self.state.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
+        if others := [action for action in map(str.strip, actions.split(",")) if action != _SUCCESS_FILE]:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
+            )
+        folders = directory(self.state.schema)
+        # Not below `data-file.path-directory`.
+        paths = ["/".join([*folders.partition(partition), "_SUCCESS"]) for partition in partitions]
+        marks: dict[str, bytes] = {}
+        for path, before in zip(paths, self.reader.read_many(paths), strict=True):
+            first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
+            marks[path] = document.emit({"creationTime": first, "modificationTime": now_ms})
+        return marks
+
+    def earliest(self, snapshot_id: int) -> tuple[int, dict[str, bytes]]:
+        """See `metadata.earliest`."""
+        return metadata.earliest(self.reader, snapshot_id)
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import merging, options, types
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -577,8 +578,8 @@ def require_readable(base: State, where: str) -> None:
 
 
 def require_rewritable(schema: Schema, where: str) -> None:
-    """Raise `InvalidInput` for a table whose files must all stay: `merge_branch` tells by a file whether the table has its
-    rows."""
+    """Raise `InvalidInput` for a table whose files must all stay: `merge_branch` tells by a file whether the table has
+    its rows."""
     if options.of(schema).branch_merge_enabled:
         raise InvalidInput(
             f"{where}: the files of a table with 'branch-merge.enabled' stay as they are: rows are appended, and not compacted, "
@@ -834,8 +835,8 @@ def statistics_path(name: str) -> str:
 
 
 def check_new_name(kind: str, name: str) -> None:
-    """Raise `InvalidInput` for a new tag or branch whose name is a number, as a snapshot's. Other engines' automatic tags
-    of a day are called so; they are read and deleted as any."""
+    """Raise `InvalidInput` for a new tag or branch whose name is a number, as a snapshot's. Other engines' automatic
+    tags of a day are called so; they are read and deleted as any."""
     if isinstance(name, str) and name.isdigit():
         raise InvalidInput(f"{kind} {name!r}: a new name must not be a number")
 
@@ -877,7 +878,8 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 
 def pin(base: State, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
-    """The path and bytes of a tag that keeps the snapshot of `base` while a verb refers to it; None if there is none."""
+    """The path and bytes of a tag that keeps the snapshot of `base` while a verb refers to it; None if there is
+    none."""
     if base.document is None:
         return None
     return tag_path(f"{PIN}{uuid.uuid4()}"), emit_tag(base.document, now_ms, retain_ms)
@@ -948,21 +950,24 @@ def consumers(reader: Reader) -> dict[str, int]:
     return next_snapshots
 
 
-def progress(reader: Reader, consumer: str) -> int | None:
-    """The next snapshot that a consumer will read; None if it does not exist."""
-    consumer_path(consumer)
-    return consumers(reader).get(consumer)
+@dataclass(frozen=True, slots=True)
+class Consumers(Part[State]):
+    """Named readers, whose progress the table keeps."""
 
+    def progress(self, name: str) -> int | None:
+        """The next snapshot that a consumer will read; None if it does not exist."""
+        self.path(name)
+        return consumers(self.reader).get(name)
 
-def consumer(name: str, next_snapshot: int) -> tuple[str, bytes]:
-    """The path and bytes of the file with a consumer's progress."""
-    return consumer_path(name), _emit({"nextSnapshot": next_snapshot})
+    def file(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
+        """The path and bytes of the file with a consumer's progress."""
+        return self.path(name), _emit({"nextSnapshot": next_snapshot})
 
-
-def consumer_path(name: str) -> str:
-    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip():
-        raise InvalidInput(f"consumer {name!r}: a name must not be empty, or hold slashes or control characters")
-    return f"{CONSUMER_FOLDER}/consumer-{name}"
+    def path(self, name: str) -> str:
+        """The path of that file. Raises `InvalidInput` for an invalid name."""
+        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip():
+            raise InvalidInput(f"consumer {name!r}: a name must not be empty, or hold slashes or control characters")
+        return f"{CONSUMER_FOLDER}/consumer-{name}"
 
 
 def local_ms(epoch_ms: int) -> int:

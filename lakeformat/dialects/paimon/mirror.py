@@ -1,9 +1,8 @@
 """What a table publishes to its Iceberg mirror: the files whose rows need no merging, and their metadata.
 
-`metadata.iceberg.*`; which files are shown is Paimon's own rule (IcebergCommitCallback.shouldAddFileToIceberg), from the first
-snapshot on: all files of an append table; of a table with a primary key those above level 0 where deletion vectors come
-along, else those of the highest level.
-"""
+`metadata.iceberg.*`; which files are shown is Paimon's own rule (IcebergCommitCallback.shouldAddFileToIceberg), from
+the first snapshot on: all files of an append table; of a table with a primary key those above level 0 where deletion
+vectors come along, else those of the highest level."""
 
 from __future__ import annotations
 
@@ -15,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles, ShownIn
+from lakeformat.dialects.dialect import FOLLOWED, Mirror, Part, Published, PublishedFiles, ShownIn
 from lakeformat.dialects.paimon import compaction, layout, manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon.branch import own_name
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, rebuild, scalar
 from lakeformat.model.snapshot import Snapshot
@@ -63,96 +64,156 @@ def _shown_in(schema: Schema, root: str) -> ShownIn:
     return ShownIn(address, f"{database}.{table}", tuple(sorted(given.items())))
 
 
-def published(reader: Reader, base: State, known: Snapshot | None, schema_id: int) -> Published:
-    """What `base` publishes to a mirror that shows the snapshot `known` and has the schemas up to `schema_id`."""
-    metadata.require_readable(base, reader.root)
-    schema, document = base.schema, base.document
-    kept_in = mirror(schema, reader.root)
-    assert kept_in is not None, reader.root
-    assert document is not None, reader.root
-    metadata.require_writable(schema, reader.root)
-    ids = metadata.snapshot_ids(reader)
-    wanted = [] if known is None else [id for id in ids if known.id <= id < base.version]
-    documents = {snapshot["id"]: snapshot for snapshot in metadata.read_snapshots(reader, wanted)} | {
-        base.version: document
-    }
-    tags = {name: tag["id"] for name, tag in metadata.tags(reader).items()}
-    since = _since(known, documents, base.version)
-    between = None if since is None else _between(documents, since, base.version)
-    if between is None:
-        added, removed = manifest.live_entries(reader, document, schema), None
-    else:
-        tables = [
-            table
-            for snapshot in between
-            for table in manifest.read_all(reader, manifest.read_list(reader, snapshot["deltaManifestList"]))
-        ]
-        added, gone = manifest.fold(tables)
-        # An upgraded file is removed and added under the same name.
-        removed = _locations(reader, scan.paths(gone, schema))
-    index = document.get("indexManifest")
-    same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
-    kind = OperationKind.OVERWRITE
-    if between and not schema.primary_key and all(snapshot["commitKind"] == "COMPACT" for snapshot in between):
-        kind = OperationKind.COMPACT
-    return Published(
-        location=_spelled(reader.root),
-        format_version=kept_in.format_version,
-        snapshot=metadata.to_snapshot(document),
-        identity=document["deltaManifestList"],
-        kind=kind,
-        schemas=tuple(
-            _published_schema(schema if id == schema.id else metadata.schema_at(reader, base, id))
-            for id in metadata.schema_ids(reader)
-            if schema_id < id <= schema.id or since is None
-        ),
-        schema=_published_schema(schema),
-        properties=_properties(schema),
-        kept=frozenset({*ids, base.version, *tags.values()}),
-        tags=tags,
-        since=since,
-        added=_files(reader, base, added.filter(_shown(added, schema))),
-        removed=removed,
-        vectors=None if same_index or not options.of(schema).shows_vectors else _vectors(reader, base),
-    )
+@dataclass(frozen=True, slots=True)
+class Mirroring(Part[State]):
+    """The Iceberg metadata that a table may keep beside its own."""
 
+    def mirror(self) -> Mirror | None:
+        """The mirror; None if the table has none. A mirror shows the main branch only."""
+        if options.of(self.state.schema).metadata_iceberg_storage == "disabled" or own_name(self.reader) is not None:
+            return None
+        return mirror(self.state.schema, self.reader.root)
 
-def shown(reader: Reader, base: State) -> State:
-    """The table as if its mirror were in its own folder, without deletion vectors that Iceberg cannot represent and
-    with Parquet files, once `unshown` is done. Raises `UnsupportedFeature`."""
-    table_options = options.of(base.schema)
-    if there := metadata.branches(reader):
-        raise UnsupportedFeature(
-            f"{reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
+    def published(self, known: Snapshot | None, schema_id: int) -> Published:
+        """What the view publishes to a mirror that shows the snapshot `known` and has the schemas up to `schema_id`."""
+        metadata.require_readable(self.state, self.reader.root)
+        schema, document = self.state.schema, self.state.document
+        kept_in = mirror(schema, self.reader.root)
+        assert kept_in is not None, self.reader.root
+        assert document is not None, self.reader.root
+        metadata.require_writable(schema, self.reader.root)
+        ids = metadata.snapshot_ids(self.reader)
+        wanted = [] if known is None else [id for id in ids if known.id <= id < self.state.version]
+        documents = {snapshot["id"]: snapshot for snapshot in metadata.read_snapshots(self.reader, wanted)} | {
+            self.state.version: document
+        }
+        tags = {name: tag["id"] for name, tag in metadata.tags(self.reader).items()}
+        since = _since(known, documents, self.state.version)
+        between = None if since is None else _between(documents, since, self.state.version)
+        if between is None:
+            added, removed = manifest.live_entries(self.reader, document, schema), None
+        else:
+            tables = [
+                table
+                for snapshot in between
+                for table in manifest.read_all(
+                    self.reader, manifest.read_list(self.reader, snapshot["deltaManifestList"])
+                )
+            ]
+            added, gone = manifest.fold(tables)
+            # An upgraded file is removed and added under the same name.
+            removed = _locations(self.reader, scan.paths(gone, schema))
+        index = document.get("indexManifest")
+        same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
+        kind = OperationKind.OVERWRITE
+        if between and not schema.primary_key and all(snapshot["commitKind"] == "COMPACT" for snapshot in between):
+            kind = OperationKind.COMPACT
+        return Published(
+            location=_spelled(self.reader.root),
+            format_version=kept_in.format_version,
+            snapshot=metadata.to_snapshot(document),
+            identity=document["deltaManifestList"],
+            kind=kind,
+            schemas=tuple(
+                _published_schema(schema if id == schema.id else metadata.schema_at(self.reader, self.state, id))
+                for id in metadata.schema_ids(self.reader)
+                if schema_id < id <= schema.id or since is None
+            ),
+            schema=_published_schema(schema),
+            properties=_properties(schema),
+            kept=frozenset({*ids, self.state.version, *tags.values()}),
+            tags=tags,
+            since=since,
+            added=self._files(added.filter(_shown(added, schema))),
+            removed=removed,
+            vectors=None if same_index or not options.of(schema).shows_vectors else self._vectors(),
         )
-    asked = {
-        "metadata.iceberg.storage": "table-location",
-        "metadata.iceberg.storage-location": "table-location",
-        "file.format": "parquet",
-    }
-    if table_options.has_vectors:
-        asked |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
-    schema = replace(base.schema, properties={**base.schema.properties, **asked})
-    metadata.require_writable(schema, reader.root)
-    return replace(base, schema=schema)
 
+    def shown(self) -> State:
+        """The table as if its mirror were in its own folder, without deletion vectors that Iceberg cannot represent and
+        with Parquet files, once `unshown` is done. Raises `UnsupportedFeature`."""
+        table_options = options.of(self.state.schema)
+        if there := metadata.branches(self.reader):
+            raise UnsupportedFeature(
+                f"{self.reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
+            )
+        asked = {
+            "metadata.iceberg.storage": "table-location",
+            "metadata.iceberg.storage-location": "table-location",
+            "file.format": "parquet",
+        }
+        if table_options.has_vectors:
+            asked |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
+        schema = replace(self.state.schema, properties={**self.state.schema.properties, **asked})
+        metadata.require_writable(schema, self.reader.root)
+        return replace(self.state, schema=schema)
 
-def unshown(reader: Reader, base: State) -> list[RewriteTask]:
-    """What must be rewritten before Iceberg can show all rows: rows that are merged when they are read; in append
-    tables files of other formats, and files with deleted rows."""
-    metadata.require_readable(base, reader.root)
-    entries = manifest.live_entries(reader, base.document, base.schema)
-    if pc.any(pc.equal(entries["_BUCKET"], POSTPONED_BUCKET), min_count=0).as_py():
-        raise UnsupportedFeature(
-            f"{reader.root}: rows lie in postponed buckets, where no reader sees them yet; compact() it first, so that they are not lost"
+    def unshown(self) -> list[RewriteTask]:
+        """What must be rewritten before Iceberg can show all rows: rows that are merged when they are read; in append
+        tables files of other formats, and files with deleted rows."""
+        metadata.require_readable(self.state, self.reader.root)
+        entries = manifest.live_entries(self.reader, self.state.document, self.state.schema)
+        if pc.any(pc.equal(entries["_BUCKET"], POSTPONED_BUCKET), min_count=0).as_py():
+            raise UnsupportedFeature(
+                f"{self.reader.root}: rows lie in postponed buckets, where no reader sees them yet; compact() it first, so that they are not lost"
+            )
+        if self.state.schema.primary_key:
+            return compaction.Compaction(self.reader, self.state).tasks(True)
+        data_files = scan.files(self.reader, self.state)
+        fields, write = layout.rewriting(self.state, self.reader)
+        write = replace(write, file_format="parquet")
+        tasks = scan.tasks(self.reader, self.state, data_files, fields, alone=True)
+        return [RewriteTask((task,), write) for task in tasks if any(task.deletes) or task.file_format != "parquet"]
+
+    def _files(self, entries: pa.Table) -> tuple[PublishedFiles, ...]:
+        """Data files, in groups of one schema."""
+        formats = scan.file_formats(entries)
+        if pc.any(pc.fill_null(pc.not_equal(formats, "parquet"), True), min_count=0).as_py():
+            raise UnsupportedFeature(
+                f"{self.reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
+                "anew (compact(full=True))"
+            )
+        files = scan.Files(entries, self.state.schema)
+        ids = {field.name: field.id for field in self.state.schema.fields}
+        groups = []
+        for rows, bounds in scan.bounds(self.reader, self.state, files, ids) if len(entries) else ():
+            some = files.take(rows)
+            columns = {
+                "path": _locations(self.reader, some.paths),
+                "row_count": some.entries["_ROW_COUNT"],
+                "size_bytes": some.entries["_FILE_SIZE"],
+            }
+            table = pa.table({**columns, **_partitions(some.entries, self.state.schema)})
+            groups.append(PublishedFiles(table, {ids[name]: columns for name, columns in bounds.items()}))
+        return tuple(groups)
+
+    def _vectors(self) -> PublishedFiles:
+        """All deletion vectors."""
+        index = manifest.read_index(self.reader, self.state.document)
+        vectors = manifest.vectors(index)
+        if vectors["cardinality"].null_count:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, which Iceberg needs; compact the table"
+            )
+        at = vectors["entry"]
+        of = pa.table(
+            {
+                "_PARTITION": index["_PARTITION"].take(at),
+                "_BUCKET": index["_BUCKET"].take(at),
+                "_FILE_NAME": vectors["of"],
+                "_EXTERNAL_PATH": pa.nulls(len(at), pa.string()),
+            }
         )
-    if base.schema.primary_key:
-        return compaction.compaction(reader, base, True)
-    data_files = scan.files(reader, base)
-    fields, write = layout.rewriting(base, reader)
-    write = replace(write, file_format="parquet")
-    tasks = scan.tasks(reader, base, data_files, fields, alone=True)
-    return [RewriteTask((task,), write) for task in tasks if any(task.deletes) or task.file_format != "parquet"]
+        files = _locations(self.reader, pa.array(manifest.index_paths(index), pa.string()))
+        columns = {
+            "path": files.take(at),
+            "row_count": vectors["cardinality"],
+            "size_bytes": index["_FILE_SIZE"].take(at),
+            "of": _locations(self.reader, scan.paths(of, self.state.schema)),
+            "offset": vectors["offset"],
+            "length": vectors["length"],
+        }
+        return PublishedFiles(pa.table({**columns, **_partitions(of, self.state.schema)}), {})
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -184,58 +245,6 @@ def _shown(entries: pa.Table, schema: Schema) -> pa.Array:
     least = 1 if options.of(schema).shows_vectors else options.of(schema).level_count - 1
     at = pc.and_(pc.greater_equal(entries["_LEVEL"], least), pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
     return at.combine_chunks()
-
-
-def _files(reader: Reader, base: State, entries: pa.Table) -> tuple[PublishedFiles, ...]:
-    """Data files, in groups of one schema."""
-    formats = scan.file_formats(entries)
-    if pc.any(pc.fill_null(pc.not_equal(formats, "parquet"), True), min_count=0).as_py():
-        raise UnsupportedFeature(
-            f"{reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
-            "anew (compact(full=True))"
-        )
-    files = scan.Files(entries, base.schema)
-    ids = {field.name: field.id for field in base.schema.fields}
-    groups = []
-    for rows, bounds in scan.bounds(reader, base, files, ids) if len(entries) else ():
-        some = files.take(rows)
-        columns = {
-            "path": _locations(reader, some.paths),
-            "row_count": some.entries["_ROW_COUNT"],
-            "size_bytes": some.entries["_FILE_SIZE"],
-        }
-        table = pa.table({**columns, **_partitions(some.entries, base.schema)})
-        groups.append(PublishedFiles(table, {ids[name]: columns for name, columns in bounds.items()}))
-    return tuple(groups)
-
-
-def _vectors(reader: Reader, base: State) -> PublishedFiles:
-    """All deletion vectors."""
-    index = manifest.read_index(reader, base.document)
-    vectors = manifest.vectors(index)
-    if vectors["cardinality"].null_count:
-        raise UnsupportedFeature(
-            f"{reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, which Iceberg needs; compact the table"
-        )
-    at = vectors["entry"]
-    of = pa.table(
-        {
-            "_PARTITION": index["_PARTITION"].take(at),
-            "_BUCKET": index["_BUCKET"].take(at),
-            "_FILE_NAME": vectors["of"],
-            "_EXTERNAL_PATH": pa.nulls(len(at), pa.string()),
-        }
-    )
-    files = _locations(reader, pa.array(manifest.index_paths(index), pa.string()))
-    columns = {
-        "path": files.take(at),
-        "row_count": vectors["cardinality"],
-        "size_bytes": index["_FILE_SIZE"].take(at),
-        "of": _locations(reader, scan.paths(of, base.schema)),
-        "offset": vectors["offset"],
-        "length": vectors["length"],
-    }
-    return PublishedFiles(pa.table({**columns, **_partitions(of, base.schema)}), {})
 
 
 def _locations(reader: Reader, paths: pa.Array) -> pa.Array:

@@ -95,7 +95,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case SetGlobalIndexes():
             return _indexed(reader, operation, base, stamp)
         case SetFileIndexes(request=request, indexes=indexes):
-            gone, kept, unused = indexing.renewed(reader, base, dict(indexes))
+            gone, kept, unused = indexing.Indexes(reader, base).renewed(dict(indexes))
             kind = OperationKind.COMPACT
             return replace(_commit(reader, request, kind, base, stamp, gone, (), kept=kept), unused=unused)
         case MergeBranch():
@@ -206,8 +206,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 
 
 def _with_blobs_as_before(before: Schema, after: Schema, where: str) -> Schema:
-    """The schema without dropped columns in `blob-field`. Raises for a column that becomes a BLOB, or stops being one: its
-    values are in other files; and for a renamed BLOB column, which other engines do not find by its name."""
+    """The schema without dropped columns in `blob-field`. Raises for a column that becomes a BLOB, or stops being one:
+    its values are in other files; and for a renamed BLOB column, which other engines do not find by its name."""
     was, now = (options.of(schema).blob_field for schema in (before, after))
     if not was and not now:
         return after
@@ -262,8 +262,8 @@ def _commit(
     kept: pa.Table = EMPTY_ENTRIES,
     next_row_id: int | None = None,
 ) -> Plan:
-    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or of
-    a branch."""
+    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or
+    of a branch."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
     if index is None:
@@ -325,7 +325,8 @@ def _commit(
 
 
 def _with_branch(reader: Reader, operation: MergeBranch, base: State, stamp: Stamp) -> Plan:
-    """The files of a branch that the base lacks are added as they are, but with row ids of their own (DefaultBranchMergeHandler)."""
+    """The files of a branch that the base lacks are added as they are, but with row ids of their own
+    (DefaultBranchMergeHandler)."""
     entries = branch.Branches(reader, base).lacking(operation.source)
     next_row_id = (base.document or {}).get("nextRowId") or 0
     if options.of(base.schema).row_tracking_enabled:

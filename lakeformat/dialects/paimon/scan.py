@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from lakeformat.codec import bitmap, murmur, splits
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.paimon import binary_row, file_index, vector_file
-from lakeformat.dialects.paimon import global_index, manifest, merging, metadata, options, tracking
+from lakeformat.dialects.dialect import Part
+from lakeformat.dialects.paimon import global_index, layout, manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
@@ -28,7 +29,6 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field, is_plain, with_columns
 from lakeformat.model.schema import project as project_columns
 from lakeformat.model.work import (
-    BUCKET,
     FILE,
     LAST_UPDATED,
     POSITION,
@@ -44,6 +44,7 @@ from lakeformat.model.work import (
     ReadTask,
     RowKind,
     Target,
+    WriteTask,
 )
 from lakeformat.storage.store import Reader
 
@@ -171,22 +172,6 @@ def scan(
             for task in tasks(reader, base, part, fields, residual)
         ),
     ]
-
-
-def located(
-    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
-) -> list[ReadTask]:
-    """As `scan`, with each row's bucket (`BUCKET`). Tables with a primary key only."""
-    result = []
-    for task in scan(reader, base, columns, predicate, by_bucket=True):
-        parts = tuple(replace(part, fields=(*part.fields, BUCKET), bucket=task.bucket) for part in task.parts)
-        result.append(replace(task, fields=(*task.fields, BUCKET), parts=parts))
-    return result
-
-
-def complete(base: State) -> State:
-    """The table as row-level changes must see it: with rows that readers do not see before compaction."""
-    return replace(base, is_complete=True)
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
@@ -477,8 +462,8 @@ def merges(
 
 
 def in_order(levels: np.ndarray, least: np.ndarray, greatest: np.ndarray) -> bool:
-    """Whether the sequence numbers of each file of a section, by the `least` and the `greatest`, are all above those of the files
-    before it that may have the same keys: of levels above 0, files of the same level have none in common."""
+    """Whether the sequence numbers of each file of a section, by the `least` and the `greatest`, are all above those of
+    the files before it that may have the same keys: of levels above 0, files of the same level have none in common."""
     begins = np.append(True, (levels[1:] != levels[:-1]) | (levels[1:] == 0))
     first = np.maximum.accumulate(np.where(begins, np.arange(len(levels)), 0))
     before = np.maximum.accumulate(greatest)[first - 1]
@@ -668,7 +653,7 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
 
 
 def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> Sequence[ReadTask]:
-    return scan(reader, complete(state), [f.name for f in fields], predicate)
+    return scan(reader, replace(state, is_complete=True), [f.name for f in fields], predicate)
 
 
 def _delta_of_all(
@@ -682,8 +667,8 @@ def _delta_of_all(
 
 
 def _before(reader: Reader, base: State, document: Mapping[str, Any], since: int) -> State | None:
-    """The table before a snapshot; if that only added files, by its own base manifest list, since the one before may have
-    expired."""
+    """The table before a snapshot; if that only added files, by its own base manifest list, since the one before may
+    have expired."""
     if not since:
         return None
     if needs_before(document):
@@ -726,6 +711,15 @@ def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -
     live, known = (manifest.live_entries(reader, view.document, after.schema, scope) for view in (after, before))
     live = live.filter(pc.is_in(live["_FILE_NAME"], value_set=changed))
     return live.filter(pc.is_in(live["_FILE_NAME"], value_set=known["_FILE_NAME"].combine_chunks()))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFiles(Part[State]):
+    """New values of some columns, in files beside the rows' own."""
+
+    def layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
+        """For each of these files, how new values of the columns `names` of all its rows are written beside it."""
+        return layout.of_columns(self.state, files, names, partitions_of(self.state, files.entries))
 
 
 def partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
@@ -875,8 +869,8 @@ def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_i
 
 
 def index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple[str, bytes | None]]:
-    """For each entry: (the path of its file index, its bytes). An embedded index has the path of the data file; the bytes
-    are None without an index, and if its file is missing."""
+    """For each entry: (the path of its file index, its bytes). An embedded index has the path of the data file; the
+    bytes are None without an index, and if its file is missing."""
     index_paths: list[str] = []
     contents: list[bytes | None] = entries["_EMBEDDED_FILE_INDEX"].to_pylist()
     for path, names, embedded in zip(
@@ -1044,7 +1038,8 @@ def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _kinds(data_files: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, list[str] | None, np.ndarray]]:
-    """(schema id, file format, names of the columns (None: all of the schema's), rows) for the files that can share a task."""
+    """(schema id, file format, names of the columns (None: all of the schema's), rows) for the files that can share a
+    task."""
     if len(data_files) == 0:
         return
     lost = np.zeros(len(data_files), bool)

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures, figures_table
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import layout, manifest, metadata
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import CorruptTable
+from lakeformat.errors import CorruptTable, UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Request, SetStatistics
 from lakeformat.model.schema import Field, Kind, Scalar
-from lakeformat.storage.store import Reader
 
 _LENGTHS = {  # Spark's default sizes, in bytes; text and bytes have lengths of their own.
     Kind.BOOLEAN: 1, Kind.TINYINT: 1, Kind.SMALLINT: 2, Kind.INT: 4, Kind.BIGINT: 8, Kind.FLOAT: 4, Kind.DOUBLE: 8,
@@ -27,50 +28,56 @@ _KEYS = {"snapshotId": int, "schemaId": int, "mergedRecordCount": int | None, "m
          "colStats": dict | None}  # fmt: skip
 
 
-def comparable(values: pa.Array, field: Field) -> pa.Array:
-    """Values as bytes, none of them empty: sketches do not count empty ones."""
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    elif pa.types.is_fixed_size_binary(values.type):
-        values = values.cast(pa.binary())
-    text = values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
-    return pc.binary_join_element_wise(pa.scalar(b"="), text, pa.scalar(b""))
+@dataclass(frozen=True, slots=True)
+class Statistics(Part[State]):
+    """The statistics file of a snapshot."""
 
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        """Values as bytes, none of them empty: sketches do not count empty ones."""
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        elif pa.types.is_fixed_size_binary(values.type):
+            values = values.cast(pa.binary())
+        text = values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
+        return pc.binary_join_element_wise(pa.scalar(b"="), text, pa.scalar(b""))
 
-def of_columns(
-    reader: Reader, base: State, request: Request, figures: Mapping[int, Figures], row_count: int
-) -> SetStatistics:
-    """The file of figures by field id, for the base's snapshot."""
-    document = base.document
-    assert document is not None
-    live = manifest.live_entries(reader, document, base.schema)
-    size, written = int(np.sum(np.asarray(live["_FILE_SIZE"]))), document.get("totalRecordCount") or 0
-    statistics = {
-        "snapshotId": document["id"],
-        "schemaId": base.schema.id,
-        "mergedRecordCount": row_count,
-        "mergedRecordSize": size * row_count // written if written else 0,
-        "colStats": {
-            field.name: _emit(field, figures[field.id]) for field in base.schema.fields if field.id in figures
-        },
-    }
-    data = json.dumps(statistics, ensure_ascii=False).encode()
-    return SetStatistics(request=request, snapshot_id=document["id"], of="table", data=data)
+    def of_columns(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> SetStatistics:
+        """The file of figures by field id, for the base's snapshot."""
+        document = self.state.document
+        assert document is not None
+        live = manifest.live_entries(self.reader, document, self.state.schema)
+        size, written = int(np.sum(np.asarray(live["_FILE_SIZE"]))), document.get("totalRecordCount") or 0
+        statistics = {
+            "snapshotId": document["id"],
+            "schemaId": self.state.schema.id,
+            "mergedRecordCount": row_count,
+            "mergedRecordSize": size * row_count // written if written else 0,
+            "colStats": {
+                field.name: _emit(field, figures[field.id]) for field in self.state.schema.fields if field.id in figures
+            },
+        }
+        data = json.dumps(statistics, ensure_ascii=False).encode()
+        return SetStatistics(request=request, snapshot_id=document["id"], of="table", data=data)
 
+    def of_partitions(self, request: Request) -> SetStatistics:
+        """Raises `UnsupportedFeature`."""
+        raise UnsupportedFeature(
+            f"{self.reader.root}: Paimon has no statistics of partitions; its manifests have their counts and sizes"
+        )
 
-def registered(reader: Reader, base: State) -> pa.Table:
-    """One row per column in the statistics file that the snapshot names; see `Inspect.statistics`."""
-    name = (base.document or {}).get("statistics")
-    if not name:
-        return figures_table([])
-    path, rows = f"{reader.root}/{metadata.statistics_path(name)}", []
-    data = reader.read(metadata.statistics_path(name))
-    statistics = metadata.parsed(data, path, _KEYS)
-    for column, figures in (statistics["colStats"] or {}).items():
-        if not isinstance(figures, dict):
-            raise CorruptTable(f"{path}: the figures of column {column!r} are {figures!r}")
-        rows.append((statistics["snapshotId"], "table", column, figures.get("distinctCount"), path, len(data)))
-    return figures_table(rows)
+    def registered(self) -> pa.Table:
+        """One row per column in the statistics file that the snapshot names; see `Inspect.statistics`."""
+        name = (self.state.document or {}).get("statistics")
+        if not name:
+            return figures_table([])
+        path, rows = f"{self.reader.root}/{metadata.statistics_path(name)}", []
+        data = self.reader.read(metadata.statistics_path(name))
+        statistics = metadata.parsed(data, path, _KEYS)
+        for column, figures in (statistics["colStats"] or {}).items():
+            if not isinstance(figures, dict):
+                raise CorruptTable(f"{path}: the figures of column {column!r} are {figures!r}")
+            rows.append((statistics["snapshotId"], "table", column, figures.get("distinctCount"), path, len(data)))
+        return figures_table(rows)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -4,55 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec.figures import Figures
-from lakeformat.dialects.dialect import Mirror, Part, Published, View
+from lakeformat.dialects.dialect import Part, View
 from lakeformat.dialects.paimon import (
-    compaction,
     conflict,
-    expire,
-    indexing,
     lineage,
     manifest,
     metadata,
     options,
-    postponed,
-    statistics,
 )
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
-from lakeformat.dialects.paimon import mirror as mirrors
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
-from lakeformat.dialects.paimon.branch import Branches, own_name
-from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
-from lakeformat.dialects.paimon.scan import Files
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.dialects.paimon.branch import Branches
+from lakeformat.dialects.paimon.compaction import Compaction
+from lakeformat.dialects.paimon.expire import Expiring
+from lakeformat.dialects.paimon.indexing import Indexes
+from lakeformat.dialects.paimon.layout import Hints
+from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, Consumers, State
+from lakeformat.dialects.paimon.mirror import Mirroring
+from lakeformat.dialects.paimon.postponed import Keyed
+from lakeformat.dialects.paimon.scan import ColumnFiles, Files
+from lakeformat.dialects.paimon.statistics import Statistics
 from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
-from lakeformat.model.partition import Sort
+from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
+from lakeformat.model.snapshot import Outcome, PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteTask,
     Delta,
-    GlobalIndexFile,
-    IndexRange,
-    IndexTask,
     ReadTask,
-    RewriteTask,
-    Upkeep,
     WriteTask,
 )
-from lakeformat.storage.store import Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,49 +99,8 @@ class Pruning(Part[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance(Part[State]):
-    def compaction(
-        self,
-        full: bool,
-        scope: Expression = ALWAYS,
-        now_ms: int | None = None,
-        min_files: int | None = None,
-        buckets: Sequence[int] | None = None,
-    ) -> list[RewriteTask]:
-        if min_files is not None:
-            raise UnsupportedFeature(
-                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property compaction.min.file-num"
-            )
-        return compaction.compaction(self.reader, self.state, full, scope, now_ms, buckets)
-
-    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-        return compaction.sorting(self.reader, self.state, scope, sort_by)
-
-    def has_many_manifests(self, asked: RewriteManifests) -> bool:
-        metas, schema = manifest.read_metas(self.reader, self.state.document), self.state.schema
-        if asked.sort_by:
-            return len(metas) > 0 and manifest.are_unsorted(metas, schema, asked)
-        return manifest.are_many(metas, schema)
-
-    def default_retention(self, now_ms: int) -> Retention:
-        return expire.default_retention(self.state.schema, now_ms)
-
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
-        return expire.expiry(self.reader, self.state, retention, now_ms)
-
-    def expired_tags(self, now_ms: int) -> list[str]:
-        return metadata.expired_tags(self.reader, self.state, now_ms)
-
-    def expiry_of_tag(self, name: str) -> Expiry:
-        return expire.expiry_of_tag(self.reader, self.state, name)
-
-    def orphans(self, older_than_ms: int) -> list[Listed]:
-        return expire.orphans(self.reader, self.state, older_than_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class PaimonView(View[State]):
-    """See `dialects.dialect.View`; it also has `Keyed`, `Upkept`, `Consumers`, `Mirrored`, `Indexed` and `Statistics`."""
+    """See `dialects.dialect.View`."""
 
     fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` add where the table lacks them.
 
@@ -180,12 +130,44 @@ class PaimonView(View[State]):
         return Pruning(self.reader, self.state)
 
     @property
-    def maintenance(self) -> Maintenance:
-        return Maintenance(self.reader, self.state)
+    def compaction(self) -> Compaction:
+        return Compaction(self.reader, self.state)
+
+    @property
+    def expiring(self) -> Expiring:
+        return Expiring(self.reader, self.state)
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(self.reader, self.state)
 
     @property
     def branches(self) -> Branches:
         return Branches(self.reader, self.state)
+
+    @property
+    def keyed(self) -> Keyed | None:
+        return Keyed(self.reader, self.state) if self.schema.primary_key else None
+
+    @property
+    def column_files(self) -> ColumnFiles | None:
+        return ColumnFiles(self.reader, self.state) if options.of(self.schema).data_evolution_enabled else None
+
+    @property
+    def indexes(self) -> Indexes:
+        return Indexes(self.reader, self.state)
+
+    @property
+    def consumers(self) -> Consumers:
+        return Consumers(self.reader, self.state)
+
+    @property
+    def mirroring(self) -> Mirroring:
+        return Mirroring(self.reader, self.state)
+
+    @property
+    def hints(self) -> Hints:
+        return Hints(self.reader, self.state)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)
@@ -238,13 +220,6 @@ class PaimonView(View[State]):
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
         return layouts.rewriting(self.state, self.reader)
 
-    @property
-    def writes_columns(self) -> bool:
-        return options.of(self.schema).data_evolution_enabled
-
-    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
-        return layouts.of_columns(self.state, files, names, scans.partitions_of(self.state, files.entries))
-
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return scans.delete_layout(self.reader, self.state, files, verb)
 
@@ -253,91 +228,3 @@ class PaimonView(View[State]):
 
     def inspect(self, name: str, *how: Any) -> pa.Table:
         return inspections.INSPECTIONS[name](self.reader, self.state, *how)
-
-    def complete(self) -> PaimonView:
-        postponed.require_none(self.reader, self.state)
-        return replace(self, state=scans.complete(self.state))
-
-    def located(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
-        return scans.located(self.reader, self.state, columns, predicate)
-
-    def scan_by_bucket(
-        self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
-    ) -> Sequence[ReadTask]:
-        return scans.scan(self.reader, self.state, columns, predicate, by_bucket=True)
-
-    def placement(self, scope: Expression) -> list[RewriteTask]:
-        return postponed.placement(self.reader, self.state, scope)
-
-    def upkeep(self, number: int | None = None) -> Upkeep | None:
-        return compaction.upkeep(self.schema, number) if self.schema.primary_key else None
-
-    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        is_asked_for = options.of(self.schema).expires_with_commits
-        return expire.due(self.reader, self.state, made, now_ms) if is_asked_for else None
-
-    def expired_partitions(self, now_ms: int, options: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
-        schema = replace(self.state.schema, properties={**self.state.schema.properties, **options})
-        return expire.expired_partitions(self.reader, replace(self.state, schema=schema), now_ms)
-
-    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
-        return layouts.done_marks(self.reader, self.state, partitions, now_ms)
-
-    def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
-        return metadata.pin(self.state, now_ms, retain_ms)
-
-    def require_kept(self, tag: str | None = None) -> None:
-        expire.require_kept(self.reader, self.state, tag)
-
-    def replaced_history(self, version: int) -> Expiry:
-        return expire.replaced_history(self.reader, version)
-
-    def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
-        return metadata.earliest(self.reader, snapshot_id)
-
-    def progress(self, consumer: str) -> int | None:
-        return metadata.progress(self.reader, consumer)
-
-    def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
-        return metadata.consumer(name, next_snapshot)
-
-    def consumer_path(self, name: str) -> str:
-        return metadata.consumer_path(name)
-
-    def unindexed(self, scope: Expression) -> list[IndexTask]:
-        return indexing.tasks(self.reader, self.state, scope)
-
-    def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
-        return indexing.unindexed(self.reader, self.state, column, kind, scope)
-
-    def index_files(self, part: IndexRange, rows: pa.Table) -> Iterator[tuple[bytes, GlobalIndexFile]]:
-        return indexing.files(part, rows)
-
-    def global_indexes(self, column: str, kind: str, scope: Expression) -> list[str]:
-        return indexing.paths(self.reader, self.state, column, kind, scope)
-
-    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
-        return statistics.comparable(values, field)
-
-    def column_statistics(self, request: Request, figures: Mapping[int, Figures], row_count: int) -> Operation:
-        return statistics.of_columns(self.reader, self.state, request, figures, row_count)
-
-    def partition_statistics(self, request: Request) -> Operation:
-        raise UnsupportedFeature(
-            f"{self.reader.root}: Paimon has no statistics of partitions; its manifests have their counts and sizes"
-        )
-
-    def mirror(self) -> Mirror | None:
-        if options.of(self.schema).metadata_iceberg_storage == "disabled":
-            return None
-        is_table = own_name(self.reader) is None  # A mirror shows the main branch only.
-        return mirrors.mirror(self.schema, self.reader.root) if is_table else None
-
-    def published(self, known: Snapshot | None, schema_id: int) -> Published:
-        return mirrors.published(self.reader, self.state, known, schema_id)
-
-    def unshown(self) -> list[RewriteTask]:
-        return mirrors.unshown(self.reader, self.state)
-
-    def shown(self) -> PaimonView:
-        return replace(self, state=mirrors.shown(self.reader, self.state))

@@ -119,7 +119,7 @@ def test_nulls_and_columns_that_changed(lake):
 def test_a_compaction_meanwhile_never_brings_rows_back(table):
     """It read the table before the keys were deleted, and relies on these to stay."""
     store, base, engine = table._store, table._view(), ArrowEngine(1)
-    tasks = base.maintenance.compaction(True, ALWAYS)
+    tasks = base.compaction.tasks(True, ALWAYS)
     late = Rewrite(
         request=Request(id="late"),
         removed=tuple(p for t in tasks for r in t.read for p in r.paths),
@@ -137,7 +137,7 @@ def test_a_compaction_meanwhile_never_brings_rows_back(table):
 def test_a_conversion_minds_what_others_did_to_its_files(table, meanwhile):
     delete_keys(table, [(3, "a"), (12, "a")])
     store, base = table._store, table._view()
-    tasks, gone, files = base.conversion()
+    tasks, gone, files = base.delete_files.conversion()
     added = tuple(file for written in ArrowEngine(1).mark(store, tasks) for file in written)
     request = Request(id="late", absent_until=base.version)
     late = RowDelta(

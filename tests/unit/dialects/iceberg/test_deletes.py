@@ -384,7 +384,7 @@ def operation(table, what, isolation):
             return update.update(Change(store, base, engine, request), assigned, condition)
         case "overwrite":
             return overwrite.replace_rows(Change(store, base, engine, request), condition, (), None)
-    tasks = base.maintenance.compaction(True, ALWAYS)
+    tasks = base.compaction.tasks(True, ALWAYS)
     removed = tuple(p for t in tasks for r in t.read for p in r.paths)
     added = tuple(f for written in engine.rewrite(store, tasks) for f in written)
     return Rewrite(request=request, removed=removed, added=added, read_at=base.snapshot.id)

@@ -48,7 +48,7 @@ def expired(table: Table, retention: Retention, *without: str, **main: int) -> l
     refs = base.state.document["refs"]
     refs = {**refs, "main": {**refs["main"], **{key.replace("_", "-"): value for key, value in main.items()}}}
     state = replace(base.state, document={**base.state.document, "snapshots": made, "refs": refs})
-    gone = replace(base, state=state).maintenance.expiry(retention, NOW).snapshots
+    gone = replace(base, state=state).expiring.snapshots(retention, NOW).snapshots
     return [s["timestamp-ms"] for s in made if s["snapshot-id"] in gone]
 
 
@@ -196,8 +196,8 @@ def test_an_expiry_that_was_cut_short_goes_on(table: Table):
 def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Table):
     path = orphan(table)
     table._store.write("data/dt=a/mine.parquet", b"x")
-    assert table._view().maintenance.orphans(NOW) == []
-    assert [file.path for file in table._view().maintenance.orphans(NOW + 1)] == [path]
+    assert table._view().expiring.orphans(NOW) == []
+    assert [file.path for file in table._view().expiring.orphans(NOW + 1)] == [path]
 
 
 ID = "0190a5f2-7d3b-7c4e-8a9b-0123456789ab"
@@ -215,7 +215,7 @@ OF_OTHERS = ["metadata/mine.avro", f"metadata/stats-{ID}.puffin", "data/mine.orc
 def test_orphans_have_names_that_engines_give(table: Table):
     for path in (*OURS, *OF_OTHERS):
         table._store.write(path, b"x")
-    assert {file.path for file in table._view().maintenance.orphans(NOW + 1)} == set(OURS)
+    assert {file.path for file in table._view().expiring.orphans(NOW + 1)} == set(OURS)
     assert set(OURS) <= {path for wave in dialect.everything(table._store).waves for path in wave}
 
 
@@ -228,9 +228,9 @@ def test_files_that_a_document_of_a_catalog_names_are_no_orphans(table: Table):
     store.write(f"metadata/00004-{ID}.metadata.json", json.dumps(document).encode())
     store.delete([newest])  # The folder's own newest names less.
     assert table.scan().count() == 3
-    assert table._view().maintenance.orphans(NOW + 1) == []
+    assert table._view().expiring.orphans(NOW + 1) == []
     store.delete([f"metadata/00004-{ID}.metadata.json"])
-    assert len(table._view().maintenance.orphans(NOW + 1)) == 3
+    assert len(table._view().expiring.orphans(NOW + 1)) == 3
 
 
 def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
@@ -240,12 +240,12 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
     document["snapshots"][0]["manifest-list"] = "memory://files/metadata/snap-1-0-gone.avro"
     store.write(path, json.dumps(document).encode())
     with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be distinguished"):
-        table._view().maintenance.orphans(NOW + 1)
+        table._view().expiring.orphans(NOW + 1)
     base = table._view()
     for path in [file.path for file in store.list("metadata")]:
         store.delete([path])
     with pytest.raises(CorruptTable, match="has no metadata"):
-        base.maintenance.orphans(NOW + 1)
+        base.expiring.orphans(NOW + 1)
 
 
 def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Table):

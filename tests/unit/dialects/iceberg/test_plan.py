@@ -315,7 +315,7 @@ def test_what_expires_leaves_log_and_statistics_too():
     state = replace(
         base.state, document={**document(table), "statistics": statistics, "partition-statistics": statistics}
     )
-    expiry = base.maintenance.expiry(Retention(1, retain_max=2), 0)
+    expiry = base.expiring.snapshots(Retention(1, retain_max=2), 0)
     assert expiry.snapshots == (names[0],)
     plan = replace(base, state=state).plan(expiry.operation, Stamp(1, "x"))
     found = replace(base, state=state)  # What it was.

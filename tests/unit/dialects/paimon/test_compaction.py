@@ -104,9 +104,14 @@ def test_runs_become_one_once_the_interval_is_over():
     ],
 )
 def test_the_compaction_that_belongs_to_a_write(properties, number, expected):
-    assert compaction.upkeep(Schema(fields=(), primary_key=("id",), properties=properties), number) == expected
+    assert (
+        compaction.Compaction(
+            MemoryFiles(), metadata.State(0, Schema(fields=(), primary_key=("id",), properties=properties))
+        ).upkeep(number)
+        == expected
+    )
     without_key = metadata.State(0, Schema(fields=(), properties=properties))
-    assert PaimonView(MemoryFiles(), without_key).upkeep(number) is None
+    assert PaimonView(MemoryFiles(), without_key).compaction.upkeep(number) is None
 
 
 # --- which files ------------------------------------------------------------------------------------------------------
@@ -515,7 +520,7 @@ def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properti
     assert table.inspect.partitions()["small_file_count"].to_pylist() == [2 * small]
     base = dialect.load(store, 2)
     if not key:
-        assert len(base.maintenance.compaction(True, ALWAYS)) == small
+        assert len(base.compaction.tasks(True, ALWAYS)) == small
 
 
 def test_runs_hold_adjacent_ranges_up_to_the_target():

@@ -149,7 +149,7 @@ class World:
         return made.id
 
     def tidy(self, id):
-        maintenance.remove(self.store, expire.replaced_history(self.store, id))
+        maintenance.remove(self.store, expire.Expiring(self.store, metadata.NOTHING).of_restore(id))
 
     def tag(self, name, id):
         path, content = dialect.at(self.store, id).tag(name, self.clock, None)
@@ -212,12 +212,12 @@ def test_whatever_is_kept_reads_and_whatever_nobody_reaches_is_gone(keep):
     assert world.store.read("snapshot/EARLIEST") == str(13 - keep).encode()
     assert metadata.snapshot_ids(world.store) == list(range(13 - keep, 13))
     # No manifest, list or anything is left over either.
-    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
+    assert dialect.load(world.store, 12).expiring.orphans(2) == []
 
 
 def release_tag(world, name):
     view = dialect.load(world.store, 12)
-    maintenance.release(world.store, dialect, view, view.maintenance.expiry_of_tag(name))
+    maintenance.release(world.store, dialect, view, view.expiring.of_tag(name))
     return view
 
 
@@ -231,7 +231,7 @@ def test_tags_keep_their_files_until_they_go(tagged):
     release_tag(world, "t")
     assert metadata.tags(world.store) == {}
     world.check(unreachable_gone=True)
-    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
+    assert dialect.load(world.store, 12).expiring.orphans(2) == []
 
 
 def test_two_tags_share_files():
@@ -266,7 +266,7 @@ def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
             world.expire(Retention(3, 3))
             assert metadata.snapshot_ids(world.store) == [10, 11, 12]
             world.check(unreachable_gone=True)
-            assert dialect.load(world.store, 12).maintenance.orphans(2) == []
+            assert dialect.load(world.store, 12).expiring.orphans(2) == []
             continue
         break
     assert n > 30
@@ -386,7 +386,7 @@ def test_a_missing_list_of_a_changelog_that_goes_is_no_hindrance():
     base = dialect.load(world.store, 12).state
     fewer = {**LONGER, "changelog.num-retained.min": "5", "changelog.num-retained.max": "5"}
     asked = replace(base, schema=replace(base.schema, properties=fewer))
-    maintenance.remove(world.store, expire.expiry(world.store, asked, Retention(3, 3), world.clock))
+    maintenance.remove(world.store, expire.Expiring(world.store, asked).snapshots(Retention(3, 3), world.clock))
     assert metadata.changelog_ids(world.store) == [8, 9]
     assert metadata.snapshot_ids(world.store) == [10, 11, 12]
 
@@ -641,7 +641,7 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
         assert metadata.snapshot_ids(world.store) == [10, 11, 12]
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
         assert world.data() == world.check() | came
-        assert base.maintenance.orphans(2) == []
+        assert base.expiring.orphans(2) == []
         (left,) = metadata.read_changelogs(world.store, [7])
         named = [
             left["deltaManifestList"],
@@ -661,7 +661,7 @@ def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     came = world.at[7] - world.at[6]
     base = release_tag(world, "t")
     assert all(world.store.exists(path) for path in came)
-    assert base.maintenance.orphans(2) == []
+    assert base.expiring.orphans(2) == []
     deltas = base.history.delta(6, 7, base.schema.fields)
     assert {path for delta in deltas for task in delta.tasks for path in task.paths} == came
 
@@ -690,11 +690,11 @@ def test_branches_keep_what_they_reach():
         world.store.write(f"branch/branch-b{id}/schema/schema-0", world.store.read("schema/schema-0"))
     world.expire()
     assert all(world.store.exists(p) for id in (3, 5, 12) for p in world.at[id])
-    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
+    assert dialect.load(world.store, 12).expiring.orphans(2) == []
     world.store.delete(["branch/branch-b3/schema/schema-0"])
     world.store.write("dt=a/bucket-0/data-11111111-1111-1111-1111-111111111111-0.parquet", b"orphan")
     with pytest.raises(CorruptTable, match="branch-b3"):
-        dialect.load(world.store, 12).maintenance.orphans(2)
+        dialect.load(world.store, 12).expiring.orphans(2)
 
 
 # --- a model of Java's expiry -----------------------------------------------------------------------------------------
@@ -1033,7 +1033,7 @@ def test_partitions_go_by_their_newest_file(table):
     ).commit()
     assert table.expire_partitions() is None
     base, now_ms = table._view(), int(time.time() * 1000)
-    scope = base.expired_partitions(now_ms + 10_000)
+    scope = base.expiring.partitions(now_ms + 10_000)
     assert set(base.files(scope).paths.to_pylist()) == set(table.inspect.files()["path"].to_pylist())
     table.alter().set_properties({"partition.expiration-strategy": "by-mood"}).commit()
     with pytest.raises(UnsupportedFeature, match="by-mood"):
@@ -1104,15 +1104,15 @@ def test_expiry_is_due_after_a_commit_where_something_may_go(properties, is_due)
     table = aged({"snapshot.num-retained.min": "1"} | properties if properties else {})
     store, view = table._store, table._view()
     made = table.current_snapshot()
-    assert view.due(made, 1000) is None, "no snapshot was made"
+    assert view.expiring.due(made, 1000) is None, "no snapshot was made"
     before = replace(view, state=replace(view.state, version=3))
-    kept = before.due(made, 1000)
+    kept = before.expiring.due(made, 1000)
     assert (kept is not None) is is_due
     if is_due:
-        assert kept == expire.default_retention(view.schema, 1000)
+        assert kept == view.expiring.default_retention(1000)
         for reads, stays in ((1, True), (2, False)):
             store.write("consumer/consumer-job", json.dumps({"nextSnapshot": reads}).encode())
-            assert (before.due(made, 1000) is None) is stays
+            assert (before.expiring.due(made, 1000) is None) is stays
 
 
 def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():
@@ -1125,7 +1125,7 @@ def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():
     assert ids(unseen(table)) == [0, 1, 2]
     table.delete_tag("two")
     assert ids(unseen(table)) == [0, 1, 2]
-    assert table._view().maintenance.orphans(10_000) == []
+    assert table._view().expiring.orphans(10_000) == []
 
 
 def test_hints_of_changelogs_name_the_first_and_the_last():
@@ -1162,7 +1162,7 @@ def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     table = aged({}, 2)
     for path in (*SWEPT, *OWN, *OF_OTHERS):
         table._store.write(path, b"1")
-    assert {orphan.path for orphan in table._view().maintenance.orphans(10_000)} == set(SWEPT)
+    assert {orphan.path for orphan in table._view().expiring.orphans(10_000)} == set(SWEPT)
     table._store.write("bucket-0/.data.parquet.crc", b"x")
     table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
     waves = dialect.everything(table._store).waves
@@ -1181,9 +1181,9 @@ def test_a_table_that_cannot_be_read_is_not_cleaned_up():
     strange = replace(base.schema, properties={**base.schema.properties, "blob-view-field": "v"})
     for asked in (replace(base, newest=strange), replace(base, schema=strange)):
         for verb in (
-            lambda base: expire.expiry(world.store, base, ONE, 1),
-            lambda base: expire.expiry_of_tag(world.store, base, "t"),
-            lambda base: expire.orphans(world.store, base, 2),
+            lambda base: expire.Expiring(world.store, base).snapshots(ONE, 1),
+            lambda base: expire.Expiring(world.store, base).of_tag("t"),
+            lambda base: expire.Expiring(world.store, base).orphans(2),
         ):
             verb(base)
             with pytest.raises(UnsupportedFeature, match="blob-view-field"):
@@ -1197,15 +1197,15 @@ def test_changelogs_go_where_no_snapshot_does():
     ids = metadata.snapshot_ids(world.store)
     assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
     base = dialect.load(world.store, 12).state
-    assert expire.expiry(world.store, base, Retention(3, 3), world.clock) is expire.NOTHING
+    assert expire.Expiring(world.store, base).snapshots(Retention(3, 3), world.clock) is expire.NOTHING
     fewer = replace(
         base.schema, properties={**LONGER, "changelog.num-retained.min": "5", "changelog.num-retained.max": "5"}
     )
-    found = expire.expiry(world.store, replace(base, schema=fewer), Retention(3, 3), world.clock)
+    found = expire.Expiring(world.store, replace(base, schema=fewer)).snapshots(Retention(3, 3), world.clock)
     assert found.snapshots == ()
     maintenance.remove(world.store, found)
     assert metadata.changelog_ids(world.store) == [8, 9]
-    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
+    assert dialect.load(world.store, 12).expiring.orphans(2) == []
     assert all(world.store.exists(path) for path in world.at[9] - world.at[8])
     assert (metadata.snapshot_ids(world.store), world.store.read("changelog/EARLIEST")) == (ids, b"8")
     world.check()
@@ -1243,7 +1243,7 @@ def test_index_files_beside_data_files_go_with_them():
         world.store.write(f"{path}.index", b"1")
     world = world.copy()
     world.store.write(f"dt=a/bucket-0/data-{ID}-0.parquet.index", b"nobody's")
-    assert [orphan.path for orphan in dialect.load(world.store, 12).maintenance.orphans(2)] == [
+    assert [orphan.path for orphan in dialect.load(world.store, 12).expiring.orphans(2)] == [
         f"dt=a/bucket-0/data-{ID}-0.parquet.index"
     ]
     world.expire(Retention(3, 3))
@@ -1288,25 +1288,25 @@ def test_history_that_a_rollback_replaced_goes_newest_first():
     for _ in range(4):
         world.append("a")
     made = world.restore(1, tidy=False)
-    found = expire.replaced_history(world.store, made)
+    found = expire.Expiring(world.store, metadata.NOTHING).of_restore(made)
     assert found.snapshots == (4, 3, 2)
     assert found.waves == (tuple(f"snapshot/snapshot-{i}" for i in (4, 3, 2)),)
     world.append("b")
     again = world.restore(made, tidy=False)
-    assert expire.replaced_history(world.store, made).snapshots == (4, 3, 2)
-    assert expire.replaced_history(world.store, again).snapshots == (made + 1, 4, 3, 2)
+    assert expire.Expiring(world.store, metadata.NOTHING).of_restore(made).snapshots == (4, 3, 2)
+    assert expire.Expiring(world.store, metadata.NOTHING).of_restore(again).snapshots == (made + 1, 4, 3, 2)
 
 
 def test_files_and_partitions_of_just_the_age_stay():
     table = aged({}, 1)
     table._store.write(f"manifest/manifest-{ID}-0", b"1")  # At 0.
-    assert (len(table._view().maintenance.orphans(0)), len(table._view().maintenance.orphans(1))) == (0, 1)
+    assert (len(table._view().expiring.orphans(0)), len(table._view().expiring.orphans(1))) == (0, 1)
     world = World(**{"partition.expiration-time": "1 d"})
     world.append("2023-01-02")
     base = dialect.load(world.store, 1).state
     over = int(datetime.datetime(2023, 1, 3).timestamp() * 1000)
-    assert expire.expired_partitions(world.store, base, over) is None
-    assert expire.expired_partitions(world.store, base, over + 1) is not None
+    assert expire.Expiring(world.store, base).partitions(over) is None
+    assert expire.Expiring(world.store, base).partitions(over + 1) is not None
 
 
 def documents(*ids, kind="APPEND"):

@@ -12,6 +12,7 @@ from lakeformat import CorruptFile, InvalidInput, Lake, LakeError, NotFound, Uns
 from lakeformat.dialects.paimon import expire, metadata
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
 
 dialect = Paimon()
 
@@ -509,8 +510,12 @@ def test_retention_reads_the_tables_options():
         "snapshot.time-retained": "2 h",
         "snapshot.expire.limit": "3",
     }
-    found = expire.default_retention(Schema((Field(0, "a", scalar(Kind.INT)),), properties=given), 10_000_000)
+    found = expire.Expiring(
+        MemoryFiles(), metadata.State(0, Schema((Field(0, "a", scalar(Kind.INT)),), properties=given))
+    ).default_retention(10_000_000)
     assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (2, 7, 10_000_000 - 7_200_000, 3)
-    found = expire.default_retention(Schema((Field(0, "a", scalar(Kind.INT)),)), 10_000_000)
+    found = expire.Expiring(
+        MemoryFiles(), metadata.State(0, Schema((Field(0, "a", scalar(Kind.INT)),)))
+    ).default_retention(10_000_000)
     assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (10, 2**31 - 1, 6_400_000, 50)
     assert metadata.attempts(Schema((), properties={"commit.max-retries": "3"})) == 4
