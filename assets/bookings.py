@@ -18,7 +18,10 @@ MOST_DAYS_AHEAD = 30
 MOST_SEATS = 3
 CHANGED_SHARE, CANCELLED_SHARE = 0.20, 0.08
 
-EVENT = ("event_date", "event_at", "op", "booking_id", "booked_at", "flight_date", "carrier", "flight", "origin", "dest", "cabin", "fare")  # fmt: skip
+EVENT = (
+    "event_date", "event_at", "op", "booking_id", "booked_at", "flight_date", "carrier", "flight", "origin", "dest",
+    "cabin", "fare",
+)  # fmt: skip
 
 
 def events_of(flights: DataFrame, days: Sequence[str]) -> DataFrame:

@@ -47,8 +47,8 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
     automation_condition=FOLLOW_UPSTREAM,
 )
 def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
-    """Planes by tail number: year built, maker, model, seats, and who flew it last. A day that is run again changes no plane
-    that has flown since.
+    """Planes by tail number: year built, maker, model, seats, and who flew it last. A day that is run again changes no
+    plane that has flown since.
 
     Columns:
     - `tailnum`: The plane, the table's primary key.
@@ -70,8 +70,8 @@ def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
     automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
 )
 def fleet_changes(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
-    """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U). From
-    the changelog that compaction of `planes` writes.
+    """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U).
+    From the changelog that compaction of `planes` writes.
 
     Columns:
     - `_row_kind`: +I, -U or +U.

@@ -21,8 +21,8 @@ START, END = "2013-01-01", "2014-01-01"
 DAILY = dg.DailyPartitionsDefinition(START, end_date=END)
 MONTHLY = dg.MonthlyPartitionsDefinition(START, end_date=END)
 
-# A new upstream snapshot of any partition, old ones too, asks for the same partition downstream. The source, which Dagster
-# never sees made, is not waited for.
+# A new upstream snapshot of any partition, old ones too, asks for the same partition downstream. The source, which
+# Dagster never sees made, is not waited for.
 FOLLOW_UPSTREAM = (
     dg.AutomationCondition.eager()
     .without(dg.AutomationCondition.in_latest_time_window())

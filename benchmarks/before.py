@@ -24,7 +24,8 @@ from lakeformat import Lake
 many = pa.schema([("id", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("p", pa.int32())])
 def rows(start, count, parts):
     ids = np.arange(start, start + count)
-    return pa.table([pa.array(ids), pa.array(ids * 0.5), pa.array([f"text {i % 1000}" for i in ids]), pa.array(ids % parts, pa.int32())], schema=many)
+    texts = pa.array([f"text {i % 1000}" for i in ids])
+    return pa.table([pa.array(ids), pa.array(ids * 0.5), texts, pa.array(ids % parts, pa.int32())], schema=many)
 for format in ("paimon", "iceberg"):
     lake = Lake(f"{sys.argv[1]}/{format}")
     whole = lake.create_table("d.whole", many, format=format)
@@ -52,7 +53,9 @@ for format in ("paimon", "iceberg"):
         "open and plan 2,000 files": (lambda _: Lake(place).table("d.files").scan(where="p = 3 or v > 10").plan(), 3),
         "plan them again": (lambda _: files.scan(where="p = 3 or v > 10").plan(), 10),
         "scan 2,000,000 rows": (lambda _: whole.scan().to_arrow(), 2),
-        "scan with a condition": (lambda _: whole.scan(["id", "s"], where="v < 900000 and s like 'text 1%'").to_arrow(), 2),
+        "scan with a condition": (
+            lambda _: whole.scan(["id", "s"], where="v < 900000 and s like 'text 1%'").to_arrow(), 2
+        ),
         "point lookup": (lambda at: whole.scan(where=f"id = {at * 77777}").to_arrow(), 20),
         "point lookup by partition": (lambda at: files.scan(where=f"p = {at} and id = {at + 1000}").to_arrow(), 20),
     }

@@ -1,4 +1,5 @@
-"""Tables by name (`format("lakeformat")`, rows through Python's workers) against `to_spark` and the verbs, in one session.
+"""Tables by name (`format("lakeformat")`, rows through Python's workers)
+against `to_spark` and the verbs, in one session.
 
 Two shapes of 10,000,000 rows. `LAKEFORMAT_BENCH_ROWS` makes them smaller.
 """

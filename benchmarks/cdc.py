@@ -1,4 +1,5 @@
-"""Change data capture: snapshots against ADBC, the fastest client into Arrow; changes against a client that only reads the log."""
+"""Change data capture: snapshots against ADBC, the fastest client into Arrow;
+changes against a client that only reads the log."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ _COLUMNS = (
     "id bigint PRIMARY KEY, amount numeric(12, 2), name varchar(40), at timestamp, day date, x double precision, n int"
 )
 _ROWS = (
-    "SELECT i, i * 0.01, 'name ' || i, '2024-01-01'::timestamp + i * interval '1 second', '2024-01-01'::date + i % 1000, i * 1.5, i % 1000 "
-    "FROM generate_series({first}, {last}) i"
+    "SELECT i, i * 0.01, 'name ' || i, '2024-01-01'::timestamp + i * interval '1 second', '2024-01-01'::date + i % "
+    "1000, i * 1.5, i % 1000 FROM generate_series({first}, {last}) i"
 )
 
 
@@ -95,7 +96,10 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
         return _seconds_of_both(lambda: [batch.tables for batch in batches], source._open())
 
     def fetched() -> list[float]:
-        query = "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+        query = (
+            "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', "
+            "'1', 'publication_names', %s)"
+        )
         asked = ("lakeformat_bench", end.text, "lakeformat_bench")
         with connection.cursor(binary=True) as cursor:
             return _seconds_of_both(lambda: cursor.execute(query, asked).fetchall(), connection)
@@ -140,7 +144,8 @@ def postgres_over_tcp() -> Iterator[str]:
 
 
 def peers(dsn: str, folder: Path) -> Iterator[Figure]:
-    """Processor time of the client that takes rows, and then their changes, into an Iceberg table; of Debezium, into events for Python."""
+    """Processor time of the client that takes rows, and then their changes, into an Iceberg table; of Debezium, into
+    events for Python."""
     connection, numbers = psycopg.connect(dsn, autocommit=True), count()
     connection.execute(f"CREATE TABLE shared ({_COLUMNS})")
     connection.execute(f"INSERT INTO shared {_ROWS.format(first=1, last=SHARED)}")
@@ -159,7 +164,8 @@ def peers(dsn: str, folder: Path) -> Iterator[Figure]:
 
     def change(rows: int) -> None:
         connection.execute(
-            f"UPDATE shared SET n = n + 1, at = (SELECT max(at) FROM shared) + id * interval '1 second' WHERE id <= {rows}"
+            "UPDATE shared SET n = n + 1, at = (SELECT max(at) FROM shared) "
+            f"+ id * interval '1 second' WHERE id <= {rows}"
         )
 
     subject, server = f"{SHARED:,} rows of PostgreSQL", urlsplit(dsn)
@@ -236,8 +242,9 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
     cursor.execute("USE bench")
     for first in range(1, CHANGED // 2, BATCH // 20):
         cursor.execute(
-            "INSERT INTO changed SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, '2024-01-01' + INTERVAL (seq % 1000) DAY, "
-            f"seq * 1.5, seq % 1000 FROM seq_{first}_to_{first + BATCH // 20 - 1}"
+            "INSERT INTO changed SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, "
+            "'2024-01-01' + INTERVAL (seq % 1000) DAY, seq * 1.5, seq % 1000 FROM "
+            f"seq_{first}_to_{first + BATCH // 20 - 1}"
         )
     cursor.execute("UPDATE changed SET n = n + 1")
     end = source.position()
@@ -271,8 +278,8 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
     yield by_turns(f"decode {CHANGED:,} changes of MariaDB", "mysql-replication alone", LEAST, followed, bare, RUNS)
     cursor.execute(f"CREATE TABLE there ({columns})")
     cursor.execute(
-        "INSERT INTO there SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, '2024-01-01' + INTERVAL (seq % 1000) DAY, "
-        f"seq * 1.5, seq % 1000 FROM seq_1_to_{ROWS}"
+        "INSERT INTO there SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, "
+        f"'2024-01-01' + INTERVAL (seq % 1000) DAY, seq * 1.5, seq % 1000 FROM seq_1_to_{ROWS}"
     )
     cursor.execute("CREATE USER peer@'127.0.0.1' IDENTIFIED BY 'x'")
     cursor.execute("GRANT SELECT ON bench.* TO peer@'127.0.0.1'")

@@ -201,7 +201,8 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
 
 
 def _changes(lake: Lake, spark: SparkSession, shape: Shape, folder: Path, ask: Callable[..., Any]) -> Iterator[Figure]:
-    """Both replace every partition by the same rows, read from the same Parquet files, and then merge the same changes."""
+    """Both replace every partition by the same rows, read from the same Parquet files,
+    and then merge the same changes."""
     path = str(folder / "source")
     source = shape.source(spark, path)
     table = lake.create_table(f"bench.{shape.name}", source.schema, format="iceberg", partition_by=[shape.partition])

@@ -1,4 +1,5 @@
-"""Paimon tables with a primary key: against pypaimon in this process, and on Spark against plain Parquet and this process."""
+"""Paimon tables with a primary key: against pypaimon in this process,
+and on Spark against plain Parquet and this process."""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ def _in_process(folder: Path) -> Iterator[Figure]:
 
 
 def _memory(warehouse: Path) -> Figure:
-    """Peak memory of a merge read beyond that of a process that only imports, in bytes; to the section's size in memory."""
+    """Peak memory of a merge read beyond that of a process that only imports, in bytes;
+    to the section's size in memory."""
     peak, idle = (
         int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for code in (_MERGE.format(warehouse=warehouse), _IDLE)
@@ -146,7 +148,8 @@ for batch in Lake("{{warehouse}}").table("bench.rows").scan().to_batches():
 
 
 def _merged_memory(folder: Path) -> Iterator[Figure]:
-    """Peak memory of a process that merges few rows into a table of very many keys, its libraries and the rows with it."""
+    """Peak memory of a process that merges few rows into a table of very many keys,
+    its libraries and the rows with it."""
     for shape in ("mixed", "ordered"):
         for layout, buckets in (("four buckets", "4"), ("dynamic buckets", "-1")):
             place = str(folder / shape / layout.split()[0])
@@ -164,7 +167,8 @@ from lakeformat import Lake
 data = getattr(merging, "{shape}")
 ids = np.arange({rows}) if "{shape}" == "ordered" else np.random.default_rng(5).permutation({rows})
 table = Lake("{place}", fsync="false").create_table(
-    "bench.keyed", data(ids[:1]).drop_columns(data(ids[:1]).column_names[0]).schema, primary_key=["id"], properties={{"bucket": "{buckets}"}}
+    "bench.keyed", data(ids[:1]).drop_columns(data(ids[:1]).column_names[0]).schema, primary_key=["id"],
+    properties={{"bucket": "{buckets}"}},
 )
 for part in np.array_split(ids, 8):
     rows = data(part)

@@ -83,7 +83,8 @@ def at_most(work: str, unit: str, bar: float, found: Sequence[float]) -> Figure:
 
 
 def timed(work: Callable[[], object]) -> list[float]:
-    """Seconds of wall time and of processor time that `work` takes in this process and those below it, Spark's among them."""
+    """Seconds of wall time and of processor time that `work` takes in this process and those below it,
+    Spark's among them."""
     gc.collect()
     return both_times(work)
 
@@ -110,7 +111,7 @@ def machine() -> str:
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{model}, {len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}, pyarrow {pa.__version__}, numpy {np.__version__}, "
+        f"{model}, {len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}, pyarrow {pa.__version__}, numpy {np.__version__}, "
         f"load {os.getloadavg()[0]:.1f}"
     )

@@ -1,8 +1,9 @@
-"""MERGE in process: 200,000 updates and 200,000 inserts into 10,000,000 rows, against DuckDB-Iceberg, delta-rs and Sail.
+"""MERGE in process: 200,000 updates and 200,000 inserts into 10,000,000 rows, against DuckDB-Iceberg,
+delta-rs and Sail.
 
-Each side has the same rows, of two shapes, in 30 partitions, and its own table; a turn changes the same keys again and inserts
-new ones. Both wall time and processor time are measured, which is that of all threads of the process. `LAKEFORMAT_BENCH_ROWS`
-makes it smaller.
+Each side has the same rows, of two shapes, in 30 partitions, and its own table; a turn changes the same keys again and
+inserts new ones. Both wall time and processor time are measured, which is that of all threads of the process.
+`LAKEFORMAT_BENCH_ROWS` makes it smaller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What planning a table of very many files costs: processor time and memory, each part by itself, against the bars.
 
-`python -m benchmarks.million FOLDER FILES [SHAPE]` declares the table first, in a process of its own, where it is not there yet, and plans it
-the next time. As a benchmark it does both, for two shapes of Paimon tables. The shape `iceberg` is an Iceberg table of the data of `mixed`.
+`python -m benchmarks.million FOLDER FILES [SHAPE]` declares the table first, in a process of its own, where it is not
+there yet, and plans it the next time. As a benchmark it does both, for two shapes of Paimon tables. The shape `iceberg`
+is an Iceberg table of the data of `mixed`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Scans of one Iceberg table on the newest Spark that Iceberg's runtime has: by us and by Iceberg itself, in one session there."""
+"""Scans of one Iceberg table on the newest Spark that Iceberg's runtime has: by us and by Iceberg itself, in one
+session there."""
 
 from __future__ import annotations
 

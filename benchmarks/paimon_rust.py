@@ -1,4 +1,5 @@
-"""Tables with a primary key and planning, in process: against Paimon's own library in Rust, on the same files, of two shapes."""
+"""Tables with a primary key and planning, in process: against Paimon's own library in Rust,
+on the same files, of two shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reading whole tables in this process: against PyArrow's dataset on the same files, beside DuckDB and Polars; processor time."""
+"""Reading whole tables in this process: against PyArrow's dataset on the same files, beside DuckDB and Polars;
+processor time."""
 
 from __future__ import annotations
 

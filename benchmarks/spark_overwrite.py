@@ -1,7 +1,7 @@
 """Dynamic overwrite and scan through Spark: tables of both formats against plain Spark Parquet, in one session.
 
-All write the same DataFrame of 10,000,000 rows and 30 partitions, read from Parquet, and replace what is there; of two shapes.
-`LAKEFORMAT_BENCH_ROWS` makes it smaller.
+All write the same DataFrame of 10,000,000 rows and 30 partitions, read from Parquet, and replace what is there; of two
+shapes. `LAKEFORMAT_BENCH_ROWS` makes it smaller.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""`lake.sql` against what it stands on: DuckDB over the same files, the scan's own Spark frame, and the verb of a MERGE.
+"""`lake.sql` against what it stands on: DuckDB over the same files, the scan's own Spark frame,
+and the verb of a MERGE.
 
-Measured in processor time, of this process and of Spark's: what else the machine does changes it little. `LAKEFORMAT_BENCH_ROWS` makes it smaller.
+Measured in processor time, of this process and of Spark's: what else the machine does changes it little.
+`LAKEFORMAT_BENCH_ROWS` makes it smaller.
 """
 
 from __future__ import annotations
@@ -98,7 +100,10 @@ def _merge(lake: Lake, folder: Path) -> Figure:
 
     def by_sql() -> float:
         table = fresh()
-        text = f"MERGE INTO {table.name} t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        text = (
+            f"MERGE INTO {table.name} t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED "
+            "THEN INSERT *"
+        )
         return _cpu(lambda: lake.sql(text, source=source))
 
     def by_verb() -> float:

@@ -1,4 +1,5 @@
-"""Compaction of 1,000 small files, of two shapes, and expiry of 200 snapshots: against Iceberg on Spark 3.5, whose JVM runs already."""
+"""Compaction of 1,000 small files, of two shapes, and expiry of 200 snapshots: against Iceberg on Spark 3.5,
+whose JVM runs already."""
 
 from __future__ import annotations
 

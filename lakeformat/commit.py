@@ -159,9 +159,9 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
                 return doubt.plan.snapshot
             case Outcome.UNKNOWN:
                 raise CommitUnknown(
-                    f"{store.root}: operation {operation.request.id} may or may not have landed: the snapshots that would "
-                    "show it have expired. Look whether its rows are there before running it again; delete none of "
-                    "its files; keep snapshots for longer than a commit may take"
+                    f"{store.root}: operation {operation.request.id} may or may not have landed: the snapshots that "
+                    "would show it have expired. Look whether its rows are there before running it again; delete none "
+                    "of its files; keep snapshots for longer than a commit may take"
                 )
         doubts.remove(doubt)
         with suppress(StoreError):

@@ -72,8 +72,8 @@ else:
 
 # Properties of Spark's tables that say nothing about a lake's.
 _OF_SPARK = frozenset({
-    "path", "location", "provider", "transient_lastDdlTime", "serialization.format", "EXTERNAL", "write.metadata.path", "write.data.path",
-    "write.object-storage.path", "write.folder-storage.path",
+    "path", "location", "provider", "transient_lastDdlTime", "serialization.format", "EXTERNAL", "write.metadata.path",
+    "write.data.path", "write.object-storage.path", "write.folder-storage.path",
 })  # fmt: skip
 _DATABASE = ".db"  # Suffix of a namespace's folder.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
@@ -101,9 +101,9 @@ class Lake:
         cache_bytes: The size of the lake's cache of decoded manifests and delete files in memory; 0 for none. Each
             Spark worker keeps half as many bytes of delete files between tasks.
         encryption_keys: What opens encrypted Iceberg tables (`encryption.key-id`): master keys by id (AES, 16, 24 or 32
-            bytes), for keys wrapped by AES GCM as nonce, ciphertext and tag; or a function of a wrapped key and the id of
-            its master key, which asks a KMS and returns the key. Pickling the lake pickles them too. Tasks take the keys of
-            their files to Spark's executors.
+            bytes), for keys wrapped by AES GCM as nonce, ciphertext and tag; or a function of a wrapped key and the id
+            of its master key, which asks a KMS and returns the key. Pickling the lake pickles them too. Tasks take the
+            keys of their files to Spark's executors.
         options: Storage options, e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key` for S3. Options that
             are not given are taken from the environment.
     """
@@ -314,7 +314,8 @@ class Lake:
             declared = replace(declared, properties={**self._table_defaults, **declared.properties})
         if location is not None and not self.places(format):
             raise UnsupportedFeature(
-                f"{name}: location={location!r}: only a table that a SQL catalog keeps lies where it is told; others lie in the warehouse"
+                f"{name}: location={location!r}: only a table that a SQL catalog keeps lies where it is told; "
+                "others lie in the warehouse"
             )
         catalog = self._keeper(format)
         if catalog is not None and not catalog.names_are_folders:
@@ -328,8 +329,8 @@ class Lake:
             raise AlreadyExists(f"{name}: {store.root} {said}")
         if self._format(store) not in (None, format):
             raise AlreadyExists(
-                f"{name}: a Paimon table without its line in the catalog lies at {store.root}; register_table({name!r}, {store.root!r}) "
-                "gives it its name, and drop_table then removes it"
+                f"{name}: a Paimon table without its line in the catalog lies at {store.root}; "
+                f"register_table({name!r}, {store.root!r}) gives it its name, and drop_table then removes it"
             )
         if catalog is not None:
             catalog.create_namespace(name.rpartition(".")[0])
@@ -390,7 +391,8 @@ class Lake:
                     unnamed.append(store.root)
         if unnamed:
             log.warning(
-                "%s: %d folders hold Iceberg tables of a catalog, which are not listed, e.g. %s; open Lake(..., catalog=...)",
+                "%s: %d folders hold Iceberg tables of a catalog, which are not listed, e.g. %s; "
+                "open Lake(..., catalog=...)",
                 self.uri,
                 len(unnamed),
                 unnamed[0],
@@ -404,7 +406,8 @@ class Lake:
 
     @property
     def functions(self) -> Functions:
-        """The functions of the catalog, in Paimon's model: in a SQL catalog, or in Paimon's REST catalog. `sql` creates and calls them."""
+        """The functions of the catalog, in Paimon's model: in a SQL catalog, or in Paimon's REST catalog. `sql` creates
+        and calls them."""
         return Functions(self._catalog)
 
     def create_namespace(self, name: str) -> None:
@@ -420,8 +423,9 @@ class Lake:
         return self.places("iceberg")
 
     def places(self, format: str) -> bool:
-        """Whether the caller may choose the location of a new table of the format. True for the tables that a SQL catalog
-        keeps; a REST catalog chooses the location itself, and without a catalog a table's name is its location."""
+        """Whether the caller may choose the location of a new table of the format. True for the tables that a SQL
+        catalog keeps; a REST catalog chooses the location itself,
+        and without a catalog a table's name is its location."""
         catalog = self._keeper(format)
         return catalog is not None and not catalog.vends_credentials
 
@@ -479,7 +483,8 @@ class Lake:
         _require_name(f"{name}.table")
         if self._catalog is None:
             raise UnsupportedFeature(
-                f"namespace {name}: this warehouse keeps no properties of namespaces; one with a catalog does: Lake(..., catalog='sql')"
+                f"namespace {name}: this warehouse keeps no properties of namespaces; "
+                "one with a catalog does: Lake(..., catalog='sql')"
             )
         self.namespace_properties(name)
         self._catalog.create_namespace(name)  # A folder of Paimon tables may not be known to it yet.
@@ -502,8 +507,8 @@ class Lake:
         Args:
             name: `namespace.table`.
             metadata_location: The newest metadata file of an Iceberg table, which is read first; for a Paimon catalog
-                the table's folder. Outside the warehouse of a SQL catalog the table is external: `drop_table` leaves its
-                files.
+                the table's folder. Outside the warehouse of a SQL catalog the table is external:
+                `drop_table` leaves its files.
 
         Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, `NotFound` if there is no table, and `UnsupportedFeature`
         for an unknown format version.
@@ -615,8 +620,8 @@ class Lake:
         inside = (paths.relative(described.location, table.uri), paths.relative(table.uri, described.location))
         if any(path is not None for path in inside):
             raise InvalidInput(
-                f"{name}: its folder {table.uri} and that of {described.name}, {described.location}, lie in one another; "
-                "give another location"
+                f"{name}: its folder {table.uri} and that of {described.name}, {described.location}, lie in one "
+                "another; give another location"
             )
         return self._created_over(spark, table, adoptable, files)
 
@@ -645,14 +650,15 @@ class Lake:
             drop_backup: Drop the backup from Spark's catalog in the end; its files stay.
             backup_name: The backup's name in the source's namespace, by default `<table>_BACKUP_`.
 
-        Raises as `snapshot_spark_table` does, and `UnsupportedFeature` for a managed table of Spark's: renaming it would
-        move its files, and dropping it delete them.
+        Raises as `snapshot_spark_table` does, and `UnsupportedFeature` for a managed table of Spark's: renaming it
+        would move its files, and dropping it delete them.
         """
         described = spark_engine.session_tables.describe(spark, source)
         if described.is_managed:
             raise UnsupportedFeature(
-                f"{described.name} is a managed table: Spark moves its files when it is renamed to a backup, and deletes them "
-                "when that is dropped; copy it with import_spark_table, or make it one with a LOCATION first"
+                f"{described.name} is a managed table: Spark moves its files when it is renamed to a backup, and "
+                "deletes them when that is dropped; copy it with import_spark_table, "
+                "or make it one with a LOCATION first"
             )
         name = name or described.name
         location = described.location if self.places_tables else None
@@ -666,7 +672,8 @@ class Lake:
             created = self._created_over(spark, table, adoptable, latest)
         except CommitUnknown as error:
             raise CommitUnknown(
-                f"{error}. If there is no table {name}, give the source its name back: it is {backup.name} in Spark's catalog"
+                f"{error}. If there is no table {name}, give the source its name back: "
+                f"it is {backup.name} in Spark's catalog"
             ) from error
         except BaseException as error:
             try:
@@ -693,8 +700,8 @@ class Lake:
         """Copy a table of Spark's own catalog, of any file format that Spark reads, to a new table without a key.
 
         Columns, partitions and comments are those of the source. Spark compares the rows of both by count and by a
-        checksum (without maps and variants); where they differ, the new table is dropped again. Stop writers of a source
-        that is to be dropped: what they write after the comparison goes with it.
+        checksum (without maps and variants); where they differ, the new table is dropped again. Stop writers of a
+        source that is to be dropped: what they write after the comparison goes with it.
 
         Args:
             spark: The session whose catalog has the source, and which copies the rows.
@@ -702,10 +709,11 @@ class Lake:
             name: The new table; by default the source's name.
             format: `"paimon"` or `"iceberg"`.
             properties: Table options.
-            drop_source: Drop the source from Spark's catalog in the end. Spark then deletes the files of a managed table.
+            drop_source: Drop the source from Spark's catalog in the end.
+                Spark then deletes the files of a managed table.
 
-        Raises `NotFound`, `AlreadyExists`, and `LakeError` for rows that differ, e.g. because others wrote to the source
-        meanwhile.
+        Raises `NotFound`, `AlreadyExists`, and `LakeError` for rows that differ, e.g. because others wrote to the
+        source meanwhile.
         """
         described = spark_engine.session_tables.describe(spark, source)
         name = name or described.name
@@ -727,8 +735,8 @@ class Lake:
             )
             if source_sum != copy_sum:
                 raise LakeError(
-                    f"{name}: not copied: {described.name} has {source_sum[0]:,} rows, the copy {copy_sum[0]:,}, or their checksums "
-                    "differ: others wrote to it meanwhile? Try again"
+                    f"{name}: not copied: {described.name} has {source_sum[0]:,} rows, the copy {copy_sum[0]:,}, or "
+                    "their checksums differ: others wrote to it meanwhile? Try again"
                 )
         except BaseException:
             with suppress(LakeError):
@@ -874,8 +882,8 @@ class Lake:
         return loading.export(store, data, file_layout, overwrite)
 
     def _exchanged(self, address: str, is_folder: bool = False) -> tuple[Store, str]:
-        """The store of a folder, or of a file's folder and the file's name; with the lake's options where they are of its
-        service."""
+        """The store of a folder, or of a file's folder and the file's name;
+        with the lake's options where they are of its service."""
         if not isinstance(address, str) or not address:
             raise InvalidInput(f"{address!r} is no folder; give a path or a URI")
         same = paths.family(paths.scheme_of(address) or "file") == paths.family(paths.scheme_of(self._store.root))
@@ -905,8 +913,8 @@ class Lake:
         table = self.table(name)
         if isinstance(table._store, Catalogued) or self._catalog is not None:
             raise UnsupportedFeature(
-                f"{name}: tables of a warehouse with a catalog are not converted where they lie: copy it (lakeformat copy {name} ... "
-                f"--format {to})"
+                f"{name}: tables of a warehouse with a catalog are not converted where they lie: copy it (lakeformat "
+                f"copy {name} ... --format {to})"
             )
         store, former = table._store, next(other for name, other in self._formats.items() if name != to)
         if table.format == to:
@@ -1021,8 +1029,8 @@ class Lake:
             )
         if any(map(paths.is_absolute, table._view().files().paths.to_pylist())):
             raise UnsupportedFeature(
-                f"{old}: its metadata names data files by absolute paths, as those of a converted table, and cannot move; write its "
-                "rows to a new table"
+                f"{old}: its metadata names data files by absolute paths, as those of a converted table, and cannot "
+                "move; write its rows to a new table"
             )
         beside = mirror.find(table._store, table._format)
         if catalog is None:
@@ -1039,11 +1047,11 @@ class Lake:
     def drop_table(self, name: str, if_exists: bool = False, purge: bool = False) -> None:
         """Drop a table. Raises `NotFound`, unless `if_exists`.
 
-        Without a catalog the files are deleted, and so are those of a table in Paimon's SQL catalog unless it is external
-        (`location`) and `purge` is false. With another catalog only the name is dropped, unless `purge`: then the files
-        below the table's location that its metadata reaches, and those named as engines name files, are deleted first.
-        Other files and other tables stay: tables that share the location are named by `InvalidInput`, and nothing is
-        deleted. An interrupted drop can be repeated; until then readers may find files missing.
+        Without a catalog the files are deleted, and so are those of a table in Paimon's SQL catalog unless it is
+        external (`location`) and `purge` is false. With another catalog only the name is dropped, unless `purge`: then
+        the files below the table's location that its metadata reaches, and those named as engines name files, are
+        deleted first. Other files and other tables stay: tables that share the location are named by `InvalidInput`,
+        and nothing is deleted. An interrupted drop can be repeated; until then readers may find files missing.
         """
         _require_name(name)
         if self._catalog is not None and self._catalog.names_are_folders:
@@ -1069,8 +1077,8 @@ class Lake:
             _require_alone(name, catalog.entry(name).sharers(store))
         if not purge and (there := iceberg.documents_of_catalogs(store)) and not mirror.is_shown(store, table._format):
             raise InvalidInput(
-                f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there first, and then "
-                "this one with purge=True, which removes these files as well"
+                f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there "
+                "first, and then this one with purge=True, which removes these files as well"
             )
         self._remove_files(table)
 
@@ -1105,8 +1113,8 @@ class Lake:
         _require_alone(name, catalog.entry(name).sharers(store))
         if iceberg.is_table(files_of(store)):
             raise InvalidInput(
-                f"{name}: the folder {store.root} is a table without a catalog too (v<N>.metadata.json); drop {name} without purge, "
-                "and then that table from its own warehouse"
+                f"{name}: the folder {store.root} is a table without a catalog too (v<N>.metadata.json); drop {name} "
+                "without purge, and then that table from its own warehouse"
             )
         self._remove_files(table, partial(catalog.drop, name))
 
@@ -1151,8 +1159,8 @@ class Lake:
     def _require_warehouse(self) -> None:
         if self._format(self._store) is not None:
             raise InvalidInput(
-                f"{self.uri} is a table, not a warehouse; open the folder two above it, and then the table by name, or read "
-                "it by lakeformat.open_table"
+                f"{self.uri} is a table, not a warehouse; open the folder two above it, and then the table by name, or "
+                "read it by lakeformat.open_table"
             )
         holds_namespaces = any(folder.endswith(_DATABASE) for folder in self._store.folders(""))
         if self._catalog is None and not holds_namespaces and (said := refers_to_catalog(self._store)):
@@ -1181,8 +1189,8 @@ def _current(lake: Lake, name: str) -> Reading:
 def _require_alone(name: str, others: Sequence[str]) -> None:
     if others:
         raise InvalidInput(
-            f"{name} shares its place with {', '.join(others)}: its files are not removed; a name of a catalog's table goes "
-            "without purge"
+            f"{name} shares its place with {', '.join(others)}: its files are not removed; "
+            "a name of a catalog's table goes without purge"
         )
 
 
@@ -1196,7 +1204,8 @@ def _require_name(name: str) -> None:
     parts = name.split(".") if isinstance(name, str) else []
     if len(parts) < 2 or not all(_NAME.fullmatch(p) for p in parts):
         raise InvalidInput(
-            f"{name!r} is no table name: write 'namespace.table', each part without slashes, dots, spaces or control characters"
+            f"{name!r} is no table name: write 'namespace.table', each part without slashes, dots, "
+            "spaces or control characters"
         )
 
 
@@ -1254,8 +1263,8 @@ def _require_alike(name: str, declared: Schema, table: Table) -> None:
     for label, (declared_value, table_value) in pairs.items():
         if declared_value != table_value:
             raise InvalidInput(
-                f"{name}: {label} {declared_value!r} of the declaration, and {table_value!r} of the table that is at {table.uri} already; "
-                "register_table, or CREATE TABLE ... LOCATION without columns, takes it as it is"
+                f"{name}: {label} {declared_value!r} of the declaration, and {table_value!r} of the table that is at "
+                f"{table.uri} already; register_table, or CREATE TABLE ... LOCATION without columns, takes it as it is"
             )
 
 

@@ -14,8 +14,8 @@ _SHOWN = "***"
 _SECRET_KEY = (
     r"[\w.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|signature|(?:api|access|account)[_-]?key)"
 )
-# `//user:SECRET@host`; what is only digits up to a slash is a port. `jdbc:oracle:thin:user/SECRET@host`. `?password=SECRET`, as
-# also `&` and `;` separate them; `sig` signs addresses of Azure.
+# `//user:SECRET@host`; what is only digits up to a slash is a port. `jdbc:oracle:thin:user/SECRET@host`.
+# `?password=SECRET`, as also `&` and `;` separate them; `sig` signs addresses of Azure.
 _IN_TEXT = (
     re.compile(r"(?P<before>//[^\s/:@'\"]*:)(?!\d+(?:[/?#\s'\"]|$))(?P<secret>[^\s'\"]*)(?=@)"),
     re.compile(r"(?P<before>jdbc:\w+:\w+:[^\s/'\"@]*/)(?P<secret>[^\s'\"@]*)(?=@)", re.IGNORECASE),

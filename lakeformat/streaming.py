@@ -112,8 +112,8 @@ class WriteSession:
             return Prepared(self.user, identifier)
         if later := [pending for pending in self._waiting if pending > identifier]:
             raise InvalidInput(
-                f"commit {min(later)} is prepared, and comes after {identifier}: its rows would count as the older ones; abort it, "
-                f"and prepare it again after this one"
+                f"commit {min(later)} is prepared, and comes after {identifier}: its rows would count as the older "
+                "ones; abort it, and prepare it again after this one"
             )
         waiting = {pending: files for pending, files in self._waiting.items() if pending != identifier}
         upkeep, self._engine = compact.upkeep(view, identifier), engine_for(data)
@@ -122,8 +122,8 @@ class WriteSession:
         layout = view.layout(from_files=True)
         if layout.keyed is not None and layout.keyed.places is not None and waiting:
             raise InvalidInput(
-                f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; commit or abort it "
-                f"first"
+                f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; "
+                "commit or abort it first"
             )
         if layout.keyed is None and view.schema.primary_key and not appends:
             files = self._upserted(view, data)
@@ -158,14 +158,15 @@ class WriteSession:
         layout = view.layout(from_files=True)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
-                f"{self.store.root}: tasks that know nothing of each other cannot write keys of which the table remembers where "
-                f"they are (bucket=-1): write the stream by foreachBatch(table.stream({self.user!r}).write_batch), or make a "
-                f"table with a fixed number of buckets"
+                f"{self.store.root}: tasks that know nothing of each other cannot write keys of which the table "
+                "remembers where they are (bucket=-1): write the stream by "
+                f"foreachBatch(table.stream({self.user!r}).write_batch), or make a table with a fixed number of buckets"
             )
         if layout.keyed is None and view.schema.primary_key and not appends:
             raise UnsupportedFeature(
-                f"{self.store.root}: tasks that know nothing of each other cannot decide which of two rows with the same key "
-                f"({', '.join(view.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
+                f"{self.store.root}: tasks that know nothing of each other cannot decide which of two rows with the "
+                f"same key ({', '.join(view.schema.primary_key)}) stays: write the stream by "
+                f"foreachBatch(table.stream({self.user!r}).write_batch)"
             )
         files = tuple(ArrowEngine(threads=1).write(self._reach(view), data, layout))
         made_on = view.schema.id, None, view.version, (), view.schema.partitioning.id
@@ -190,8 +191,8 @@ class WriteSession:
             raise InvalidInput(f"prepared by {prepared.user!r}, and this session is {self.user!r}'s")
         if earlier := [pending for pending in self._waiting if pending < prepared.identifier]:
             raise InvalidInput(
-                f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; or, if it failed, "
-                f"abort {prepared.identifier} and prepare both again"
+                f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; "
+                f"or, if it failed, abort {prepared.identifier} and prepare both again"
             )
         view = self._view()
         if self._is_committed(view, prepared.identifier):
@@ -281,9 +282,9 @@ class WriteSession:
         last = self.last_committed()
         if last is not None and batch_id < last:
             raise InvalidInput(
-                f"{self.store.root}: batch {batch_id} comes under the name {self.user!r}, of which batch {last} is committed: the "
-                "stream's checkpoint is new, or older than the table. Nothing was written: start the stream with the checkpoint "
-                "that wrote those batches, or under a new name"
+                f"{self.store.root}: batch {batch_id} comes under the name {self.user!r}, of which batch {last} is "
+                "committed: the stream's checkpoint is new, or older than the table. Nothing was written: start the "
+                "stream with the checkpoint that wrote those batches, or under a new name"
             )
         return batch_id == last
 
@@ -334,8 +335,9 @@ class WriteSession:
         missing = [file.path for file in prepared.files if not self.store.exists(file.path)]
         if missing:
             raise NotFound(
-                f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of {self.user!r}, {len(missing)} "
-                f"are gone, e.g. {missing[0]}: a commit of it failed, or they were swept. Nothing was committed: prepare it again"
+                f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of "
+                f"{self.user!r}, {len(missing)} are gone, e.g. {missing[0]}: a commit of it failed, or they were "
+                "swept. Nothing was committed: prepare it again"
             )
 
     def _view(self) -> AnyView:
@@ -483,8 +485,8 @@ class Sink:
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
             discard(session._reach(session._view()), (file.path for part in parts for file in part.files))
             raise Conflict(
-                f"{session.store.root}: the schema changed while batch {identifier} of {session.user!r} was written; nothing was "
-                f"committed, start the stream again"
+                f"{session.store.root}: the schema changed while batch {identifier} of {session.user!r} was written; "
+                "nothing was committed, start the stream again"
             )
         if not parts:
             return None
@@ -523,7 +525,7 @@ def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
     equality deletes."""
     if view.delete_files is None:
         raise UnsupportedFeature(
-            f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary key, and upsert "
-            "the changelog"
+            f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary "
+            "key, and upsert the changelog"
         )
     return view.delete_files.delta_layout(key)

@@ -346,7 +346,8 @@ class Table:
             return self.append(data, id=id, properties=properties, watermark=watermark)
         if not (key or primary_key):
             raise InvalidInput(
-                f"{self.name}: upsert needs a primary key, and the table has none; name the key's columns, on=[...], or append"
+                f"{self.name}: upsert needs a primary key, and the table has none; name the key's columns, "
+                "on=[...], or append"
             )
         asked = MergeInto(data, ALWAYS, self._merge, key=key or primary_key)
         return self._merge(asked, id, properties, None, watermark)
@@ -572,7 +573,8 @@ class Table:
         """
         if not isinstance(self._format, Adjustable):
             raise UnsupportedFeature(
-                f"{self.name}: {self.format.capitalize()} tables have only their own options; set them with alter().set_properties"
+                f"{self.name}: {self.format.capitalize()} tables have only their own options; "
+                "set them with alter().set_properties"
             )
         format = self._format.with_options({**dict(self._format.options), **options}, self.name)
         return Table(self.name, self._whole, format, self._branch, self._wap_id)
@@ -1116,8 +1118,9 @@ class Table:
         if view.branches is not None:
             if retain is not None or keep_snapshots is not None or keep_younger_than is not None:
                 raise UnsupportedFeature(
-                    f"{self.name}: branch {name!r} of a {view.format.capitalize()} table has no retention of its own; leave out "
-                    "retain, keep_snapshots and keep_younger_than, and set the options of snapshot.* on the branch"
+                    f"{self.name}: branch {name!r} of a {view.format.capitalize()} table has no retention of its own; "
+                    "leave out retain, keep_snapshots and keep_younger_than, "
+                    "and set the options of snapshot.* on the branch"
                 )
             branch.create(self._store, self._format, view, view.branches, name, tag)
             return self.branch(name)
@@ -1220,8 +1223,8 @@ class Table:
             passed = {snapshot.id for snapshot in self.snapshots()}
             if view.snapshot_id > 0 and view.snapshot_id not in passed:
                 raise NotFound(
-                    f"{self.name}: {version} is not in the history of branch {self._branch!r}, as far as that is kept; read it "
-                    "without the branch"
+                    f"{self.name}: {version} is not in the history of branch {self._branch!r}, as far as that is kept; "
+                    "read it without the branch"
                 )
         return view
 
@@ -1262,8 +1265,8 @@ class Table:
         fields = view.project(columns)
         if any(field.name == KIND_COLUMN for field in fields):
             raise InvalidInput(
-                f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
-                f"(columns=...), or rename it"
+                f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; "
+                "leave it out (columns=...), or rename it"
             )
         return Changes(
             with_cache(self._store, view.reader), view, after, fields, self._condition(where, view.schema.fields)

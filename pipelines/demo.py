@@ -2,8 +2,8 @@
 
     python -m pipelines.demo [WAREHOUSE]          a folder; ./warehouse without it
 
-Dagster's history goes to `.dagster/`, so that `make ui` shows what happened here. It may be run any number of times, also
-after one that was killed: the tables and their checks are as after the first.
+Dagster's history goes to `.dagster/`, so that `make ui` shows what happened here. It may be run any number of times,
+also after one that was killed: the tables and their checks are as after the first.
 """
 
 import fcntl
@@ -77,7 +77,8 @@ def only_demo(home: Path) -> Iterator[None]:
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> None:
-    """End the runs of demos that were killed: they would hold their tables' pools, and the snapshots they read, for ever."""
+    """End the runs of demos that were killed: they would hold their tables' pools,
+    and the snapshots they read, for ever."""
     for run in instance.get_runs(dg.RunsFilter(tags={DEMO_TAG: "yes"}, statuses=UNFINISHED)):
         instance.report_run_failed(run, "the demo was killed")
         if instance.event_log_storage.supports_global_concurrency_limits:
@@ -134,7 +135,8 @@ class Demo:
         rows = self._table("flights").scan().count()
         expect(rows == read_days("flights", self.days).num_rows, f"flights has {rows} rows")
         print(
-            f"  {rows:,} flights in {len(self.days)} partitions. Dagster's run {run[:8]} wrote {', '.join(named(DAILY))}"
+            f"  {rows:,} flights in {len(self.days)} partitions. Dagster's run {run[:8]} wrote "
+            f"{', '.join(named(DAILY))}"
         )
 
     def piecemeal(self) -> None:
@@ -159,8 +161,9 @@ class Demo:
         compacted = self._files("flights")
         expect(len(compacted[self.piecemeal_day]) < len(files[self.piecemeal_day]), "compaction joins files")
         print(
-            f"  compaction: {len(files[self.piecemeal_day])} -> {len(compacted[self.piecemeal_day])} files in {self.piecemeal_day}, "
-            f"in snapshot {self._snapshot_id('flights')}; {self.seconds['maintain_flights']:.1f} s"
+            f"  compaction: {len(files[self.piecemeal_day])} -> {len(compacted[self.piecemeal_day])} files in "
+            f"{self.piecemeal_day}, in snapshot {self._snapshot_id('flights')}; "
+            f"{self.seconds['maintain_flights']:.1f} s"
         )
         self._maintain("flights", expire=True)
         left = table.snapshots()
@@ -187,7 +190,8 @@ class Demo:
             count = self._table(name).scan().count()
             expect(count == rows[name], f"{name}: {count} rows, were {rows[name]}")
             print(
-                f"  {name}: new files in {len(changed)} of {len(after)} partitions, {self.again}; {count:,} rows as before"
+                f"  {name}: new files in {len(changed)} of {len(after)} partitions, {self.again}; "
+                f"{count:,} rows as before"
             )
         for name in sorted(rows.keys() - set(names)):
             expect(self._table(name).scan().count() == rows[name], f"{name}: other rows")
@@ -269,7 +273,8 @@ class Demo:
             )
         print(aligned(lines))
         print(
-            "  (+ and -: what that snapshot added and removed; Paimon counts snapshots, Iceberg names them by random numbers)"
+            "  (+ and -: what that snapshot added and removed; Paimon counts snapshots, "
+            "Iceberg names them by random numbers)"
         )
 
 

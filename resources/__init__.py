@@ -17,7 +17,8 @@ def resources_of(lake: LakeResource, spark: SparkResource) -> dict[str, object]:
 
 
 def booking_system() -> dict[str, CdcSource]:
-    """The database that bookings are followed from, where `BOOKING_SYSTEM_DSN` has its address; without it they are made up."""
+    """The database that bookings are followed from, where `BOOKING_SYSTEM_DSN` has its address;
+    without it they are made up."""
     return {BOOKING_SYSTEM: CdcSource(url=dg.EnvVar(BOOKING_SYSTEM_DSN))} if os.environ.get(BOOKING_SYSTEM_DSN) else {}
 
 

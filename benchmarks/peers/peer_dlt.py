@@ -1,4 +1,5 @@
-"""dlt's side of the benchmarks: its SQL source, read by ConnectorX, into Iceberg tables in a folder. Each verb returns the processor seconds that count."""
+"""dlt's side of the benchmarks: its SQL source, read by ConnectorX, into Iceberg tables in a folder. Each verb returns
+the processor seconds that count."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ logging.getLogger("dlt").setLevel(logging.ERROR)
 
 
 def load(dsn: str, table: str, folder: str, rows: int, cursor: str | None = None) -> float:
-    """A table into an Iceberg table in `folder`: all of it anew, or the rows whose `cursor` is above that of the load before, merged by their key."""
+    """A table into an Iceberg table in `folder`: all of it anew, or the rows whose `cursor` is above that of the load
+    before, merged by their key."""
     made = dlt.destinations.filesystem(f"{folder}/lake")
     pipeline = dlt.pipeline(table, pipelines_dir=f"{folder}/state", destination=made, dataset_name="bench")
     arguments: dict[str, Any] = {"backend": "connectorx", "credentials": dsn, "table": table, "schema": "public"}

@@ -1,4 +1,5 @@
-"""DuckDB's side of the benchmarks: its Iceberg extension, with a REST catalog. Each timed verb returns wall and processor seconds."""
+"""DuckDB's side of the benchmarks: its Iceberg extension, with a REST catalog. Each timed verb returns wall and
+processor seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Iceberg's side of the benchmarks: Spark 3.5 with a Hadoop catalog. Each timed verb returns wall and processor seconds."""
+"""Iceberg's side of the benchmarks: Spark 3.5 with a Hadoop catalog.
+Each timed verb returns wall and processor seconds."""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ def merge_by(table: str, mode: str) -> str:
 def merge(
     table: str, rows: int, turn: int, columns: dict[str, str], number: str, changes: int = 200_000
 ) -> list[float]:
-    """200,000 updates of keys all over the table, 200,000 new rows; our side merges the same. `columns`: SQL by name, of an id."""
+    """200,000 updates of keys all over the table, 200,000 new rows; our side merges the same. `columns`:
+    SQL by name, of an id."""
     spark = _session[0]
     old = spark.range(changes).selectExpr(f"id * {rows // changes} as id")
     new = spark.range(changes).selectExpr(f"id + {rows + (turn + 1) * 1_000_000} as id")
@@ -148,7 +150,8 @@ def _declare(table: str, partitioned: str) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.bench")
     spark.sql(
         f"CREATE TABLE {table} (id BIGINT, amount DOUBLE, name STRING, dt STRING) USING iceberg {partitioned} "
-        "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', 'write.distribution-mode'='none')"
+        "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
+        "'write.distribution-mode'='none')"
     )
 
 

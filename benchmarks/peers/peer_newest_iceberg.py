@@ -1,4 +1,5 @@
-"""Iceberg's newest runtime, on the newest Spark that it is made for, and lakeformat in the same session: wall and processor seconds."""
+"""Iceberg's newest runtime, on the newest Spark that it is made for, and lakeformat in the same session: wall and
+processor seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sail's side of the benchmarks: a Delta table by SQL, its server in this process. Each timed verb returns wall and processor seconds."""
+"""Sail's side of the benchmarks: a Delta table by SQL, its server in this process. Each timed verb returns wall and
+processor seconds."""
 
 from __future__ import annotations
 

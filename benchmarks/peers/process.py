@@ -141,7 +141,8 @@ def sail() -> AbstractContextManager[Peer]:
 
 @contextmanager
 def duckdb_iceberg(warehouse: Path) -> Iterator[tuple[Peer, dict[str, str]]]:
-    """DuckDB with its Iceberg extension, and how to reach the REST catalog that it writes through: Iceberg's own, a JVM beside it."""
+    """DuckDB with its Iceberg extension, and how to reach the REST catalog that it writes through:
+    Iceberg's own, a JVM beside it."""
     warehouse.mkdir(parents=True)
     server = subprocess.Popen(
         environments.rest_server(warehouse, _CREDENTIAL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

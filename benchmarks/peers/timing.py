@@ -1,4 +1,5 @@
-"""Wall and processor time of work in this process and in those below it. For the peers' environments too: it imports Python's own alone."""
+"""Wall and processor time of work in this process and in those below it. For the peers' environments too: it imports
+Python's own alone."""
 
 from __future__ import annotations
 

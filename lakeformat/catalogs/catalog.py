@@ -145,7 +145,8 @@ class ViewCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionMetadata:
-    """A stored function: a document of Paimon's model, and the number of the change that wrote it, if the catalog counts them."""
+    """A stored function: a document of Paimon's model, and the number of the change that wrote it,
+    if the catalog counts them."""
 
     document: Mapping[str, Any]
     version: int = 0

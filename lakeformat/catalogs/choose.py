@@ -19,8 +19,8 @@ _TABLE_DEFAULT = "table-default."
 
 
 def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """A catalog's own options, and the properties of new tables that do not set them (`table-default.<property>`; Paimon's
-    CatalogUtils.tableDefaultOptions, Iceberg's CatalogProperties). Raises `InvalidInput`."""
+    """A catalog's own options, and the properties of new tables that do not set them (`table-default.<property>`;
+    Paimon's CatalogUtils.tableDefaultOptions, Iceberg's CatalogProperties). Raises `InvalidInput`."""
     defaults = {key.removeprefix(_TABLE_DEFAULT): options[key] for key in options if key.startswith(_TABLE_DEFAULT)}
     catalog_options = {key: options[key] for key in options if not key.startswith(_TABLE_DEFAULT)}
     for key, value in defaults.items():
@@ -30,8 +30,8 @@ def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dic
             )
     if catalog_options and address is None:
         raise InvalidInput(
-            f"catalog_options: {min(catalog_options)!r} means nothing without a catalog; say which, e.g. catalog='sql'. Known for folders is "
-            f"{_TABLE_DEFAULT}<property>, for new Paimon tables"
+            f"catalog_options: {min(catalog_options)!r} means nothing without a catalog; say which, e.g. "
+            f"catalog='sql'. Known for folders is {_TABLE_DEFAULT}<property>, for new Paimon tables"
         )
     return catalog_options, defaults
 
@@ -93,7 +93,8 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
         if key not in rest.OPTIONS and not key.startswith("header."):
             known = ", ".join(sorted(rest.OPTIONS))
             raise InvalidInput(
-                f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, header.*, {_TABLE_DEFAULT}*"
+                f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, "
+                f"header.*, {_TABLE_DEFAULT}*"
             )
         if not isinstance(value, str):
             raise InvalidInput(f"catalog_options: {key!r} must be text")
@@ -101,8 +102,8 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
             raise InvalidInput(f"catalog_options: {key!r} is no name that a header may have")
         if (key.startswith("header.") or key == "token") and not _HEADER_VALUE.fullmatch(value):
             raise InvalidInput(
-                f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond Latin-1, or "
-                "blanks at an end"
+                f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond "
+                "Latin-1, or blanks at an end"
             )
     pairs = tuple(sorted(options.items()))
     if format == "iceberg":

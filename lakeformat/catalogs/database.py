@@ -86,8 +86,8 @@ def _path(uri: str) -> str | None:
 
 @cache
 def _engine(uri: str, tables: sa.MetaData, process: int, file: tuple[int, int] | None) -> sa.Engine:
-    """One engine per process, since connections do not survive a fork, and per file, which may be deleted and made anew.
-    Creates missing tables."""
+    """One engine per process, since connections do not survive a fork, and per file, which may be deleted and made
+    anew. Creates missing tables."""
     try:
         url = sa.make_url(uri)
     except (ArgumentError, ValueError):  # The error's text may contain any part of the address.

@@ -209,7 +209,8 @@ class PaimonRestCatalog:
         query: Mapping[str, str] | None = None,
         none_at: Collection[int] = (),
     ) -> Response | None:
-        """The response; None if the server says that one of `may_lack` does not exist, or at one of the statuses `none_at`."""
+        """The response; None if the server says that one of `may_lack` does not exist,
+        or at one of the statuses `none_at`."""
         server = self._server
         response = server.ask("GET", path, query=query)
         if response.status in none_at:
@@ -397,8 +398,8 @@ class TokenIssuer:
 @dataclass(frozen=True, slots=True)
 class ServedFiles(ForwardingStore):
     """A table's files. The server writes schemas and new snapshots, also those of branches, and creates branches. As in
-    Java, we write the rest: data, manifests, tags, consumers, and we delete expired snapshots, with the mark of heads that
-    read the folder (`CreateHead`)."""
+    Java, we write the rest: data, manifests, tags, consumers, and we delete expired snapshots, with the mark of heads
+    that read the folder (`CreateHead`)."""
 
     store: Store
 

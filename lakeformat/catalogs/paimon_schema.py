@@ -74,7 +74,8 @@ def _of_columns(
             continue
         if above:
             raise UnsupportedFeature(
-                f"{where}: the order of the parts of {'.'.join(above)}: Paimon's REST protocol moves columns alone; add parts last"
+                f"{where}: the order of the parts of {'.'.join(above)}: "
+                "Paimon's REST protocol moves columns alone; add parts last"
             )
         order.remove(target)
         order.insert(index, target)

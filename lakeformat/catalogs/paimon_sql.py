@@ -136,8 +136,8 @@ class PaimonSqlCatalog:
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
         if said := {_EXISTS, _LOCATION} & {*properties, *remove}:
             raise UnsupportedFeature(
-                f"namespace {name}: {sorted(said)[0]!r} is the catalog's own property: tables of a JDBC catalog of Paimon lie in "
-                f"{self.warehouse}/{name}.db"
+                f"namespace {name}: {sorted(said)[0]!r} is the catalog's own property: tables of a JDBC catalog of "
+                f"Paimon lie in {self.warehouse}/{name}.db"
             )
         if external := sorted(key for key in (*properties, *remove) if key.startswith(_EXTERNAL)):
             raise UnsupportedFeature(f"namespace {name}: {external[0]!r} is an external table; drop that, or rename it")
@@ -159,8 +159,8 @@ class PaimonSqlCatalog:
             return
         if paths.relative(self.warehouse, metadata_location) is not None:
             raise InvalidInput(
-                f"{name}: {metadata_location} is the place of another table of the warehouse {self.warehouse}; this one's is "
-                f"{self._root(name)}, or a folder elsewhere"
+                f"{name}: {metadata_location} is the place of another table of the warehouse {self.warehouse}; this "
+                f"one's is {self._root(name)}, or a folder elsewhere"
             )
         with connected(self.uri, _TABLES) as connection:
             connection.execute(
@@ -275,7 +275,8 @@ def _acquire(uri: str, lock_id: str) -> bool:
             expired = _EXPIRED.get(connection.dialect.name)
             if expired is None:
                 raise UnsupportedFeature(
-                    f"{shown(uri)}: lock.enabled=true in a database of {connection.dialect.name}; known are {', '.join(_EXPIRED)}"
+                    f"{shown(uri)}: lock.enabled=true in a database of {connection.dialect.name}; "
+                    f"known are {', '.join(_EXPIRED)}"
                 )
             connection.execute(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == lock_id, sa.text(expired)))
         with connected(uri, _WITH_LOCKS) as connection:

@@ -542,7 +542,8 @@ def _understood(response: Response, label: str) -> Response:
     """The response. Raises for a successful status whose body is no JSON object."""
     if response.is_good and response.nonsense:
         raise StoreError(
-            f"{label}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
+            f"{label}: the answer is no JSON object but {response.nonsense!r}; "
+            "is this the address of an Iceberg REST catalog?"
         )
     return response
 

@@ -57,8 +57,8 @@ class _Signed:
         credentials = self.session.get_credentials()
         if credentials is None:
             raise StoreError(
-                f"{request.url}: no AWS credentials to sign with: give 'client.access-key-id' and 'client.secret-access-key', or set "
-                "the environment as for the AWS command line"
+                f"{request.url}: no AWS credentials to sign with: give 'client.access-key-id' and "
+                "'client.secret-access-key', or set the environment as for the AWS command line"
             )
         # The only encoding of a blank that AWS accepts; a plus sign is %2B.
         request.url = request.url.replace("+", "%20")

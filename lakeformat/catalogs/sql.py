@@ -249,8 +249,8 @@ class SqlEntry:
             with _connected(self.catalog.uri) as (connection, typed):
                 if self.kind == _VIEW and not typed:
                     raise UnsupportedFeature(
-                        f"{self.namespace}.{self.table}: the tables of {self.catalog!r} are of version 0, which keeps no views: they lack the "
-                        "column iceberg_type"
+                        f"{self.namespace}.{self.table}: the tables of {self.catalog!r} are of version 0, which keeps "
+                        "no views: they lack the column iceberg_type"
                     )
                 if old is not None:
                     is_own = *self.line, *_is(self.kind, typed)

@@ -37,7 +37,8 @@ class Vended:
 
 
 def read(answer: Mapping[str, Any], location: str) -> Vended:
-    """The storage access to `location` in a `LoadTableResult` or `LoadCredentialsResponse`. Raises `UnsupportedFeature`."""
+    """The storage access to `location` in a `LoadTableResult` or `LoadCredentialsResponse`. Raises
+    `UnsupportedFeature`."""
     answered = {**(answer.get("config") or {})}
     for storage in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
         if location.startswith(storage["prefix"]):
@@ -83,8 +84,8 @@ def _s3(config: Mapping[str, str], location: str) -> Vended:
         options.setdefault("s3.region", config["client.region"])
     if config.get("s3.sse.type", "none") != "none":
         raise UnsupportedFeature(
-            f"{location}: the catalog asks for encryption by the S3 client (s3.sse.type={config['s3.sse.type']}); let the "
-            "bucket encrypt instead"
+            f"{location}: the catalog asks for encryption by the S3 client (s3.sse.type={config['s3.sse.type']}); let "
+            "the bucket encrypt instead"
         )
     values = tuple((name, config[said]) for said, name in _S3_KEYS.items() if said in config)
     if not values and config.get("s3.remote-signing-enabled") == "true":

@@ -19,8 +19,8 @@ from lakeformat.cli.warehouses import chosen
 COMMANDS = {
     name: lazy.library(f"lakeformat.cli.commands.{name}")
     for name in (
-        "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback", "tag",
-        "branch", "doctor", "copy", "convert", "cdc", "slot",
+        "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback",
+        "tag", "branch", "doctor", "copy", "convert", "cdc", "slot",
     )
 }  # fmt: skip
 
@@ -78,7 +78,8 @@ def lakeformat(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 0; 1 if the command found or left a problem, as `doctor` does; 2 for an error; 130 if interrupted."""
+    """The exit code: 0; 1 if the command found or left a problem, as `doctor` does;
+    2 for an error; 130 if interrupted."""
     as_json = "--json" in arguments  # At any position.
     if wrong := [argument for argument in arguments if not _is_text(argument)]:
         return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)

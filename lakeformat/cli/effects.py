@@ -21,14 +21,17 @@ def snapshot(session: Session, new_snapshot: Snapshot | None, nothing: str) -> N
         session.answer({"snapshot_id": None}, nothing)
         return
     data = {
-        "snapshot_id": new_snapshot.id, "kind": new_snapshot.kind, "rows_added": new_snapshot.rows_added, "rows_removed": new_snapshot.rows_removed,
-        "files_added": new_snapshot.files_added, "files_removed": new_snapshot.files_removed, "milliseconds": new_snapshot.milliseconds,
+        "snapshot_id": new_snapshot.id, "kind": new_snapshot.kind,
+        "rows_added": new_snapshot.rows_added, "rows_removed": new_snapshot.rows_removed,
+        "files_added": new_snapshot.files_added, "files_removed": new_snapshot.files_removed,
+        "milliseconds": new_snapshot.milliseconds,
     }  # fmt: skip
     session.answer(data, Text(f"{new_snapshot!r} in {new_snapshot.milliseconds} ms"))
 
 
 def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
-    """Print the deleted files, or those to delete, with sizes where known. Files that another engine already removed are left out."""
+    """Print the deleted files, or those to delete, with sizes where known.
+    Files that another engine already removed are left out."""
     root = f"{table.uri}/"
     sizes = {} if done else _sizes(table)
     locations = [location for location in locations if done or location in sizes or not location.startswith(root)]

@@ -20,8 +20,8 @@ except ModuleNotFoundError as error:
 
 
 class WithoutPandas:
-    """A finder that hides pandas, which `pa.array` would import and no command needs. (pyarrow takes None in `sys.modules` for the
-    module.)"""
+    """A finder that hides pandas, which `pa.array` would import and no command needs. (pyarrow takes None in
+    `sys.modules` for the module.)"""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

@@ -79,7 +79,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _master_keys(named: Mapping[str, Any], where: str) -> dict[str, bytes] | None:
-    """Master keys by id, in base64 as `LakeResource` takes them: of the environment variable, and of a config file's entry, which names variables."""
+    """Master keys by id, in base64 as `LakeResource` takes them: of the environment variable, and of a config file's
+    entry, which names variables."""
     pairs = (pair.partition("=") for pair in filter(None, os.environ.get(MASTER_KEYS, "").split(",")))
     texts = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in pairs}
     for id, name in named.items():

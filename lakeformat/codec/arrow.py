@@ -117,7 +117,8 @@ def from_arrow(type: pa.DataType) -> Type:
         return scalar(Kind.VARIANT)
     if isinstance(type, pa.BaseExtensionType) and type.extension_name not in _STORED_AS_THEY_ARE:
         raise UnsupportedFeature(
-            f"Arrow's extension type {type.extension_name} has no table type; give its storage, which is {type.storage_type}"
+            f"Arrow's extension type {type.extension_name} has no table type; give its storage, "
+            f"which is {type.storage_type}"
         )
     type = layouts.outer_type(type)
     if type in _LOGICAL:

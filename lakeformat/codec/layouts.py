@@ -1,9 +1,9 @@
-"""Arrow's layouts in memory -> the one that the library computes with: no dictionaries, runs, views, 64-bit offsets, lists of
-a fixed size or extension types, at any depth.
+"""Arrow's layouts in memory -> the one that the library computes with: no dictionaries, runs, views, 64-bit offsets,
+lists of a fixed size or extension types, at any depth.
 
-Facts: Arrow's columnar format, "Physical Memory Layout"; canonical extension types. Other libraries' arrays are taken apart by
-their own buffers: pyarrow's casts of list views read past their offsets, and those to 32-bit offsets count from the start of
-the buffer, also in a slice.
+Facts: Arrow's columnar format, "Physical Memory Layout"; canonical extension types. Other libraries' arrays are taken
+apart by their own buffers: pyarrow's casts of list views read past their offsets, and those to 32-bit offsets count
+from the start of the buffer, also in a slice.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def plain_field(field: pa.Field) -> pa.Field:
 
 
 def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values in the plain layout; the array itself if it has it. A list that is null, or within a null, is empty, and
-    structs begin with their buffers: see `based`.
+    """The values in the plain layout; the array itself if it has it. A list that is null, or within a null, is empty,
+    and structs begin with their buffers: see `based`.
 
     Raises `InvalidInput` for lists that reach beyond their elements, and for values that together do not fit 32-bit
     offsets: see `pieces`.
@@ -105,8 +105,8 @@ def pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def based(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without slices of structs within its columns, of which DuckDB (1.5) and pyarrow (the keys of maps, in 26)
-    read the rows from the start of the buffers."""
+    """The batch without slices of structs within its columns, of which DuckDB (1.5) and pyarrow (the keys of maps, in
+    26) read the rows from the start of the buffers."""
     columns = batch.columns
     if all(_is_based(column) for column in columns):
         return batch

@@ -261,8 +261,8 @@ def _struct(footer: Buffer, position: int) -> tuple[int, int]:
 
 
 def _ends(footer: Buffer, position: int, path: tuple[int, ...]) -> tuple[int, Any]:
-    """(where the struct at `position` ends; the result of `_struct` for the struct at `path`: nested in lists where fields
-    are lists, None for a missing field)."""
+    """(where the struct at `position` ends; the result of `_struct` for the struct at `path`: nested in lists where
+    fields are lists, None for a missing field)."""
     ends, last = None, 0
     while footer[position]:
         position, last, kind = _field(footer, position, last)

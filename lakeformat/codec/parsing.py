@@ -13,7 +13,8 @@ import numpy as np
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Row, walk
 
-Shape = Any  # A type; [shape] for lists; {key: shape}, a key with "?" where it may be missing or null; {str: shape} for maps.
+# A type; [shape] for lists; {key: shape}, a key with "?" where it may be missing or null; {str: shape} for maps.
+Shape = Any
 
 
 @contextmanager

@@ -16,8 +16,8 @@ _SPECS = pa.schema([(SPEC_ID, pa.int32()), ("fields", pa.list_(_FIELD)), ("is_cu
 
 
 def partition_listing(values: Mapping[str, Any], spec_ids: Any, measures: Mapping[str, Any]) -> pa.Table:
-    """One row per partition, in the order of the values: a column for each partition field, the measures, `spec_id`, and
-    all fields in the struct `partition`.
+    """One row per partition, in the order of the values: a column for each partition field, the measures, `spec_id`,
+    and all fields in the struct `partition`.
 
     A field with the name of a measure, `spec_id` or `partition` is in the struct alone. Without fields there is no
     struct.
@@ -37,9 +37,13 @@ def partition_listing(values: Mapping[str, Any], spec_ids: Any, measures: Mappin
 def spec_listing(specs: Mapping[int, Sequence[tuple[str, str, str]]], current: int) -> pa.Table:
     """One row per partition spec, by id; `specs` has the name, source column and transform of its fields."""
     rows = [
-        {SPEC_ID: id, "fields": [dict(zip(_FIELD.names, field, strict=True)) for field in fields], "is_current": id == current}
+        {
+            SPEC_ID: id,
+            "fields": [dict(zip(_FIELD.names, field, strict=True)) for field in fields],
+            "is_current": id == current,
+        }
         for id, fields in sorted(specs.items())
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, _SPECS)
 
 

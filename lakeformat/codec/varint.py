@@ -40,8 +40,8 @@ def write_all(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_all(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """(all numbers below 2**64 in `data`, the position of each). Raises `ValueError` if the last one is incomplete or one is
-    longer than ten bytes."""
+    """(all numbers below 2**64 in `data`, the position of each). Raises `ValueError` if the last one is incomplete or
+    one is longer than ten bytes."""
     if not data:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     raw = np.frombuffer(data, np.uint8)
@@ -55,7 +55,8 @@ def read_all(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_differences(data: bytes) -> np.ndarray:
-    """All int64 numbers in `data`, each stored as its difference from the one before, in zigzag. Raises as `read_all`."""
+    """All int64 numbers in `data`, each stored as its difference from the one before, in zigzag.
+    Raises as `read_all`."""
     decoded, _ = read_all(data)
     halves, signs = (decoded >> np.uint64(1)).astype(np.int64), (decoded & np.uint64(1)).astype(np.int64)
     return np.cumsum(halves ^ -signs)

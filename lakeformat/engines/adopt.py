@@ -116,8 +116,8 @@ class _File:
             if column is None or not (is_known or stored.name in (column.name, *names.get(stored.id, ()))):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
                 raise self._wrong(
-                    f"column {stored.name!r} has the field id {stored.id}, {known}: it was written for another table; write it "
-                    "without field ids, or append its rows"
+                    f"column {stored.name!r} has the field id {stored.id}, {known}: it was written for another table; "
+                    "write it without field ids, or append its rows"
                 )
             self._fits(stored, column, stored.name)
             nulls = footer[stored.id].null_count
@@ -161,7 +161,8 @@ class _File:
                 pass
             case _:
                 raise self._wrong(
-                    f"column {name!r} is {file_field.type}, the table's is {table_field.type}; cast it and write it again"
+                    f"column {name!r} is {file_field.type}, the table's is {table_field.type}; "
+                    "cast it and write it again"
                 )
 
     def _is_int96(self, file_type: Scalar, table_type: Scalar) -> bool:
@@ -206,7 +207,8 @@ class _File:
                     pa.repeat(_value(source, partition[source.name])[0], len(values))
                 ):
                     raise self._wrong(
-                        f"partition={partition!r}, and column {source.name!r} holds {values[0].as_py()!r}; leave it to the file"
+                        f"partition={partition!r}, and column {source.name!r} holds {values[0].as_py()!r}; "
+                        "leave it to the file"
                     )
             elif source.name in identical and (source.name in partition or source.name in shown):
                 values = _value(source, partition[source.name] if source.name in partition else shown[source.name])

@@ -146,7 +146,8 @@ def _batches(
         return _typed(stream.schema, stream)
     if type(data).__module__.partition(".")[0] == "pyspark":
         raise UnsupportedFeature(
-            "a Spark DataFrame comes to this process partition by partition from PySpark 4.1 on; before, give frame.toArrow()"
+            "a Spark DataFrame comes to this process partition by partition from PySpark 4.1 on; before, "
+            "give frame.toArrow()"
         )
     if hasattr(data, "__arrow_c_array__"):
         return [pa.record_batch(data)]
@@ -194,8 +195,8 @@ def _rows(
     for name in {by.source for by in partition_by} & names.keys():
         if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
             raise InvalidInput(
-                f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others do: give it "
-                f"in all rows, as None where that is meant"
+                f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others "
+                "do: give it in all rows, as None where that is meant"
             )
     columns = []
     for name in names:

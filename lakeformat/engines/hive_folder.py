@@ -41,14 +41,15 @@ def look(store: Reader, table_schema: pa.Schema | None = None) -> HiveFolder:
             strange[0].rpartition(".")[2].upper() if "." in strange[0].rpartition("/")[2] else "a file without a suffix"
         )
         raise UnsupportedFeature(
-            f"{store.root}: {strange[0]} is {kind}, not Parquet: folders of Parquet files become tables; write the rows of others "
-            "to a new table (append)"
+            f"{store.root}: {strange[0]} is {kind}, not Parquet: folders of Parquet files become tables; write the "
+            "rows of others to a new table (append)"
         )
     by = [tuple(folders(name)) for name in names]
     if len(set(by)) > 1:
         raise InvalidInput(
-            f"{store.root}: {names[0]} lies in folders of {', '.join(by[0]) or 'no partition'}, another file in folders of "
-            f"{', '.join(next(keys for keys in by if keys != by[0])) or 'no partition'}; all must be partitioned alike"
+            f"{store.root}: {names[0]} lies in folders of {', '.join(by[0]) or 'no partition'}, another file in "
+            f"folders of {', '.join(next(keys for keys in by if keys != by[0])) or 'no partition'}; "
+            "all must be partitioned alike"
         )
     paths = tuple(store.location(name) for name in names)
     stored = _columns(store, paths)

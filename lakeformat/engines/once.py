@@ -1,4 +1,5 @@
-"""Data that can be read once: readers and iterators of batches. Whether one has been read already cannot be seen; it gives no batch."""
+"""Data that can be read once: readers and iterators of batches. Whether one has been read already cannot be seen; it
+gives no batch."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _begun: WeakSet[Any] = WeakSet()  # What was read from, by this process.
 
 
 def parts(data: Iterable[Any]) -> Iterator[Any]:
-    """What the data give. Raises `InvalidInput` for a reader or an iterator that was read from before; warns if one gives
-    nothing."""
+    """What the data give. Raises `InvalidInput` for a reader or an iterator that was read from before; warns if one
+    gives nothing."""
     return _parts(data) if isinstance(data, pa.RecordBatchReader | Iterator) else iter(data)
 
 
@@ -32,7 +33,8 @@ def required(data: Any) -> Any:
 
 
 def never_without(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; one without rows if there are none, so that the reader of them is not taken for one that was read."""
+    """The batches; one without rows if there are none,
+    so that the reader of them is not taken for one that was read."""
     is_empty = True
     for batch in batches:
         is_empty = False
@@ -57,7 +59,8 @@ def _parts(data: Iterable[Any], is_required: bool = False) -> Iterator[Any]:
         yield part
     if is_empty and is_required:
         raise InvalidInput(
-            f"this {name} gives no batch, and the rows that it replaces would be gone: it was read before, or has no rows; {_WAY_OUT}"
+            f"this {name} gives no batch, and the rows that it replaces would be gone: it was read before, "
+            f"or has no rows; {_WAY_OUT}"
         )
     if is_empty:
         log.warning("this %s gives no batch: it was read before, or has no rows; nothing is written", name)

@@ -283,8 +283,8 @@ def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
 
 
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """The columns `fields` of a batch that `read` returned, which has `batch_fields`: also those that only the predicate
-    needed."""
+    """The columns `fields` of a batch that `read` returned, which has `batch_fields`: also those that only the
+    predicate needed."""
     if fields == batch_fields:
         return batch
     types = {batch_field.name: batch_field.type for batch_field in batch_fields}
@@ -440,7 +440,8 @@ class _Beside:
         return cls(tasks, [read(store, task, batch_rows) for task in tasks])
 
     def in_step(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The file's batches; beside blobs cut to the rows of a batch of blobs, since several together may be too large."""
+        """The file's batches; beside blobs cut to the rows of a batch of blobs,
+        since several together may be too large."""
         return self._cut(stored) if self._large else stored
 
     def _cut(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -572,8 +573,8 @@ def fields_of(file: Any, task: ReadTask) -> tuple[Field, ...]:
 def identified(
     fields: tuple[Field, ...], mapping: tuple[Named, ...], positions: tuple[int, ...] = ()
 ) -> tuple[Field, ...]:
-    """The fields that the mapping has, with their ids. With `positions`, fields inside a column are those of the mapping in
-    order, or by name if their numbers differ. Raises `UnsupportedFeature` if then no name is known."""
+    """The fields that the mapping has, with their ids. With `positions`, fields inside a column are those of the
+    mapping in order, or by name if their numbers differ. Raises `UnsupportedFeature` if then no name is known."""
     if positions:
         pairs = sorted(zip(positions, mapping, strict=True), key=lambda pair: pair[0])
         return tuple(_paired(fields[index], entry) for index, entry in pairs if index < len(fields))
@@ -587,8 +588,8 @@ def _paired(file_field: Field, mapped: Named) -> Field:
         return replace(file_field, id=mapped.id, type=rebuild(file_field.type, lambda part: _paired(part, next(parts))))
     if isinstance(file_field.type, Row) and mapped.parts and not identified(stored, mapped.parts):
         raise UnsupportedFeature(
-            f"column {file_field.name!r} has fields without ids, {', '.join(part.name for part in stored)}, which neither their "
-            "positions nor their names identify; set a name mapping (schema.name-mapping.default)"
+            f"column {file_field.name!r} has fields without ids, {', '.join(part.name for part in stored)}, which "
+            "neither their positions nor their names identify; set a name mapping (schema.name-mapping.default)"
         )
     return _with_id(file_field, mapped)
 
@@ -636,8 +637,8 @@ def _projected(
     constants: Mapping[int, Any],
     far_as_null: frozenset[int] = frozenset(),
 ) -> list[pa.Array]:
-    """The columns `fields` of a file's rows, which have the columns `stored_fields`; a missing column is a constant, its
-    initial default, or null."""
+    """The columns `fields` of a file's rows, which have the columns `stored_fields`; a missing column is a constant,
+    its initial default, or null."""
     names = {field.id: field for field in stored_fields}
     columns = []
     for field in fields:

@@ -59,8 +59,9 @@ class Files:
         for column in walk(task.fields):
             if isinstance(column.type, Geo) and column not in whole:
                 raise UnsupportedFeature(
-                    f"column {column.name} is {column.type}: written as a column of its own to Parquet, not within rows, lists and "
-                    f"maps, and not to {task.file_format}; its rows are read, and deleted (write.delete.mode=merge-on-read)"
+                    f"column {column.name} is {column.type}: written as a column of its own to Parquet, not within "
+                    f"rows, lists and maps, and not to {task.file_format}; its rows are read, and deleted "
+                    "(write.delete.mode=merge-on-read)"
                 )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(task.fields if task.keyed is None else key_values.waiting(task))
@@ -199,7 +200,8 @@ class Files:
         if self._disk is None:
             self._disk = _Disk(self._schema)
             log.info(
-                "%s: rows of %d partitions and buckets and more come mixed; %d files are open at a time, and rows of the others wait on disk",
+                "%s: rows of %d partitions and buckets and more come mixed; %d files are open at a time, "
+                "and rows of the others wait on disk",
                 self._store.root, len(self._writers), self._task.open_files,
             )  # fmt: skip
         writer.spilled.append((self._disk.append(writer.waiting), writer.waiting_bytes))

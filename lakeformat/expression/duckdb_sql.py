@@ -24,7 +24,8 @@ def selected(
     which DuckDB skips row groups exclude NaN too.
     """
     return ", ".join(
-        f"{quoted(column) if column in without_nan else _tested(quoted(column), str(type), has_null_safe)} AS {quoted(column)}"
+        f"{quoted(column) if column in without_nan else _tested(quoted(column), str(type), has_null_safe)} AS "
+        f"{quoted(column)}"
         for column, type in zip(columns, types, strict=True)
     )
 

@@ -12,7 +12,8 @@ _SMALLEST, _LARGEST = 1e-10, 1e17  # Between them a float's decimal text has at 
 
 
 def rounded(values: Values, places: int) -> Values:
-    """Integers and floats, half away from zero; floats to 0 up to 9 places by their decimal text: 1.005 becomes 1.01."""
+    """Integers and floats, half away from zero; floats to 0 up to 9 places by their decimal text:
+    1.005 becomes 1.01."""
     if pa.types.is_integer(values.type) or not 0 <= places <= _MOST_PLACES:
         return pc.cast(pc.round(values, ndigits=places, round_mode="half_towards_infinity"), values.type)
     size = pc.abs(values)

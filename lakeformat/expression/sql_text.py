@@ -33,8 +33,9 @@ dialects = lazy.library("sqlglot.dialects.spark")
 
 @lru_cache(maxsize=1)
 def spark() -> Any:
-    """sqlglot's Spark dialect, in which calls that it reads otherwise than Spark are unknown functions: trunc and date_trunc with
-    a unit such as 'Q', for which Spark gives null, and datediff(unit, a, b), which counts whole units between instants."""
+    """sqlglot's Spark dialect, in which calls that it reads otherwise than Spark are unknown functions: trunc and
+    date_trunc with a unit such as 'Q', for which Spark gives null, and datediff(unit, a, b), which counts whole units
+    between instants."""
     functions = dialects.Spark.Parser.FUNCTIONS
     short = frozenset(exp.TimeUnit.UNABBREVIATED_UNIT_NAME)
 
@@ -223,8 +224,9 @@ class _Reading:
         shown = node.sql(dialect="spark") if isinstance(node, exp.Expression) else str(node)
         if isinstance(node, exp.Expression) and node.find(exp.Query):
             return InvalidInput(
-                f"{self._text!r}: {shown[:200]!r} holds a query, which a condition cannot; read what it gives first and list it, e.g. "
-                f"is_in('id', other.scan(['id']).to_arrow()['id'].to_pylist()), or merge_into a table by it"
+                f"{self._text!r}: {shown[:200]!r} holds a query, which a condition cannot; read what it gives first "
+                "and list it, e.g. is_in('id', other.scan(['id']).to_arrow()['id'].to_pylist()), "
+                "or merge_into a table by it"
             )
         near = difflib.get_close_matches(str(name).lower(), NAMES, 3, 0.8)
         return InvalidInput(

@@ -45,9 +45,9 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
 
 
 def call(kind: TransformKind, *columns: pa.Array) -> pa.Array:
-    """The values of Iceberg's function `bucket(n, x)`, `truncate(n, x)`, `years(x)` and so on, as SQL calls it: `columns` are the
-    arguments, a constant `n` before `x`. Raises `InvalidInput` for a type that the transform does not take, and for another number
-    of arguments."""
+    """The values of Iceberg's function `bucket(n, x)`, `truncate(n, x)`, `years(x)` and so on, as SQL calls it:
+    `columns` are the arguments, a constant `n` before `x`. Raises `InvalidInput` for a type that the transform does not
+    take, and for another number of arguments."""
     wanted = 2 if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) else 1
     if len(columns) != wanted:
         raise InvalidInput(f"{kind} takes {wanted} argument{'s' * (wanted > 1)}, not {len(columns)}")

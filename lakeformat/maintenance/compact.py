@@ -29,8 +29,8 @@ _AT_ONCE = 64  # Tasks passed to the engine at once.
 _STARTS = 3
 _FAILED = "%s: compaction after snapshot %d failed; the next write tries again"
 _HIDDEN = (
-    "%s: the rows of snapshot %d are written and no reader sees them yet, for their compaction did not work out (%s); the next write to "
-    "these partitions makes up for it, and so does compact() at once"
+    "%s: the rows of snapshot %d are written and no reader sees them yet, for their compaction did not work out (%s); "
+    "the next write to these partitions makes up for it, and so does compact() at once"
 )
 
 

@@ -48,7 +48,8 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
     is_mirrored = newest(store, format).mirroring is not None
     if history and not is_mirrored:
         raise UnsupportedFeature(
-            f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; leave it out"
+            f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; "
+            "leave it out"
         )
     for _ in range(_ROUNDS):
         unused: tuple[str, ...] = ()
@@ -137,8 +138,8 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
     before, after = (scan.checksum(there.schema) for scan in scans)
     if before != after:
         raise LakeError(
-            f"{store.root}: not converted: as {ours.format} it has {before[0]:,} rows and checksum {before[1]}, as {theirs.format} "
-            f"{after[0]:,} rows and {after[1]}"
+            f"{store.root}: not converted: as {ours.format} it has {before[0]:,} rows and checksum {before[1]}, as "
+            f"{theirs.format} {after[0]:,} rows and {after[1]}"
         )
     log.info("%s: %d rows, checksum %s, in both formats", store.root, *before)
 
@@ -213,12 +214,13 @@ def _require_adoptable(store: Store, view: AnyView) -> None:
         )
     if view.schema.properties.get("gc.enabled", "true").strip().lower() == "false":
         raise UnsupportedFeature(
-            f"{store.root}: gc.enabled=false: others use this table's files, which the converted table would delete one day"
+            f"{store.root}: gc.enabled=false: others use this table's files, "
+            "which the converted table would delete one day"
         )
     if view.schema.primary_key:
         raise UnsupportedFeature(
-            f"{store.root}: rows of a Paimon table with a key lie by key, so that all would be written anew: copy it into one (lakeformat "
-            "copy), or alter().set_primary_key([]) first, for a table without a key"
+            f"{store.root}: rows of a Paimon table with a key lie by key, so that all would be written anew: copy it "
+            "into one (lakeformat copy), or alter().set_primary_key([]) first, for a table without a key"
         )
 
 

@@ -36,8 +36,8 @@ def without_missing(change: Change) -> Rewrite | None:
     data = {path for task in change.view.scan() for part in _parts(task) for path in part.paths} & gone
     if deletes := sorted(gone - data):
         raise UnsupportedFeature(
-            f"{change.store.root}: {deletes[0]} is missing, which deletes rows: without it they would come back; roll the table back "
-            "to a snapshot that is whole"
+            f"{change.store.root}: {deletes[0]} is missing, which deletes rows: without it they would come back; roll "
+            "the table back to a snapshot that is whole"
         )
     if not data:
         return None
@@ -78,8 +78,8 @@ def sweep(
     orphans = [orphan for orphan in listed if orphan.path.startswith(inside)]
     if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):
         raise InvalidInput(
-            f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "
-            "Give each table a place of its own, or drop the other names (without purge)"
+            f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing "
+            "is removed. Give each table a place of its own, or drop the other names (without purge)"
         )
     log.info(
         "%s: %d orphans, %d bytes%s",

@@ -1,8 +1,9 @@
-"""`dataclass` with the meaning of the standard library's, made in a sixth of the time: nothing is compiled before its first use.
+"""`dataclass` with the meaning of the standard library's, made in a sixth of the time:
+nothing is compiled before its first use.
 
 The standard decorator compiles up to six methods of each class when its module loads. The library has some 300
-dataclasses, of which a run uses a few dozen. Compiling the rest would take a seventh of the processor time of each command
-that opens a table (0.83 s instead of 0.71), and time of each start of a Spark worker.
+dataclasses, of which a run uses a few dozen. Compiling the rest would take a seventh of the processor time of each
+command that opens a table (0.83 s instead of 0.71), and time of each start of a Spark worker.
 
 Only the options `frozen`, `slots` and `kw_only` exist, and no `InitVar`. A type checker sees the standard decorator.
 `tests/unit/model/test_dataclass.py` compares the two; if a version of Python changes the standard one, take that again.

@@ -1,4 +1,5 @@
-"""The context of decimal arithmetic. The process's own rounds to 28 digits, even for a minus, and anyone may change it."""
+"""The context of decimal arithmetic. The process's own rounds to 28 digits, even for a minus,
+and anyone may change it."""
 
 from __future__ import annotations
 

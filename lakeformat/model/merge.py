@@ -145,15 +145,15 @@ class Merge:
         missing = [name for name in key if name not in key_sources]
         if missing and self.clauses_of(Group.NOT_MATCHED):
             raise InvalidInput(
-                f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked for by "
-                f"{', '.join(missing)}: make that part of the condition, e.g. t.{missing[0]} = s.{missing[0]}"
+                f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked "
+                f"for by {', '.join(missing)}: make that part of the condition, e.g. t.{missing[0]} = s.{missing[0]}"
             )
         for clause in self.clauses:
             for name, value in clause.assignments if clause.act is Act.UPDATE else ():
                 if name in key and value not in (key_sources.get(name), Column((flat_name(TARGET, name),))):
                     raise InvalidInput(
-                        f"{clause.group}: update of {name!r}, which is in the primary key; delete the rows and insert them, "
-                        f"or make t.{name} = s.{name} part of the condition"
+                        f"{clause.group}: update of {name!r}, which is in the primary key; delete the rows and insert "
+                        f"them, or make t.{name} = s.{name} part of the condition"
                     )
 
     def _columns(self, side: str, expressions: Iterable[Expression]) -> tuple[Field, ...]:
@@ -236,8 +236,8 @@ def all_columns(
             assignments[column.name] = Column((SOURCE, resolve((column.name,), source)[0][0]))
         elif not lenient:
             raise InvalidInput(
-                f"{act}_all: the source has no column {column.name!r}; it has {', '.join(f.name for f in source)}. Add it "
-                f"to the source, or name the columns: {act}({{...}})"
+                f"{act}_all: the source has no column {column.name!r}; it has {', '.join(f.name for f in source)}. Add "
+                f"it to the source, or name the columns: {act}({{...}})"
             )
     return assignments
 

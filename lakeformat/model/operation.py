@@ -188,8 +188,8 @@ class RewriteManifests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBranch:
-    """Add the data files of the branch `source` that the table lacks; evaluated again on every base. Only where branches
-    are folders."""
+    """Add the data files of the branch `source` that the table lacks; evaluated again on every base. Only where
+    branches are folders."""
 
     request: Request
     source: str
@@ -197,8 +197,8 @@ class MergeBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFileIndexes:
-    """Give data files the file indexes of (path, its indexes or the path that has them); those that others have replaced are
-    left out on every base. No row changes."""
+    """Give data files the file indexes of (path, its indexes or the path that has them); those that others have
+    replaced are left out on every base. No row changes."""
 
     request: Request
     indexes: tuple[tuple[str, bytes | str], ...]
@@ -206,8 +206,8 @@ class SetFileIndexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetGlobalIndexes:
-    """Add global indexes of the rows at the snapshot `read_at`, and remove those in the files `removed`. A `Conflict` if others
-    have changed such rows since. No row changes."""
+    """Add global indexes of the rows at the snapshot `read_at`, and remove those in the files `removed`. A `Conflict`
+    if others have changed such rows since. No row changes."""
 
     request: Request
     added: tuple[GlobalIndexFile, ...] = ()

@@ -22,9 +22,11 @@ class TransformKind(StrEnum):
 
 _TRANSFORM = re.compile(r"\s*(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
 _TRANSFORMS = {
-    "year": TransformKind.YEAR, "years": TransformKind.YEAR, "month": TransformKind.MONTH, "months": TransformKind.MONTH,
-    "day": TransformKind.DAY, "days": TransformKind.DAY, "date": TransformKind.DAY, "hour": TransformKind.HOUR,
-    "hours": TransformKind.HOUR, "bucket": TransformKind.BUCKET, "truncate": TransformKind.TRUNCATE, "void": TransformKind.VOID,
+    "year": TransformKind.YEAR, "years": TransformKind.YEAR,
+    "month": TransformKind.MONTH, "months": TransformKind.MONTH,
+    "day": TransformKind.DAY, "days": TransformKind.DAY, "date": TransformKind.DAY,
+    "hour": TransformKind.HOUR, "hours": TransformKind.HOUR,
+    "bucket": TransformKind.BUCKET, "truncate": TransformKind.TRUNCATE, "void": TransformKind.VOID,
     "identity": TransformKind.IDENTITY,
 }  # fmt: skip
 

@@ -239,8 +239,8 @@ def require_shallow(fields: tuple[Field, ...]) -> None:
 
 def too_deep(subject: str) -> UnsupportedFeature:
     return UnsupportedFeature(
-        f"{subject}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers of Parquet refuse; "
-        f"keep the inner part as text or as a variant"
+        f"{subject}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers "
+        "of Parquet refuse; keep the inner part as text or as a variant"
     )
 
 
@@ -287,7 +287,8 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _INTEGERS = (Kind.INT, Kind.BIGINT)
 _SOURCES_OF: dict[TransformKind, Collection[Kind]] = {
     TransformKind.BUCKET: (
-        *_INTEGERS, Kind.DECIMAL, Kind.DATE, Kind.TIME_MICROS, *_INSTANTS, Kind.STRING, Kind.BYTES, Kind.FIXED, Kind.UUID,
+        *_INTEGERS, Kind.DECIMAL, Kind.DATE, Kind.TIME_MICROS, *_INSTANTS, Kind.STRING, Kind.BYTES, Kind.FIXED,
+        Kind.UUID,
     ),
     TransformKind.TRUNCATE: (*_INTEGERS, Kind.DECIMAL, Kind.STRING, Kind.BYTES),
     TransformKind.YEAR: (Kind.DATE, *_INSTANTS),
@@ -299,8 +300,8 @@ _PARTITIONABLE = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT, Kind.GEOMETRY, K
 
 
 def result_type(transform: Transform, source: Type, label: str = "column") -> Type:
-    """The type of a transform's values over a column of type `source`. Raises `InvalidInput`, naming the column `label`, for a
-    type that the transform does not take."""
+    """The type of a transform's values over a column of type `source`. Raises `InvalidInput`, naming the column
+    `label`, for a type that the transform does not take."""
     kind = transform.kind
     if not isinstance(source, Scalar) or source.kind not in _SOURCES_OF.get(kind, _PARTITIONABLE):
         raise InvalidInput(f"{transform}({label}): {label} is {source}, which {kind} does not take")

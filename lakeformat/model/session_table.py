@@ -43,6 +43,6 @@ def require_parquet(table: SessionTable) -> None:
     """Raise `UnsupportedFeature` for a table whose files cannot become a lake's where they are."""
     if table.file_format != "parquet":
         raise UnsupportedFeature(
-            f"{table.name} has files of {table.file_format}: only Parquet files become part of a table where they are; copy its "
-            "rows with import_spark_table, or CREATE TABLE ... AS SELECT"
+            f"{table.name} has files of {table.file_format}: only Parquet files become part of a table where they are; "
+            "copy its rows with import_spark_table, or CREATE TABLE ... AS SELECT"
         )

@@ -181,8 +181,8 @@ class Expiry:
     """What nothing reaches any more once `snapshots` have expired: `waves` of paths, to be deleted in this order.
 
     Where there is `then`, this is the first step, which others can see: the `operation` that is committed if snapshots
-    are part of a larger document, or else a notice among `files`, or a tag that goes. `then` computes from the table after
-    it what may be deleted.
+    are part of a larger document, or else a notice among `files`, or a tag that goes. `then` computes from the table
+    after it what may be deleted.
     """
 
     snapshots: tuple[int, ...]

@@ -9,8 +9,8 @@ from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, Mult
 
 KNOWN = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), char(n), varchar(n), string, binary(n), "
-    "varbinary(n), bytes, fixed(n), date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, unknown, geometry(crs), "
-    "geography(crs, edges), array<t>, multiset<t>, map<k, v>, struct<name: t, ...>"
+    "varbinary(n), bytes, fixed(n), date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, unknown, "
+    "geometry(crs), geography(crs, edges), array<t>, multiset<t>, map<k, v>, struct<name: t, ...>"
 )
 
 

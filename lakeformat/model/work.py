@@ -253,8 +253,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class BlobRows:
-    """Which rows get a value from blob files, each of which has those of consecutive rows: `row_count` rows from the row id
-    `first_row_id`. A row has the value of the first of the files that has one for it, else null."""
+    """Which rows get a value from blob files, each of which has those of consecutive rows: `row_count` rows from the
+    row id `first_row_id`. A row has the value of the first of the files that has one for it, else null."""
 
     first_row_id: int
     row_count: int
@@ -267,8 +267,9 @@ class ReadTask:
     """Files that one worker reads together, and how their rows become the table's.
 
     Paths are relative to the table's location, or absolute URIs. All files of a task have the same format and columns.
-    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` and `keys` are parallel. A task that merges has parts.
-    Without `row_counts` the files are not the table's own: their row counts are unknown, and they may lack columns.
+    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` and `keys` are parallel. A task that merges
+    has parts. Without `row_counts` the files are not the table's own: their row counts are unknown,
+    and they may lack columns.
     """
 
     paths: tuple[str, ...]
@@ -289,15 +290,16 @@ class ReadTask:
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # Per file: of the rows that `deletes` leaves, read only those that these delete. Without it, read all.
     taken_by: tuple[tuple[DeleteFile, ...], ...] = ()
-    # Per file the `ROW_ID` of its first row and the `LAST_UPDATED` of its rows (None: unknown), if they are requested: for rows
-    # without values in such columns of the file.
+    # Per file the `ROW_ID` of its first row and the `LAST_UPDATED` of its rows (None: unknown), if they are requested:
+    # for rows without values in such columns of the file.
     lineage: tuple[tuple[int | None, int | None], ...] = ()
     # Per file the tasks that read columns of the same rows from other whole files. Their values replace the file's own
     # (Paimon's data evolution).
     beside: tuple[tuple[ReadTask, ...], ...] = ()
     # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
-    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND`, unless no row
-    # retracts, and `SEQUENCE`, unless rows that stand later are newer. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
+    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND`,
+    # unless no row retracts, and `SEQUENCE`, unless rows that stand later are newer. Rows that retract are left out,
+    # unless `fields` asks for `VALUE_KIND`. Results are in key order.
     merge: MergeSpec | None = None
     parts: tuple[ReadTask, ...] = ()
     # The first so many `parts` are merged with all older rows: of a key the last of them counts.
@@ -398,8 +400,9 @@ class FileIndexes:
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """A file that lacks file indexes: `read` gives their columns, rows in the file's order. `missing`: each index, and the name
-    of its column in the file. `kept`: the indexes that it has, by column and kind. See `FileIndexes.embedded_bytes`."""
+    """A file that lacks file indexes: `read` gives their columns, rows in the file's order. `missing`: each index, and
+    the name of its column in the file. `kept`: the indexes that it has, by column and kind. See
+    `FileIndexes.embedded_bytes`."""
 
     read: ReadTask
     missing: tuple[tuple[ColumnIndex, str], ...]
@@ -409,8 +412,8 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """Rows of a partition whose global index of one column is missing: `reads` gives the `fields`, the column and the row's
-    id, of rows from `first` to `last` and maybe others."""
+    """Rows of a partition whose global index of one column is missing: `reads` gives the `fields`, the column and the
+    row's id, of rows from `first` to `last` and maybe others."""
 
     partition: tuple[Any, ...]
     first: int
@@ -436,8 +439,8 @@ class GlobalIndexFile:
 
 @dataclass(frozen=True, slots=True)
 class BlobColumns:
-    """Which columns of a write go to blob files of their own, of about `target_size_bytes` each, beside the data file with the
-    other columns of their rows."""
+    """Which columns of a write go to blob files of their own, of about `target_size_bytes` each, beside the data file
+    with the other columns of their rows."""
 
     names: frozenset[str]
     target_size_bytes: int
@@ -482,8 +485,8 @@ class WriteTask:
     file_indexes: FileIndexes | None = None
     blobs: BlobColumns | None = None  # `columns` are those of the data files.
     open_files: int = 64  # The most files written at the same time.
-    # Rows of partitions that have no open file wait on local disk. Without, that is so once rows are seen to come mixed; for rows
-    # that come partition by partition files are ended, for others to be opened.
+    # Rows of partitions that have no open file wait on local disk. Without, that is so once rows are seen to come
+    # mixed; for rows that come partition by partition files are ended, for others to be opened.
     fans_out: bool = False
     distribution: str = (
         "auto"  # Spark only: "none", "hash" (by partition and bucket), "range" (these and `sort_by`), "auto".
@@ -505,7 +508,8 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
     keys: KeyRange | None = None
-    # Delete files: the data files that they apply to, by the paths in read tasks; blob files: the data file of their rows.
+    # Delete files: the data files that they apply to, by the paths in read tasks; blob files:
+    # the data file of their rows.
     refers_to: tuple[str, ...] = ()
     sort_order_id: int = 0  # The table's id of the sort order of its rows; 0: none.
     spec_id: int | None = None  # Delete files: the partition spec of `partition`.
@@ -540,17 +544,17 @@ class RewriteTask:
     update_where: Expression = ALWAYS
     spreads: bool = False  # On Spark, rows are range-partitioned by `write.sort_by`; otherwise one task does all.
     upgraded: tuple[tuple[str, int], ...] = ()  # Keyed tables: files that are upgraded, and their new level.
-    # Keyed tables: `read` has one file. If its rows are sorted by unique keys, it is upgraded to the level of `write`, not
-    # rewritten.
+    # Keyed tables: `read` has one file. If its rows are sorted by unique keys, it is upgraded to the level of `write`,
+    # not rewritten.
     upgrades: bool = False
     # Keyed tables: where the changelog of the rows `before` goes, and what reads those (parallel to `read`;
     # None: there were none).
     changelog: WriteTask | None = None
     before: tuple[ReadTask | None, ...] = ()
     compared: tuple[str, ...] = ()  # Leave out updates that change none of these columns.
-    # Keyed tables: for each of `read`, what reads the older rows of higher levels, which stay; those whose keys come again are
-    # merged in. With deletion vectors (`marks`) they are marked, by their places. Without, they stand in the order of levels,
-    # the highest first, and the last row of a key there counts, where `before` has none.
+    # Keyed tables: for each of `read`, what reads the older rows of higher levels, which stay; those whose keys come
+    # again are merged in. With deletion vectors (`marks`) they are marked, by their places. Without, they stand in the
+    # order of levels, the highest first, and the last row of a key there counts, where `before` has none.
     older: tuple[tuple[ReadTask, ...], ...] = ()
     marks: DeleteTask | None = None
 
@@ -634,8 +638,8 @@ class AdoptTask:
     mapping: tuple[Named, ...]  # The name mapping for a file without field ids.
     positions: tuple[int, ...] = ()  # As in `ReadTask`.
     partition: tuple[tuple[str, Any], ...] = ()  # (column, value) of columns that the file lacks, given by the user.
-    # Readers know a file by a schema of its own: `Adopted.fields` are its columns, whatever the table calls them now, and what has
-    # no such schema is `Adopted.refused`.
+    # Readers know a file by a schema of its own: `Adopted.fields` are its columns, whatever the table calls them now,
+    # and what has no such schema is `Adopted.refused`.
     has_schema: bool = False
 
 

@@ -59,8 +59,8 @@ class Changes:
             deltas = self.view.audit(self.fields, self.predicate)
             if deltas is None:
                 raise UnsupportedFeature(
-                    f"{self.view.reader.root}: an audit log of an {self.view.format.capitalize()} table without from_snapshot: "
-                    "not supported; its rows have no kinds"
+                    f"{self.view.reader.root}: an audit log of an {self.view.format.capitalize()} table without "
+                    "from_snapshot: not supported; its rows have no kinds"
                 )
             return [delta for delta in deltas if delta.tasks]
         return [
@@ -79,8 +79,8 @@ class Changes:
         # A consumer may be ahead of a table that another engine has rolled back: it waits.
         if self.after not in (None, self.until) and self.consumer is None:
             raise NotFound(
-                f"{self.view.reader.root}: snapshot {self.after} did not lead to snapshot {self.until}, the last one of these changes; "
-                "snapshots() lists those that did"
+                f"{self.view.reader.root}: snapshot {self.after} did not lead to snapshot {self.until}, the last one "
+                "of these changes; snapshots() lists those that did"
             )
         return []
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 
 def to_pandas(table: pa.Table) -> Any:
-    """The rows as a pandas DataFrame. Integers with nulls among them have pandas' nullable dtype of their width, such as
-    `Int64`, and within lists, maps and structs they are Python's: in pyarrow's default, `float64`, those above 2^53 are others."""
+    """The rows as a pandas DataFrame. Integers with nulls among them have pandas' nullable dtype of their width, such
+    as `Int64`, and within lists, maps and structs they are Python's: in pyarrow's default, `float64`,
+    those above 2^53 are others."""
     import pandas as pd
 
     nullable = {i: c for i, c in enumerate(table.columns) if pa.types.is_integer(c.type) and c.null_count}

@@ -1,5 +1,5 @@
-"""Partitions of all specs of a table, by the fields that each spec has. `listed` and `specs` are those of `Inspect.partitions`
-and `Inspect.partition_specs`."""
+"""Partitions of all specs of a table, by the fields that each spec has. `listed` and `specs` are those of
+`Inspect.partitions` and `Inspect.partition_specs`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ IDENTITY = "identity"
 
 
 def by_spec(listed: pa.Table, specs: pa.Table) -> Iterator[tuple[list[dict[str, str]], pa.Table]]:
-    """(the fields of a spec: name, source column and transform; its partitions, as `Inspect.partitions`) of each spec with
-    partitions."""
+    """(the fields of a spec: name, source column and transform; its partitions, as `Inspect.partitions`) of each spec
+    with partitions."""
     for spec in specs.to_pylist():
         own = listed.filter(pc.equal(listed[SPEC_ID], spec[SPEC_ID]))
         if own.num_rows:
@@ -64,8 +64,8 @@ def identity_columns(listed: pa.Table, specs: pa.Table) -> list[str]:
 
 
 def largest(listed: pa.Table, specs: pa.Table, source: str, transform: str) -> pa.Scalar | None:
-    """The largest value, among partitions with rows, of the field with this source column and transform. None if some spec
-    with rows does not have that field."""
+    """The largest value, among partitions with rows, of the field with this source column and transform. None if some
+    spec with rows does not have that field."""
     values = []
     for fields, partitions in by_spec(listed, specs):
         filled = partitions.filter(pc.greater(partitions["row_count"], 0))

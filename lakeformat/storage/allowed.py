@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.storage import paths
 
-WAY_OUT = "name the folders that statements may reach: sql(..., folders=['/data/in', 's3://bucket/in']), or --folder at the command line"
+WAY_OUT = (
+    "name the folders that statements may reach: sql(..., folders=['/data/in', 's3://bucket/in']), "
+    "or --folder at the command line"
+)
 
 
 def allowed(address: str, folders: Sequence[str]) -> str:

@@ -149,8 +149,8 @@ class Keys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cached(ForwardingReader):
-    """A Reader with a cache of decoded files; see `decoded`. Many files are decoded `elsewhere`, if that is set. With `keys`,
-    files may be encrypted."""
+    """A Reader with a cache of decoded files; see `decoded`. Many files are decoded `elsewhere`, if that is set. With
+    `keys`, files may be encrypted."""
 
     store: Reader
     cache: Cache
@@ -160,8 +160,8 @@ class Cached(ForwardingReader):
 
 @dataclass(frozen=True, slots=True)
 class WithCache(ForwardingStore):
-    """A table's files as engines get them, with the Lake's cache for delete files. A Spark worker that unpickles it gets
-    a cache of at most half as many bytes, and shares it among the tasks of the Lake that it ran last."""
+    """A table's files as engines get them, with the Lake's cache for delete files. A Spark worker that unpickles it
+    gets a cache of at most half as many bytes, and shares it among the tasks of the Lake that it ran last."""
 
     store: Store
     cache: Cache

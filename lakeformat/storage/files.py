@@ -85,7 +85,8 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
     base, prefix = paths.bucket_and_key(uri)
     if ":" in base.partition("://")[2].rpartition("@")[0]:
         raise InvalidInput(
-            f"{uri}: a password in an address is written into the files of its tables; give credentials as options instead"
+            f"{uri}: a password in an address is written into the files of its tables; "
+            "give credentials as options instead"
         )
     return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in settings.items())), lease)
 
@@ -463,7 +464,8 @@ class ObjectFiles:
 
     def move_folder(self, old: str, new: str) -> None:
         raise UnsupportedFeature(
-            f"{self.root}: object storage cannot give {old} another name in one step; write the rows to a new table instead"
+            f"{self.root}: object storage cannot give {old} another name in one step; "
+            "write the rows to a new table instead"
         )
 
     def _delete(self, keys: Sequence[str]) -> None:

@@ -54,7 +54,8 @@ def load_newest(head: Head, load: Callable[[int], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """A version, and the contents of its file and of the marks of its folder. `is_proven`: it was the newest after that was read."""
+    """A version, and the contents of its file and of the marks of its folder. `is_proven`:
+    it was the newest after that was read."""
 
     version: int
     contents: tuple[bytes | None, ...]
@@ -63,8 +64,8 @@ class _Newest:
 
 @dataclass(slots=True)
 class Newest:
-    """The newest versions that heads of one process have seen, by folder, where a folder holds more than `few` names: there a few
-    reads tell for less than a listing that nothing newer has come."""
+    """The newest versions that heads of one process have seen, by folder, where a folder holds more than `few` names:
+    there a few reads tell for less than a listing that nothing newer has come."""
 
     few: int = 256
     versions: dict[str, _Newest] = field(default_factory=dict)
@@ -76,13 +77,13 @@ class CreateHead:
     `metadata/v7.metadata.json` for Iceberg's Hadoop tables.
 
     The newest version is the one that the folder lists. The hint file that other engines read first (`LATEST`) is not
-    proof by itself: after a restore there is a gap above an old version, and a hint that a slow writer set back to it would
-    pass every check short of a listing. A commit made on it would then be hidden below the real newest version.
+    proof by itself: after a restore there is a gap above an old version, and a hint that a slow writer set back to it
+    would pass every check short of a listing. A commit made on it would then be hidden below the real newest version.
 
-    With `newest`, on local storage, a version that was the newest still is if the next one does not exist and neither its own
-    file nor a mark has changed. A name becomes free in two ways only. Expiry deletes the oldest versions first, so a version
-    that exists has no free name above it. A restore deletes the versions that it undoes, and first writes the file `RESTORED`
-    with content that no file had before. The hint must name the version too, as a second witness.
+    With `newest`, on local storage, a version that was the newest still is if the next one does not exist and neither
+    its own file nor a mark has changed. A name becomes free in two ways only. Expiry deletes the oldest versions first,
+    so a version that exists has no free name above it. A restore deletes the versions that it undoes, and first writes
+    the file `RESTORED` with content that no file had before. The hint must name the version too, as a second witness.
     """
 
     store: Store
@@ -105,8 +106,8 @@ class CreateHead:
 
     def _listed(self) -> tuple[int, int]:
         """The newest version, and how many names the folder holds."""
-        # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a folder may
-        # hold very many.
+        # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a
+        # folder may hold very many.
         highest, pattern = 0, self._pattern
         names = self.store.names(self.folder)
         candidates = [name for name in names if name.startswith(self.prefix)]  # Iceberg's manifests lie beside them.
@@ -122,8 +123,8 @@ class CreateHead:
         return None if self.newest is None else self.newest.versions.get(self.key)
 
     def _is_proven(self, newest: _Newest) -> bool:
-        """Whether no name above a version that was the newest has become free since. The answer holds for the time before the call, so
-        callers look for the next name, or take it, first."""
+        """Whether no name above a version that was the newest has become free since. The answer holds for the time
+        before the call, so callers look for the next name, or take it, first."""
         is_hinted = newest.contents[1] == str(newest.version).encode()
         return newest.is_proven and is_hinted and self._contents(newest.version) == newest.contents
 
@@ -153,8 +154,8 @@ class CreateHead:
         # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
         if not created and self.store.read(plan.root_path) != plan.root:
             return Outcome.LOST
-        # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is never
-        # deleted, so if ours is the newest now, nothing newer was there when it was created.
+        # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is
+        # never deleted, so if ours is the newest now, nothing newer was there when it was created.
         follows = is_version and newest is not None and newest.version == version and self._is_proven(newest)
         if not follows:
             if is_version and self.version() != version + 1:

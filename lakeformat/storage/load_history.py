@@ -1,10 +1,11 @@
 """Which files were loaded into a table: records beside it, as Paimon's `COPY INTO` keeps them (CopyLoadHistoryManager).
 
-A record is `load-<hash of the file's path>-<milliseconds>` in the folder `copy-into/history` of a Paimon table. Iceberg's
-engines delete unknown files of a table, but none in folders that begin with `_`: there it is `_copy-into/history`.
+A record is `load-<hash of the file's path>-<milliseconds>` in the folder `copy-into/history` of a Paimon table.
+Iceberg's engines delete unknown files of a table, but none in folders that begin with `_`: there it is
+`_copy-into/history`.
 
-Before the commit of a load, its records are written into one file `pending-<hash of the commit's id>`: whoever comes after
-a crash asks the table whether that commit landed.
+Before the commit of a load, its records are written into one file `pending-<hash of the commit's id>`: whoever comes
+after a crash asks the table whether that commit landed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class Reader(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether a call takes microseconds, so that a few of them, one after the other, cost less than a long listing."""
+        """Whether a call takes microseconds, so that a few of them, one after the other,
+        cost less than a long listing."""
         ...
 
     def location(self, path: str) -> str:

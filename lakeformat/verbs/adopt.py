@@ -25,8 +25,8 @@ def plan(
     adoption = view.adoption()
     if adoption is None:
         raise UnsupportedFeature(
-            f"add_files: a {view.format.capitalize()} table takes no files where they are: they lie in its own folders; append their "
-            "rows (append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
+            f"add_files: a {view.format.capitalize()} table takes no files where they are: they lie in its own "
+            "folders; append their rows (append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
         )
     mapping, properties = adoption
     layout, columns = view.layout(), view.schema.partitioning.columns

@@ -73,8 +73,8 @@ def merge(view: AnyView, request: Request, source: str) -> MergeBranch | None:
     `Conflict`."""
     if view.branches is None:
         raise UnsupportedFeature(
-            f"{view.reader.root}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; insert the rows of "
-            f"branch {source!r}"
+            f"{view.reader.root}: branches of an {view.format.capitalize()} table are fast-forwarded, not merged; "
+            f"insert the rows of branch {source!r}"
         )
     return MergeBranch(request=request, source=source) if view.branches.is_behind(source) else None
 
@@ -86,8 +86,8 @@ def staged(table: str, staging: Staging, wap_id: str) -> int:
         raise NotFound(f"{table}: nothing is staged under the id {wap_id!r}")
     if len(snapshot_ids) > 1:
         raise InvalidInput(
-            f"{table}: {len(snapshot_ids)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, snapshot_ids))}; choose one, by "
-            "cherry_pick"
+            f"{table}: {len(snapshot_ids)} snapshots are staged under the id {wap_id!r}: "
+            f"{', '.join(map(str, snapshot_ids))}; choose one, by cherry_pick"
         )
     return snapshot_ids[0]
 
@@ -105,7 +105,8 @@ def rename(store: Store, view: AnyView, name: str, to: str) -> None:
     branches = view.branches
     if branches is None:
         raise UnsupportedFeature(
-            f"{store.root}: {view.format.capitalize()} has no renaming of branches; create branch {to!r} and delete {name!r}"
+            f"{store.root}: {view.format.capitalize()} has no renaming of branches; "
+            f"create branch {to!r} and delete {name!r}"
         )
     old, new, marker = branches.require_renamable(name, to)
     try:

@@ -17,7 +17,8 @@ def rewrite(change: Change, scope: Expression) -> SetFileIndexes | None:
     view = change.view
     if view.indexes is None:
         raise UnsupportedFeature(
-            f"{view.reader.root}: {view.format.capitalize()} has no file indexes; its Parquet files may have bloom filters"
+            f"{view.reader.root}: {view.format.capitalize()} has no file indexes; "
+            "its Parquet files may have bloom filters"
         )
     made = tuple((task.read.paths[0], _written(change, task)) for task in view.indexes.unindexed(scope))
     return SetFileIndexes(request=change.request, indexes=made) if made else None

@@ -343,8 +343,8 @@ def _by_column(
     marking = change.view.delete_layout(touched, OperationKind.MERGE) if deletes else None
     if deletes and marking is None:
         raise UnsupportedFeature(
-            f"{change.store.root}: a merge_into that deletes, on a table with data evolution without deletion vectors, where no row leaves "
-            "its file: set deletion-vectors.enabled=true"
+            f"{change.store.root}: a merge_into that deletes, on a table with data evolution without deletion vectors, "
+            "where no row leaves its file: set deletion-vectors.enabled=true"
         )
     reads = {f.name for f in (*merge.deciding(TARGET), *merge.assigning(TARGET))}
     needed = {*reads, *(f.name for field in layouts for f in field.fields)}
@@ -377,8 +377,8 @@ def upserting(declared: MergeInto, target: tuple[Field, ...], source: tuple[Fiel
     nullable = {field.name for field in target if field.nullable}
     if unknown:
         raise InvalidInput(
-            f"column {unknown[0]!r} is not in the table, which has {', '.join(field.name for field in target)}; drop it from "
-            "the data or add it to the table (alter().add_column)"
+            f"column {unknown[0]!r} is not in the table, which has {', '.join(field.name for field in target)}; drop "
+            "it from the data or add it to the table (alter().add_column)"
         )
     if missing:
         raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key or `on`")
@@ -457,13 +457,13 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
         merge.clauses_of(Group.MATCHED) or merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
     ):
         raise UnsupportedFeature(
-            f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not take the "
-            "place of the old one; upsert, or insert only (when_not_matched)"
+            f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not "
+            "take the place of the old one; upsert, or insert only (when_not_matched)"
         )
     if layout.keyed.merge.ignore_delete and any(clause.act is Act.DELETE for clause in merge.clauses):
         raise UnsupportedFeature(
-            f"{where}: a merge_into that deletes, on a table with 'ignore-delete', where no row can go: not supported; leave the "
-            "clause out"
+            f"{where}: a merge_into that deletes, on a table with 'ignore-delete', where no row can go: "
+            "not supported; leave the clause out"
         )
 
 

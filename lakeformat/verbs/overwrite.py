@@ -120,8 +120,8 @@ def replace_by_key(
     assert task.keyed is not None, task
     if task.keyed.merge.sequence:
         raise UnsupportedFeature(
-            f"{change.store.root}: overwrite(where=...) by more than partition columns on a table with a sequence.field, which could "
-            f"take an old row for a newer one: not supported; delete the rows, then upsert"
+            f"{change.store.root}: overwrite(where=...) by more than partition columns on a table with a "
+            "sequence.field, which could take an old row for a newer one: not supported; delete the rows, then upsert"
         )
     deletion = rows.by_key(change, task, condition, OperationKind.OVERWRITE, RowKind.DELETE)
     deletes = deletion.added if deletion else ()

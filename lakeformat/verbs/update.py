@@ -51,7 +51,8 @@ def update(
     if layout.keyed is not None:
         if keys := [name for name in assignments if name in change.view.schema.primary_key]:
             raise InvalidInput(
-                f"{change.store.root}: update of {keys[0]!r}, which is in the primary key; delete the rows and upsert them instead"
+                f"{change.store.root}: update of {keys[0]!r}, which is in the primary key; "
+                "delete the rows and upsert them instead"
             )
         _require_newest(change, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
@@ -132,7 +133,7 @@ def _require_newest(
     count = sum(change.engine.count(change.files, change.keyed.scan(change.view.schema.names[:1], older)))
     if count:
         raise InvalidInput(
-            f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows would come before "
-            f"what they are to replace by the table's sequence.field, and change nothing. Leave these rows out, or overwrite "
-            f"their partitions"
+            f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows "
+            "would come before what they are to replace by the table's sequence.field, and change nothing. Leave "
+            "these rows out, or overwrite their partitions"
         )

@@ -99,8 +99,8 @@ class TablesByOptions:
             raise InvalidInput("from_snapshot reads changes, and snapshot, tag and as_of rows: give one or the other")
         if not has_kinds and options.get("row_kinds") is not None:
             raise InvalidInput(
-                f"from_snapshot={since} with row_kinds=false: changes always have the column {KIND_COLUMN}; leave row_kinds out, "
-                "and drop the column once added and removed rows are told apart"
+                f"from_snapshot={since} with row_kinds=false: changes always have the column {KIND_COLUMN}; leave "
+                "row_kinds out, and drop the column once added and removed rows are told apart"
             )
         return Reading(table.changes(since, until), has_kinds=True)
 
@@ -119,8 +119,8 @@ class TablesByOptions:
         if len(names) != 1:
             note = f", and not two: {', '.join(sorted(names))}" if names else ""
             raise InvalidInput(
-                f"{self.lake!r} as a data source of Spark: say which table, by load('namespace.table') or option('table', ...)"
-                f"{note}"
+                f"{self.lake!r} as a data source of Spark: say which table, by load('namespace.table') or "
+                f"option('table', ...){note}"
             )
         (name,) = names
         table: Table = self.lake.table(name)
@@ -286,9 +286,9 @@ class Following:
         made = offset.get("made")
         when = "" if made is None else f" of {utc(made)}"
         return NotFound(
-            f"{self.table.uri}: the stream's checkpoint has read up to snapshot {offset['snapshot']}{when}, and {note}: the "
-            "table was rolled back, or dropped and created again, or the options now name another table or branch; start the "
-            "stream with a new checkpoint"
+            f"{self.table.uri}: the stream's checkpoint has read up to snapshot {offset['snapshot']}{when}, and "
+            f"{note}: the table was rolled back, or dropped and created again, or the options now name another table "
+            "or branch; start the stream with a new checkpoint"
         )
 
 
@@ -322,8 +322,8 @@ class Replacing:
         layout = overwrite.layout(view)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
-                f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table remembers where "
-                "they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
+                f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table "
+                "remembers where they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
             )
         files = tuple(ArrowEngine(threads=1).write(self.table._runner.reach(view), batches, layout))
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
@@ -408,8 +408,8 @@ def _overwrite_mode(options: Mapping[str, str], table: Table) -> str:
         note = "" if mode is None else f" (found {mode!r})"
         raise InvalidInput(
             f"{table.name}: mode('overwrite') of a table with partitions replaces either the whole table, with "
-            "option('partitionOverwriteMode', 'static'), or the partitions that the rows lie in, with 'dynamic': say which"
-            f"{note}; a data source does not see spark.sql.sources.partitionOverwriteMode"
+            "option('partitionOverwriteMode', 'static'), or the partitions that the rows lie in, with 'dynamic': say "
+            f"which{note}; a data source does not see spark.sql.sources.partitionOverwriteMode"
         )
     return mode.lower()
 

@@ -1,7 +1,7 @@
 """Functions: definitions that a catalog stores under a name, in Paimon's model (`org.apache.paimon.function`).
 
-A function has parameters, a type, and definitions by engine: a SQL body, files with a class, or a lambda of a language. We call
-SQL bodies in Spark's dialect, as Paimon writes them for Spark 4.
+A function has parameters, a type, and definitions by engine: a SQL body, files with a class, or a lambda of a language.
+We call SQL bodies in Spark's dialect, as Paimon writes them for Spark 4.
 """
 
 from __future__ import annotations
@@ -24,20 +24,29 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field
 
 ENGINE = "spark"
-NOT_KEPT = "this warehouse stores no functions; one with a SQL catalog does, Lake(..., catalog='sql'), and one with Paimon's REST catalog"
+NOT_KEPT = (
+    "this warehouse stores no functions; one with a SQL catalog does, Lake(..., catalog='sql'), "
+    "and one with Paimon's REST catalog"
+)
 _SPECIFIED = "function as Paimon has it"
 _IS_QUERY = "spark.sql-function.is-query"  # Options by which Paimon tells Spark how to read the body.
 _DETERMINISTIC, _CONTAINS_SQL = "spark.sql-function.deterministic", "spark.sql-function.contains-sql"
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_-]+")  # Paimon's FunctionNameValidator, without dots.
-_KINDS = {"sql": ("definition",), "lambda": ("definition", "language"), "file": ("fileResources", "language", "className", "functionName")}  # fmt: skip
+_KINDS = {
+    "sql": ("definition",),
+    "lambda": ("definition", "language"),
+    "file": ("fileResources", "language", "className", "functionName"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function. Its parameters' defaults are SQL text; `returns` holds its one result, or is None if that is not known.
+    """A function. Its parameters' defaults are SQL text; `returns` holds its one result,
+    or is None if that is not known.
 
-    `definitions`: by engine, each as JSON of Paimon's model: `{"type": "sql", "definition": "w * h"}`, `{"type": "lambda",
-    "definition": "...", "language": "JAVA"}`, or `{"type": "file", "fileResources": [...], "className": "...", ...}`.
+    `definitions`: by engine, each as JSON of Paimon's model: `{"type": "sql", "definition": "w * h"}`, `{"type":
+    "lambda", "definition": "...", "language": "JAVA"}`, or `{"type": "file", "fileResources": [...],
+    "className": "...", ...}`.
     """
 
     name: str
@@ -101,9 +110,9 @@ class Functions:
         return None if stored is None else parse(stored.document, name)
 
     def create(self, function: Function, if_exists: str = "error") -> None:
-        """Store a function. `if_exists`: "error" raises `AlreadyExists`, "ignore" keeps the existing function, "replace" gives it
-        this definition. In Paimon's REST catalog a replacement is a drop and a creation, as in Paimon. Raises `InvalidInput` for a
-        name that Paimon does not take."""
+        """Store a function. `if_exists`: "error" raises `AlreadyExists`, "ignore" keeps the existing function,
+        "replace" gives it this definition. In Paimon's REST catalog a replacement is a drop and a creation, as in
+        Paimon. Raises `InvalidInput` for a name that Paimon does not take."""
         keeper, name = self._required(function.name), function.name
         if not _NAME.fullmatch(name.rpartition(".")[2]):
             raise InvalidInput(
@@ -121,9 +130,10 @@ class Functions:
             )
 
     def alter(self, name: str, change: Mapping[str, Any]) -> None:
-        """Make one change, JSON of Paimon's `FunctionChange`: `{"action": "addDefinition", "name": "spark", "definition": {...}}`,
-        `updateDefinition`, `dropDefinition`, `setOption` (`key`, `value`), `removeOption` (`key`), `updateComment` (`comment`).
-        Raises `NotFound`, `AlreadyExists`, `InvalidInput`, and `Conflict` if another change came first."""
+        """Make one change, JSON of Paimon's `FunctionChange`: `{"action": "addDefinition", "name": "spark",
+        "definition": {...}}`, `updateDefinition`, `dropDefinition`, `setOption` (`key`, `value`), `removeOption`
+        (`key`), `updateComment` (`comment`). Raises `NotFound`, `AlreadyExists`, `InvalidInput`, and `Conflict` if
+        another change came first."""
         keeper, stored = self._required(name), self._stored(name)
         if stored is None:
             raise NotFound(f"no function {name!r}")
@@ -214,8 +224,8 @@ def _definition(value: Any) -> Mapping[str, Any]:
     kind = value.get("type") if isinstance(value, Mapping) else None
     if kind not in _KINDS or any(key not in value for key in _KINDS[kind][:1]):
         raise InvalidInput(
-            f"a definition has a type (sql, lambda or file) with {', '.join(key for keys in _KINDS.values() for key in keys[:1])}; this is "
-            f"{value!r}"
+            "a definition has a type (sql, lambda or file) with "
+            f"{', '.join(key for keys in _KINDS.values() for key in keys[:1])}; this is {value!r}"
         )
     return value
 

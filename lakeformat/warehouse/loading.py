@@ -210,8 +210,8 @@ def _targets(schema: Schema, columns: Sequence[str] | None, layout: FileLayout) 
 
 
 def _rows(store: Store, sources: Sequence[Source], on_error: str, spark: Any) -> tuple[Any, list[Tally]]:
-    """The rows to append, and what is counted of each file: on Spark now, in this process as the rows are read. Of files
-    that are left out whole no row is counted as loaded."""
+    """The rows to append, and what is counted of each file: on Spark now, in this process as the rows are read. Of
+    files that are left out whole no row is counted as loaded."""
     if spark is None and on_error != "skip_file":
         tallies = [Tally() for _ in sources]
         return _reader(store, sources, tallies), tallies
@@ -263,9 +263,9 @@ def _settle(table: Table, folder: str) -> None:
             _finish(store, folder, begun, landed)
         elif not _is_told(table, begun):
             raise CommitUnknown(
-                f"{table.name}: a load of {len(begun.files)} files, e.g. {begun.files[0].path}, may or may not have been committed: "
-                f"the snapshots that would show it have expired. Look whether its rows are in the table, then delete "
-                f"{store.location(f'{folder}/{begun.name}')}; if they are, load no such file again"
+                f"{table.name}: a load of {len(begun.files)} files, e.g. {begun.files[0].path}, may or may not have "
+                "been committed: the snapshots that would show it have expired. Look whether its rows are in the "
+                f"table, then delete {store.location(f'{folder}/{begun.name}')}; if they are, load no such file again"
             )
         elif begun.started_ms < clock.now_ms() - _HOUR_MS:
             history.end(store, folder, begun.name)

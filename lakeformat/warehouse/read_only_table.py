@@ -18,10 +18,10 @@ from lakeformat.table import Table
 from lakeformat.warehouse.roots import FORMATS, read_root, refers_to_catalog
 
 # Verbs that are not listed are refused, so a new verb is refused until it is known to change nothing.
-_READS = frozenset(
-    {"branch", "changes", "current_snapshot", "dry_run", "format", "inspect", "properties", "scan", "schema", "snapshot",
-     "snapshots", "uri"}
-)  # fmt: skip
+_READS = frozenset({
+    "branch", "changes", "current_snapshot", "dry_run", "format", "inspect", "properties", "scan", "schema", "snapshot",
+    "snapshots", "uri",
+})  # fmt: skip
 
 
 class ReadOnlyTable(Table):
@@ -70,8 +70,8 @@ def _same_service(one: str, other: str) -> bool:
 def _refusal(verb: str) -> Any:
     def refuse(self: Table, *arguments: Any, **named: Any) -> NoReturn:
         raise InvalidInput(
-            f"{verb}: {self.name} was opened by open_table, to be read; to change it, open it by its warehouse or catalog: "
-            "Lake(...).table(name)"
+            f"{verb}: {self.name} was opened by open_table, to be read; to change it, open it by its warehouse or "
+            "catalog: Lake(...).table(name)"
         )
 
     return refuse

@@ -30,7 +30,10 @@ DIALECT = "spark"
 QUERY_COLUMNS = (
     "spark.query-column-names"  # Property: the query's own column names; the schema has the view's, in the same order.
 )
-NOT_KEPT = "this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), and one with a REST catalog whose server has views"
+NOT_KEPT = (
+    "this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), "
+    "and one with a REST catalog whose server has views"
+)
 _COMMENT, _LOCATION = "comment", "location"
 _KEPT_VERSIONS, _MAY_DROP_DIALECTS = "version.history.num-entries", "replace.drop-dialect.allowed"
 _SPECIFIED = "view metadata as Iceberg's specification has it"
@@ -190,8 +193,8 @@ def replaced(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str, Any
     before = {entry.get("dialect", "").lower() for entry in _current(base).get("representations", ())}
     if before - {DIALECT} and properties.get(_MAY_DROP_DIALECTS, "false").lower() != "true":
         raise UnsupportedFeature(
-            f"view {view.name} is also written in {', '.join(sorted(before - {DIALECT}))}, which replacing it would lose; set its "
-            f"property {_MAY_DROP_DIALECTS}=true to allow that"
+            f"view {view.name} is also written in {', '.join(sorted(before - {DIALECT}))}, which replacing it would "
+            f"lose; set its property {_MAY_DROP_DIALECTS}=true to allow that"
         )
     return _with_version({**base, "properties": properties}, view, stamp)
 

@@ -51,7 +51,10 @@ def branch(
         message = f"branch {name} {'would be' if dry_run else 'is'} called {rename}"
     elif publish:
         target.fast_forward(name)
-        message = f"{opened.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"
+        message = (
+            f"{opened.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, "
+            f"as branch {name} is"
+        )
     else:
         target.create_branch(name, snapshot, retain=duration(retain))
         at = target.branch(name).scan().snapshot_id

@@ -153,7 +153,8 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def _record(name: str, report: Report) -> dict[str, Any]:
     return {
-        "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "filled_rows": report.filled_rows, "rows": report.rows,
+        "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows,
+        "filled_rows": report.filled_rows, "rows": report.rows,
         "seconds": report.seconds, "rows_per_second": report.rows_per_second,
         "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,
         "snapshots": list(report.snapshots), "schema_changes": list(report.schema_changes),

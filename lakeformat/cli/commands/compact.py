@@ -49,7 +49,8 @@ def compact(
 
     def drawn() -> Group:
         heading = Text(
-            f"would write {counted(data['files'], 'file')} anew, {size(data['size_bytes'])}, in {counted(len(units), 'unit')}",
+            f"would write {counted(data['files'], 'file')} anew, {size(data['size_bytes'])}, in "
+            f"{counted(len(units), 'unit')}",
             style="bold",
         )
         rows = [(len(u["paths"]), u["row_count"], Size(u["size_bytes"]), u["paths"][0]) for u in units]

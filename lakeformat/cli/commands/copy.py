@@ -38,10 +38,14 @@ def copy(
     format = format or opened.format
     total = scan.count()
     data: dict[str, Any] = {
-        "source": opened.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri, "format": format, "rows": total
+        "source": opened.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri,
+        "format": format, "rows": total
     }  # fmt: skip
     if dry_run:
-        message = f"would copy {total:,} rows of {opened.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
+        message = (
+            f"would copy {total:,} rows of {opened.name} (snapshot {scan.snapshot_id}) "
+            f"to {target} in {lake.uri} as {format}"
+        )
         session.answer({**data, "dry_run": True}, Text(message))
         return
     if lake.exists(target):
@@ -50,8 +54,8 @@ def copy(
         others = [s for s in copied.snapshots() if not (s.operation_id or "").startswith(mark)]
         if others:
             raise InvalidInput(
-                f"{target}: there is a table of that name already, and not a copy under way of {opened.name} at snapshot "
-                f"{scan.snapshot_id}; choose another name, or drop it"
+                f"{target}: there is a table of that name already, and not a copy under way of {opened.name} at "
+                f"snapshot {scan.snapshot_id}; choose another name, or drop it"
             )
     else:
         copied = _create(lake, target, opened, format)
@@ -69,7 +73,8 @@ def copy(
     session.answer(
         {**data, "commits": commits, **verified},
         Text(
-            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {copied!r}; count and checksum agree"
+            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {copied!r}; "
+            "count and checksum agree"
         ),
     )
 

@@ -34,7 +34,8 @@ _SKEW = 20  # Times the median partition.
 def doctor(session: Session, table: str | None, orphans_older_than: int) -> None:
     """Look for what is wrong with tables.
 
-    Small files, deleted rows, skew, orphan files, snapshots to expire, and references to missing files. Exit code 1 if there are any.
+    Small files, deleted rows, skew, orphan files, snapshots to expire, and references to missing files. Exit code 1 if
+    there are any.
     """
     names = [table] if table else session.lake.tables()
     findings = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]

@@ -59,7 +59,7 @@ def show(session: Session, table: str) -> None:
             [
                 (
                     str(c["id"]), c["name"], c["type"], "" if c["nullable"] else "not null",
-                    " ".join(filter(None, ("key" if c["key"] else "", f"partition {c['partition']}" if c["partition"] else ""))),
+                    " ".join([*["key"] * bool(c["key"]), *[f"partition {c['partition']}"] * bool(c["partition"])]),
                     c["comment"],
                 )
                 for c in data["columns"]
@@ -68,8 +68,8 @@ def show(session: Session, table: str) -> None:
         health = Text.assemble(
             ("rows ", "bold"), cell(data["rows"]), ("  partitions ", "bold"), cell(data["partitions"]),
             ("  files ", "bold"), cell(data["files"]), ("  small ", "bold"), cell(data["small_files"]),
-            ("  deleted rows ", "bold"), cell(data["deleted_rows"]), ("  size ", "bold"), size(Size(data["size_bytes"])),
-            ("  snapshots ", "bold"), cell(data["snapshots"]),
+            ("  deleted rows ", "bold"), cell(data["deleted_rows"]),
+            ("  size ", "bold"), size(Size(data["size_bytes"])), ("  snapshots ", "bold"), cell(data["snapshots"]),
         )  # fmt: skip
         last_commit = (
             f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"

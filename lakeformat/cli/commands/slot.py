@@ -20,8 +20,8 @@ def slot() -> None:
 @click.argument("name", default="lakeformat", help="The slot.")
 @click.pass_obj
 def drop(session: Session, source: str, name: str) -> None:
-    """Drop a slot and its publication, so that the server no longer keeps its log for them. The tables that followed it stay; a later sync of
-    them needs --restart."""
+    """Drop a slot and its publication, so that the server no longer keeps its log for them. The tables that followed it
+    stay; a later sync of them needs --restart."""
     opened = capture.open_source(source, slot=name)
     try:
         if not isinstance(opened, Postgres):

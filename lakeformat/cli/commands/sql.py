@@ -117,7 +117,10 @@ def _prompt(session: Session, parameters: dict[str, str], folders: tuple[str, ..
 
 def _words(lake: Lake) -> list[str]:
     """The words to complete: SQL keywords, tables and their columns."""
-    words = "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
+    words = (
+        "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE "
+        "TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
+    )
     offered = words.split()
     try:
         tables = lake.tables()

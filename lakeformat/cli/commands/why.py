@@ -56,7 +56,8 @@ def why(session: Session, table: str, where: str, limit: int) -> None:
             (
                 Text("read", style="green") if row["left_out_by"] is None else Text("left out", style="dim"),
                 row["path"], row["row_count"], Size(row["size_bytes"]),
-                f"{row['row_groups_read']} of {row['row_groups']} row groups" if row["row_groups"] is not None else row["bounds"],
+                row["bounds"] if row["row_groups"] is None
+                else f"{row['row_groups_read']} of {row['row_groups']} row groups",
             )
             for row in rows[:limit]
         ]  # fmt: skip

@@ -125,7 +125,8 @@ def skipper(node: Node, path: str = "record") -> _Skip:
 
 
 def varint(data: memoryview | bytes, offset: int) -> tuple[int, int]:
-    """A zig-zag number at `offset`: (value, position after it). IndexError past the end, `CorruptFile` beyond 64 bits."""
+    """A zig-zag number at `offset`: (value, position after it). IndexError past the end,
+    `CorruptFile` beyond 64 bits."""
     value = shift = 0
     while True:
         byte = data[offset]

@@ -1,9 +1,9 @@
-"""Avro records one by one through fastavro: few of them, which up to some kilobytes costs less than the columnar coders'
-numpy calls for each field, and those with unions of several types, which the columnar coders do not know.
+"""Avro records one by one through fastavro: few of them, which up to some kilobytes costs less than the columnar
+coders' numpy calls for each field, and those with unions of several types, which the columnar coders do not know.
 
-`read` and `write` accept nothing that the columnar coders refuse. It reads bytes only if writing the result gives the same
-bytes, and writes rows only if their types are those of the members and no required value is null. For everything else,
-damage included, they return None, and the columnar coders decide.
+`read` and `write` accept nothing that the columnar coders refuse. It reads bytes only if writing the result gives the
+same bytes, and writes rows only if their types are those of the members and no required value is null. For everything
+else, damage included, they return None, and the columnar coders decide.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ class Stream(io.RawIOBase):
             plain = opened_block(self._key.key, data, self._key.signed + struct.pack("<i", number))
         except WrongTag:
             raise CorruptFile(
-                f"{self._where}: encrypted block {number} is damaged, or was encrypted with another key than its table says"
+                f"{self._where}: encrypted block {number} is damaged, "
+                "or was encrypted with another key than its table says"
             ) from None
         self._last = number, plain
         return plain

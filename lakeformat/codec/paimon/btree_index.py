@@ -1,7 +1,8 @@
-"""Paimon's B-tree global indexes: the distinct values of a column in order, each with the ids of its rows. They are in blocks;
-an index block has the last value of each.
+"""Paimon's B-tree global indexes: the distinct values of a column in order, each with the ids of its rows. They are in
+blocks; an index block has the last value of each.
 
-Source: Java's and pypaimon's BTreeIndexWriter, SstFileWriter and BlockWriter, version 1. Compressed blocks are not read.
+Source: Java's and pypaimon's BTreeIndexWriter, SstFileWriter and BlockWriter, version 1.
+Compressed blocks are not read.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ def _with_trailer(block: bytes) -> bytes:
 
 
 class File:
-    """An index opened for reading. Raises `CorruptFile`, and `UnsupportedFeature` for other versions and compressions."""
+    """An index opened for reading. Raises `CorruptFile`,
+    and `UnsupportedFeature` for other versions and compressions."""
 
     def __init__(self, source: BinaryIO, path: str) -> None:
         self._source, self.path, self._size = source, path, source.seek(0, 2)

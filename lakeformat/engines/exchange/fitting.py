@@ -46,8 +46,8 @@ def require_text(fields: Sequence[Field], format: str, nested: bool) -> None:
             is_known = nested and _without_maps(field.type) and all(part.kind in _INSIDE for part in parts)
         if not is_known:
             raise UnsupportedFeature(
-                f"column {field.name}: {format} files have no spelling of {field.type} that all engines read; load it from PARQUET "
-                "files, or leave it out of the list of columns"
+                f"column {field.name}: {format} files have no spelling of {field.type} that all engines read; load it "
+                "from PARQUET files, or leave it out of the list of columns"
             )
 
 

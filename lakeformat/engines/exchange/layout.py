@@ -55,7 +55,8 @@ def layout(format: str, options: Mapping[str, Any], exports: bool = False) -> Fi
         key = option.upper()
         if key not in defaults:
             raise InvalidInput(
-                f"{option}: no option for {'writing' if exports else 'reading'} {name} files; there are {', '.join(defaults)}"
+                f"{option}: no option for {'writing' if exports else 'reading'} {name} files; "
+                f"there are {', '.join(defaults)}"
             )
         values[key] = _checked(name, key, value)
     if name == "CSV":

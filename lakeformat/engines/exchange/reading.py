@@ -383,7 +383,8 @@ def _parquet(store: Reader, source: Source, tally: Tally) -> Iterator[_Columns]:
             places.append(same[0] if same else None)
         if not any(places):
             raise InvalidInput(
-                f"none of the columns {', '.join(field.name for field in source.fields)} is in the file, which has {', '.join(names)}"
+                f"none of the columns {', '.join(field.name for field in source.fields)} is in the file, "
+                f"which has {', '.join(names)}"
             )
         for batch in file.iter_batches(_ROWS, columns=[name for name in places if name is not None]):
             yield [None if name is None else batch.column(name) for name in places], batch.num_rows

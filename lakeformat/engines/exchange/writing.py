@@ -64,8 +64,8 @@ def require_exported(schema: pa.Schema, layout: FileLayout) -> None:
     for column in schema if layout.format != "PARQUET" else ():
         if not _is_spelt(column.type, layout.format == "JSON"):
             raise UnsupportedFeature(
-                f"column {column.name}: {layout.format} files have no spelling of {column.type} that all engines read; export it as "
-                "PARQUET, or cast it in a query"
+                f"column {column.name}: {layout.format} files have no spelling of {column.type} that all engines read; "
+                "export it as PARQUET, or cast it in a query"
             )
     if len({name.casefold() for name in schema.names}) < len(schema.names):
         raise UnsupportedFeature(f"two columns of one name among {', '.join(schema.names)}: give them names with AS")
@@ -257,7 +257,8 @@ def _pattern(spark_pattern: str) -> str:
             pattern += _FORMATS[part]
         else:
             raise UnsupportedFeature(
-                f"pattern {spark_pattern!r}: {part!r} is not known; known are {', '.join(_FORMATS)}, and text in single quotes"
+                f"pattern {spark_pattern!r}: {part!r} is not known; known are {', '.join(_FORMATS)}, "
+                "and text in single quotes"
             )
     return pattern
 

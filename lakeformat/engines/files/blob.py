@@ -1,7 +1,7 @@
 """Paimon's blob files (`.blob`): the values of one BLOB column, each with a checksum, then the index of their lengths.
 
-Source: Paimon's specification, File Format, BLOB; lengths of NULL and of a value that an older file has, and descriptors, as in
-pypaimon 2.1 (`BlobFormatWriter`, `BlobDescriptor`).
+Source: Paimon's specification, File Format, BLOB; lengths of NULL and of a value that an older file has, and
+descriptors, as in pypaimon 2.1 (`BlobFormatWriter`, `BlobDescriptor`).
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) 
 
 
 class Output:
-    """A data file that is written to `inner`, and beside it the blob files of some columns of its rows; without `inner` only
-    these. `create` opens a new blob file: (its path, what it is written to). `store` reads what descriptors name."""
+    """A data file that is written to `inner`, and beside it the blob files of some columns of its rows; without `inner`
+    only these. `create` opens a new blob file: (its path, what it is written to).
+    `store` reads what descriptors name."""
 
     def __init__(self, inner: Any, columns: BlobColumns, create: Callable[[], tuple[str, Any]], store: Reader) -> None:
         self._inner, self._columns, self._create, self._store = inner, columns, create, store
@@ -213,7 +214,8 @@ class Output:
             position += len(chunk)
 
     def _bytes_of(self, name: str, value: memoryview) -> Iterable[bytes | memoryview]:
-        """A value in pieces: itself, or the bytes that it names as a descriptor. Raises `InvalidInput` if they are not there."""
+        """A value in pieces: itself, or the bytes that it names as a descriptor.
+        Raises `InvalidInput` if they are not there."""
         if not self._columns.as_descriptors or value[: len(_DESCRIPTOR)] != _DESCRIPTOR:
             return (value,)
         uri, offset, length = _named_by(bytes(value), name)

@@ -101,8 +101,8 @@ class File:
         read = list(self._file.schema) if names is None else [self._file.schema.field(name) for name in names]
         if any(_has_map(field.type) for field in read) and (name := _null_key(self._source, names)):
             raise UnsupportedFeature(
-                f"{self._path}: column {name} has a map with a null as key, which Arrow cannot hold; leave the column out, or have the "
-                f"writing engine remove these keys"
+                f"{self._path}: column {name} has a map with a null as key, which Arrow cannot hold; leave the column "
+                "out, or have the writing engine remove these keys"
             )
 
     def _refuse_far_timestamps(self) -> None:
@@ -178,8 +178,8 @@ def _has_map(type: pa.DataType) -> bool:
 def _null_key(source: Any, names: list[str] | None) -> str | None:
     """The first column, among `names` if given, whose maps may have a null as key.
 
-    ORC specification v1, "File Tail" and "Stripe Footer": `Type`, `ColumnStatistics.hasNull`; where an old writer left that out,
-    whether a stripe has a PRESENT stream of the keys.
+    ORC specification v1, "File Tail" and "Stripe Footer": `Type`, `ColumnStatistics.hasNull`; where an old writer left
+    that out, whether a stripe has a PRESENT stream of the keys.
     """
     footer, codec = _footer(source)
     kinds, parts, of_root, has_null, stripes = [], [], [], [], []
@@ -357,9 +357,10 @@ def _right_seconds(array: pa.Array, utc_offset: Callable[[], int]) -> pa.Array:
     """Timestamps without time zone as Java reads them.
 
     Java's writer rounds the seconds before 1970 up, in UTC, and leaves the fraction. Java's reader subtracts one second
-    where the seconds are negative and the fraction is a millisecond or more. Arrow's reader does the same, but only after
-    it has shifted the seconds to the writer's time zone. Where the shift changes the sign, Arrow is one second late (east
-    of UTC) or early (west). No time zone changed its offset within a day of 1970, so that one offset decides which.
+    where the seconds are negative and the fraction is a millisecond or more. Arrow's reader does the same, but only
+    after it has shifted the seconds to the writer's time zone. Where the shift changes the sign, Arrow is one second
+    late (east of UTC) or early (west). No time zone changed its offset within a day of 1970,
+    so that one offset decides which.
     """
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
@@ -476,8 +477,8 @@ def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
             early = pc.filter(values, pc.less(values, 0))
             if pc.any(pc.not_equal(pc.multiply(pc.divide(early, step), step), early)).as_py():
                 raise InvalidInput(
-                    f"column {name}: ORC files with fractions of a second before 1970 are not read alike by all engines; "
-                    f"use Parquet"
+                    f"column {name}: ORC files with fractions of a second before 1970 are not read alike by all "
+                    "engines; use Parquet"
                 )
             return array
         case Scalar(Kind.TIME | Kind.TIME_MICROS | Kind.UUID | Kind.FIXED):

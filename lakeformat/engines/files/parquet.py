@@ -350,8 +350,8 @@ class File:
             if bounds["min"] is not None and not -reach <= bounds["min"] <= bounds["max"] <= reach:
                 raise UnsupportedFeature(
                     f"{self._path}: column {field.name} holds timestamps outside 1677 to 2262, too far for "
-                    f"nanoseconds in Arrow; read them with scan(nanoseconds='microseconds') or scan(nanoseconds='null'), or "
-                    f"change the column to TIMESTAMP(6)"
+                    "nanoseconds in Arrow; read them with scan(nanoseconds='microseconds') or "
+                    "scan(nanoseconds='null'), or change the column to TIMESTAMP(6)"
                 )
         return nanos
 
@@ -359,7 +359,8 @@ class File:
         """The row groups whose statistics do not exclude `pushed`; all if that cannot be evaluated."""
         try:
             self._source.seek(0)
-            import pyarrow.dataset as ds  # It imports pandas if that is installed, which takes a second and is rarely needed.
+            # It imports pandas if that is installed, which takes a second and is rarely needed.
+            import pyarrow.dataset as ds
 
             decryption = {"decryption_properties": self._options["decryption_properties"]} if self._is_encrypted else {}
             scanning = ds.ParquetFragmentScanOptions(**decryption)
@@ -376,7 +377,8 @@ def _decryption(key: FileKey) -> Any:
         return library.create_decryption_properties(key.key, aad_prefix=key.signed)
     except (ImportError, AttributeError) as error:
         raise UnsupportedFeature(
-            f"encrypted Parquet files: not supported by pyarrow {pa.__version__}; install a newer one, with Parquet encryption"
+            f"encrypted Parquet files: not supported by pyarrow {pa.__version__}; install a newer one, "
+            "with Parquet encryption"
         ) from error
 
 
@@ -395,7 +397,8 @@ class Output:
         self._has_uuids = _holds(task.fields, Kind.UUID)
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
-        # For each row group: itself, if it was copied; otherwise the number of bytes before it that Arrow does not know about.
+        # For each row group: itself, if it was copied;
+        # otherwise the number of bytes before it that Arrow does not know about.
         self._groups: list[bytes | int] = []
         self._copied_bytes = 0
 

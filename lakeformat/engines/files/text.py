@@ -108,8 +108,8 @@ class Json:
             match field.type:
                 case Scalar(Kind.DECIMAL, (precision, _)) if precision > _DOUBLE_DIGITS:
                     raise UnsupportedFeature(
-                        f"{self._path}: column {field.name} of a JSON file, a {field.type}: numbers of more than {_DOUBLE_DIGITS} digits: "
-                        "not supported"
+                        f"{self._path}: column {field.name} of a JSON file, a {field.type}: numbers of more than "
+                        f"{_DOUBLE_DIGITS} digits: not supported"
                     )
         return self._named
 

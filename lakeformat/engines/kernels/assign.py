@@ -58,8 +58,8 @@ def require_placed(
         name, is_read = by.source, by.transform.kind is not TransformKind.VOID
         if is_read and name not in names and name not in defaults and any(field.name == name for field in fields):
             raise InvalidInput(
-                f"column {name!r} says in which partition a row belongs, has no default, and {source} does not give it: all these rows "
-                f"would go to the partition of null; give the column, with nulls where that is meant"
+                f"column {name!r} says in which partition a row belongs, has no default, and {source} does not give "
+                "it: all these rows would go to the partition of null; give the column, with nulls where that is meant"
             )
 
 
@@ -234,14 +234,15 @@ def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa
 
 
 def _whole(array: pa.Array, type: Scalar, name: str) -> pa.Array:
-    """Floats that may become integers: those of a size at which one float may stand for several integers are refused."""
+    """Floats that may become integers:
+    those of a size at which one float may stand for several integers are refused."""
     most = _CONSECUTIVE[array.type.bit_width]
     floats = array.cast(pa.float64())
     beyond = pc.greater(pc.abs(floats), most)
     if pc.any(beyond, min_count=0).as_py():
         raise InvalidInput(
-            f"column {name}: {floats.filter(beyond)[0].as_py()!r} does not fit {type} without loss: a float above {most:,} may stand "
-            f"for several integers; give integers (in pandas with nulls: dtype 'Int64')"
+            f"column {name}: {floats.filter(beyond)[0].as_py()!r} does not fit {type} without loss: a float above "
+            f"{most:,} may stand for several integers; give integers (in pandas with nulls: dtype 'Int64')"
         )
     return floats
 

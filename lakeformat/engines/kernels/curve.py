@@ -1,5 +1,5 @@
-"""Values of several columns as one key: along the z-order of Iceberg's Java (core/util/ZOrderByteUtils.java), byte for byte,
-or along a Hilbert curve (J. Skilling, Programming the Hilbert curve, 2004)."""
+"""Values of several columns as one key: along the z-order of Iceberg's Java (core/util/ZOrderByteUtils.java), byte for
+byte, or along a Hilbert curve (J. Skilling, Programming the Hilbert curve, 2004)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _BYTES = 8  # Of each column.
 
 
 def interleaved(columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row bytes that order rows along the z-order: the highest bit of each column, then the next of each, ..."""
+    """For each row bytes that order rows along the z-order: the highest bit of each column,
+    then the next of each, ..."""
     return _in_turn([_ordered(column) for column in columns])
 
 

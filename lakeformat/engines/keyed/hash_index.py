@@ -115,8 +115,8 @@ class Assigner:
 def with_room(
     counts: dict[int, int], key_count: int, target: int, most: int | None, partition: tuple[Any, ...]
 ) -> np.ndarray:
-    """Buckets for `key_count` keys: first those with fewer than `target` keys (`counts`, which is updated), then new ones;
-    if there may be no more, all share the rest."""
+    """Buckets for `key_count` keys: first those with fewer than `target` keys (`counts`, which is updated), then new
+    ones; if there may be no more, all share the rest."""
     buckets, start, bucket = np.zeros(key_count, np.int32), 0, 0
     limit = min(most or _BUCKETS_MAX, _BUCKETS_MAX)
     while start < key_count and bucket < limit:

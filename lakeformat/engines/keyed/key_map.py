@@ -34,7 +34,8 @@ class _Part:
 class KeyMap:
     """Each key has a permanent slot. Null is a value.
 
-    A key is found by a hash of 64 bits and then compared with the key itself, so it takes its own size and about 25 bytes."""
+    A key is found by a hash of 64 bits and then compared with the key itself,
+    so it takes its own size and about 25 bytes."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []  # Each more than twice as long as the next: few to search, rarely merged.

@@ -58,7 +58,8 @@ def merge_in_batches(
     unasked: Collection[str] = (),
     window_bytes: int = _WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """As `merge`, at most `batch_rows` at a time, and fewer of wide rows; without retractions unless `with_retracts`. Columns `unasked` may be left out.
+    """As `merge`, at most `batch_rows` at a time, and fewer of wide rows; without retractions unless `with_retracts`.
+    Columns `unasked` may be left out.
 
     If results are unchanged rows, they are gathered batch by batch: no second copy of all rows is made.
     """
@@ -83,8 +84,8 @@ def merge_in_batches(
 
 
 def _windows(keys: np.ndarray, most: int) -> Iterator[list[tuple[int, int]]]:
-    """Rows in pieces from start to stop, so that all rows of a key are in one list, and lists are in order of the keys: of about `most`
-    rows each where rows are runs in order of their keys, as files are."""
+    """Rows in pieces from start to stop, so that all rows of a key are in one list, and lists are in order of the keys:
+    of about `most` rows each where rows are runs in order of their keys, as files are."""
     starts = np.concatenate(([0], np.flatnonzero(keys[1:] < keys[:-1]) + 1))
     count = len(keys) // max(1, most)
     if count < 2 or len(starts) > _MOST_RUNS:
@@ -115,8 +116,8 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
         shown = ", ".join(RowKind(kind).short for kind in sorted(kinds))
         what = f"the aggregate function {fixed[0].function!r} of column {fixed[0].column!r}" if fixed else "it"
         raise InvalidInput(
-            f"rows of kind {shown} for a table with merge engine '{spec.engine}': {what} cannot take rows back. Leave these "
-            f"rows out, or set the table's 'ignore-delete' to 'true'"
+            f"rows of kind {shown} for a table with merge engine '{spec.engine}': {what} cannot take rows back. Leave "
+            "these rows out, or set the table's 'ignore-delete' to 'true'"
         )
 
 
@@ -227,8 +228,8 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     taken_back, kinds = np.isin(several.kinds, RETRACTS), several.kinds
     if taken_back.any() and not (spec.remove_on_delete or spec.groups):
         raise UnsupportedFeature(
-            "merge engine 'partial-update' cannot take rows back (-U, -D) as this table is set up; set 'ignore-delete' or "
-            "'partial-update.remove-record-on-delete' to 'true', or give the columns sequence groups"
+            "merge engine 'partial-update' cannot take rows back (-U, -D) as this table is set up; set 'ignore-delete' "
+            "or 'partial-update.remove-record-on-delete' to 'true', or give the columns sequence groups"
         )
     removed = (
         several.last(kinds == RowKind.DELETE) if spec.remove_on_delete else several.last(np.zeros_like(taken_back))

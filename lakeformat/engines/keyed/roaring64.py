@@ -1,7 +1,8 @@
-"""Sets of 64-bit numbers as Java's `Roaring64Bitmap` writes them: a radix tree of the high 48 bits over containers of the low 16.
+"""Sets of 64-bit numbers as Java's `Roaring64Bitmap` writes them:
+a radix tree of the high 48 bits over containers of the low 16.
 
-Facts: RoaringBitmap's `longlong/HighLowContainer.java`, `art/Art.java`, `art/Node*.java`, `art/Containers.java`. Everything
-between is the portable form (a 32-bit bitmap for each high half), which pyroaring reads and writes.
+Facts: RoaringBitmap's `longlong/HighLowContainer.java`, `art/Art.java`, `art/Node*.java`, `art/Containers.java`.
+Everything between is the portable form (a 32-bit bitmap for each high half), which pyroaring reads and writes.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def _tree(keys: list[bytes], start: int, depth: int) -> Iterator[bytes]:
 
 
 def _node(values: np.ndarray) -> tuple[int, bytes]:
-    """(type, body) of a node with a child for each of the bytes `values`. Java turns bytes around in words of 4 or 8."""
+    """(type, body) of a node with a child for each of the bytes `values`.
+    Java turns bytes around in words of 4 or 8."""
     if len(values) <= 4:
         return _NODE_4, values.tobytes().ljust(4, b"\x00")[::-1]
     if len(values) <= 16:

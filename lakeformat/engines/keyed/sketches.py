@@ -1,4 +1,5 @@
-"""Unions of Apache DataSketches' sketches, folded as Paimon's Java engine does (FieldHllSketchAgg, FieldThetaSketchAgg)."""
+"""Unions of Apache DataSketches' sketches, folded as Paimon's Java engine does (FieldHllSketchAgg,
+FieldThetaSketchAgg)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from lakeformat.errors import CorruptFile, UnsupportedFeature
 
 
 def union(function: str, sketches: list[bytes], where: str) -> bytes:
-    """The union by `hll_sketch` or `theta_sketch` of two sketches or more. Raises `CorruptFile` for bytes that are none, and
-    `UnsupportedFeature` where the package is not installed."""
+    """The union by `hll_sketch` or `theta_sketch` of two sketches or more. Raises `CorruptFile` for bytes that are
+    none, and `UnsupportedFeature` where the package is not installed."""
     try:
         import datasketches
     except ImportError as error:
         raise UnsupportedFeature(
-            f"{where}: aggregate function {function!r} needs the package datasketches: pip install 'lakeformat[sketches]'"
+            f"{where}: aggregate function {function!r} needs the package datasketches: "
+            "pip install 'lakeformat[sketches]'"
         ) from error
     fold = {"hll_sketch": _hll, "theta_sketch": _theta}[function]
     try:

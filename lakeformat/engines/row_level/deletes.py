@@ -43,7 +43,8 @@ NOTHING = DeletedRows(_NONE)  # For a file without delete files.
 
 
 def deleted_rows(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> DeletedRows:
-    """The rows of the data file `path` that `deletes` remove. Raises `CorruptFile` for a missing or damaged delete file."""
+    """The rows of the data file `path` that `deletes` remove.
+    Raises `CorruptFile` for a missing or damaged delete file."""
     return DeletedRows(positions(store, path, deletes), _keys(store, deletes))
 
 
@@ -110,7 +111,8 @@ def _key_set(store: Reader, fields: tuple[Field, ...], files: Sequence[DeleteFil
 
 @dataclass(frozen=True, slots=True)
 class _Positions:
-    """Positions by the data file they are in: those of `paths[i]` are `values[starts[i] : starts[i + 1]]`, ascending."""
+    """Positions by the data file they are in: those of `paths[i]` are `values[starts[i] : starts[i + 1]]`,
+    ascending."""
 
     paths: dict[str, int]
     starts: np.ndarray
@@ -187,7 +189,8 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     lost = [part.name for part in walk(file.fields) if part.id not in stored_ids]
     if lost and stored_ids == {NO_ID}:
         raise UnsupportedFeature(
-            f"{file.path}: equality deletes without field ids: not supported; let the engine that wrote them rewrite the data files"
+            f"{file.path}: equality deletes without field ids: not supported; "
+            "let the engine that wrote them rewrite the data files"
         )
     if lost:
         raise CorruptFile(f"{file.path}: equality deletes by column {lost[0]!r}, which the file does not hold")

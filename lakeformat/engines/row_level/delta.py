@@ -127,8 +127,8 @@ class DeltaFiles:
         fresh = np.flatnonzero(~has_slot & (older | stays))
         if len(self.keys) + len(fresh) > self._max_keys:
             raise InvalidInput(
-                f"more than {self._max_keys} keys in one commit; make checkpoints more often, or raise max_keys (the keys "
-                f"take {self.keys.nbytes >> 20} MiB)"
+                f"more than {self._max_keys} keys in one commit; make checkpoints more often, or raise max_keys (the "
+                f"keys take {self.keys.nbytes >> 20} MiB)"
             )
         slots[fresh] = self.keys.add([key.take(pa.array(fresh)) for key in keys])
         self.keys.positions[slots[live]] = GONE

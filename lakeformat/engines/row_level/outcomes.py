@@ -25,9 +25,11 @@ from lakeformat.model.work import FILE, POSITION, ROW_KIND, RowKind
 
 NONE = -1  # No clause applies to the row.
 _PAIRS = 1 << 19  # Matches that are evaluated together.
-# Keys that are numbers are looked up in a table where there is one in so many numbers, and the table is no longer than this.
+# Keys that are numbers are looked up in a table where there is one in so many numbers,
+# and the table is no longer than this.
 _SPREAD, _SPAN = 64, 1 << 25
-# Else, where there are no more than this, a filter of so many bits (bytes of memory) for each of them says which cannot be there.
+# Else, where there are no more than this, a filter of so many bits (bytes of memory)
+# for each of them says which cannot be there.
 _FILTERED, _BITS_EACH, _LEAST_BITS, _LEAST_FILTERED = 1 << 21, 8, 10, 1 << 12
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # By the golden ratio: near numbers get hashes far apart.
 _SAMPLE = (
@@ -205,8 +207,8 @@ def _looked_up(key: Key, other: Expression, values: Any, type: pa.DataType) -> A
         return evaluation.lookup(values, type)
     except InvalidInput as error:
         raise InvalidInput(
-            f"merge_into on {to_sql(key.target)} = {to_sql(key.source)}: text is compared with {type}, but {error}; compare both "
-            f"as text: cast({to_sql(other)} as string)"
+            f"merge_into on {to_sql(key.target)} = {to_sql(key.source)}: text is compared with {type}, but {error}; "
+            f"compare both as text: cast({to_sql(other)} as string)"
         ) from error
 
 
@@ -214,8 +216,9 @@ def several(merge: Merge, example: Mapping[str, Any]) -> InvalidInput:
     """The error for a row of the table, given by its key columns, that several rows of the source match."""
     by = ", ".join(sorted({name.partition(".")[2] for key in merge.keys for name in columns_of(key.source)}))
     return InvalidInput(
-        f"merge_into: more than one row of the source matches the same row of the table, e.g. {dict(example)}; it could be "
-        f"changed more than once. Keep one row for each {by} in the source first, e.g. the newest. Nothing was changed"
+        f"merge_into: more than one row of the source matches the same row of the table, e.g. {dict(example)}; it "
+        f"could be changed more than once. Keep one row for each {by} in the source first, e.g. the newest. "
+        "Nothing was changed"
     )
 
 

@@ -48,7 +48,8 @@ def write(
         log.info("%s: a changelog of %d frames with different columns: written by the driver", store.root, len(frames))
         return make(store, layout).write_all(frames)
     log.info(
-        "%s: a changelog of %d frames: spread by key over tasks, each of which writes files of all partitions that it has rows of",
+        "%s: a changelog of %d frames: spread by key over tasks, "
+        "each of which writes files of all partitions that it has rows of",
         store.root,
         len(frames),
     )

@@ -30,8 +30,9 @@ ROW_KINDS = "_row_kind"  # The column with a change's kind.
 _FEW, _LEAST_BYTES = 16, 16 << 20  # More tasks than these have so many bytes each.
 _PARTITIONS = 256  # The most Spark tasks for a read of an attached table.
 _NO_TABLE = (
-    "a data source of Spark, of which load('namespace.table') or option('table', ...) names a table, and CREATE TABLE ... USING lakeformat in Spark's own SQL makes no table: say "
-    "lake.sql('CREATE TABLE ... USING paimon'), or iceberg; to read one, lake.attach(spark), or table.scan().to_spark(spark)"
+    "a data source of Spark, of which load('namespace.table') or option('table', ...) names a table, and CREATE TABLE "
+    "... USING lakeformat in Spark's own SQL makes no table: say lake.sql('CREATE TABLE ... USING paimon'), or "
+    "iceberg; to read one, lake.attach(spark), or table.scan().to_spark(spark)"
 )
 
 # Before 4.2 timestamps are in UTC without being asked.
@@ -78,7 +79,8 @@ def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]
     """
     if not re.fullmatch(r"\w+\.\w+", name, re.ASCII):
         raise UnsupportedFeature(
-            f"{name}: Spark's own catalog has only names 'namespace.table' of ASCII letters, digits and _; attach others by name"
+            f"{name}: Spark's own catalog has only names 'namespace.table' of ASCII letters, digits and _; "
+            "attach others by name"
         )
     namespace, _, table = name.partition(".")
     source = f"lakeformat__{namespace}_{table}_{zlib.crc32(f'{lake} {name}'.encode()):08x}".lower()
@@ -94,8 +96,8 @@ def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]
     where = {row["info_name"]: row["info_value"] for row in spark.sql(f"DESCRIBE DATABASE `{namespace}`").collect()}
     if _path(where["Location"]) == _path(f"{lake}/{namespace}.db"):
         raise InvalidInput(
-            f"{name}: Spark keeps its own tables in {where['Location']}, where the lake keeps this one, and Spark's DROP TABLE "
-            "deletes what is there; set spark.sql.warehouse.dir to another folder"
+            f"{name}: Spark keeps its own tables in {where['Location']}, where the lake keeps this one, and Spark's "
+            "DROP TABLE deletes what is there; set spark.sql.warehouse.dir to another folder"
         )
 
     class Attached(_Attached):
@@ -141,7 +143,8 @@ def _checked(source: Any, schema: T.StructType, verb: str = "named", again: str 
     for field in schema:
         if types.get(field.name) != _nullable(field.dataType):
             raise InvalidInput(
-                f"column {field.name!r} was {field.dataType.simpleString()} when the table was {verb} and is no more; {again} again"
+                f"column {field.name!r} was {field.dataType.simpleString()} when the table was {verb} and is no more; "
+                f"{again} again"
             )
     return source
 
@@ -342,7 +345,8 @@ class _Source(datasource.DataSource):
             raise UnsupportedFeature("streams into a data source need PySpark 4.1; write the stream by foreachBatch")
         if overwrite:
             raise UnsupportedFeature(
-                "a stream into a data source only appends: outputMode('append'); to write whole results again, foreachBatch"
+                "a stream into a data source only appends: outputMode('append'); "
+                "to write whole results again, foreachBatch"
             )
         return _StreamWriter(self._sink(schema, None, False))
 

@@ -124,8 +124,8 @@ class SparkEngine:
         return jobs.each(self.spark, store, tasks, adopt.adopt)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:
-        """The source of a merge, evaluated once: few rows into the driver's memory, others into temporary files beside the
-        table's, which are deleted by `close`."""
+        """The source of a merge, evaluated once: few rows into the driver's memory, others into temporary files beside
+        the table's, which are deleted by `close`."""
         if isinstance(data, DataFrame):
             data = hinted(data, hints)
             rows = few.rows(data)

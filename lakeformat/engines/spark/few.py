@@ -32,8 +32,8 @@ def rows(frame: DataFrame) -> pa.Table | None:
 
 
 def collected(frame: DataFrame) -> pa.Table | None:
-    """The rows if they are few, whatever Spark estimates; else None. Also None for variants, which Spark's `toArrow` fails
-    to return where they are null."""
+    """The rows if they are few, whatever Spark estimates; else None. Also None for variants, which Spark's `toArrow`
+    fails to return where they are null."""
     if _VARIANT.search(frame.schema.json()):
         return None
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
@@ -49,7 +49,8 @@ def collected(frame: DataFrame) -> pa.Table | None:
 
 
 def to_rewrite(tasks: Sequence[RewriteTask]) -> bool:
-    """Whether the files that the tasks read have few rows, and few bytes: fewer if their rows are in memory together."""
+    """Whether the files that the tasks read have few rows, and few bytes:
+    fewer if their rows are in memory together."""
     reads = [read for task in tasks for read in chain(task.read, *task.older)]
     together = any(task.write.sort_by for task in tasks) or any(read.merge for read in reads)
     size = sum(read.size_bytes for read in reads) * (_IN_MEMORY if together else 1)

@@ -74,14 +74,14 @@ def _delete(store: Store, job: str) -> None:
         store.remove_empty_folders(folders)
     except LakeError as error:
         log.warning(
-            "%s: a Spark job failed, and the files of its tasks, those with %s in their names, cannot be deleted now: %s. "
-            "remove_orphan_files will remove them",
+            "%s: a Spark job failed, and the files of its tasks, those with %s in their names, cannot be deleted now: "
+            "%s. remove_orphan_files will remove them",
             store.root, job, error,
         )  # fmt: skip
         return
     log.warning(
-        "%s: a Spark job failed; %d files that its tasks had written are deleted. A task that has not stopped by now may write "
-        "more, with %s in their names: remove_orphan_files will remove them",
+        "%s: a Spark job failed; %d files that its tasks had written are deleted. A task that has not stopped by now "
+        "may write more, with %s in their names: remove_orphan_files will remove them",
         store.root, count, job,
     )  # fmt: skip
 

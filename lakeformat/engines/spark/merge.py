@@ -52,8 +52,8 @@ _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
 
 
 class FewRows:
-    """A merge's source of few rows: of the driver if the files that it may change are small too, else of Spark's tasks, for
-    which `for_tasks` makes it."""
+    """A merge's source of few rows: of the driver if the files that it may change are small too, else of Spark's tasks,
+    for which `for_tasks` makes it."""
 
     def __init__(self, here: Source, for_tasks: Callable[[], Source]) -> None:
         self.fields = here.fields
@@ -201,8 +201,8 @@ class SparkSource:
             return self._by_parts.write(merge, decided, tasks, layout, whole, beside)
         if beside:
             raise UnsupportedFeature(
-                f"merge_into that changes rows, of a Spark frame of more than {_PART_BYTES >> 20} MB or {_PART_ROWS} rows into a table "
-                "with data evolution: merge it in pieces"
+                f"merge_into that changes rows, of a Spark frame of more than {_PART_BYTES >> 20} MB or {_PART_ROWS} "
+                "rows into a table with data evolution: merge it in pieces"
             )
         choices: DataFrame = decided.choices
         schema, frames = spark_schema(merge.target), []

@@ -126,8 +126,8 @@ def _divided(tasks: Sequence[ReadTask]) -> Iterator[ReadTask]:
 
 
 def _described(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> Iterator[tuple[ReadTask, bool]]:
-    """The tasks, and whether their `file_fields` come from footers: where files have field ids, those that Spark can read
-    by name get them.
+    """The tasks, and whether their `file_fields` come from footers: where files have field ids, those that Spark can
+    read by name get them.
 
     Footers are read where files are few, or large enough that a footer takes little of the time to read them.
     """
@@ -167,8 +167,8 @@ def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[t
 
 
 def _footer(store: Reader, task: ReadTask, index: int) -> _Footer | None:
-    """The columns of a file with the table's field ids, and the values of requested columns that it lacks. None if Spark
-    would not find them by name, or not read them as the worker does: the worker also raises the errors."""
+    """The columns of a file with the table's field ids, and the values of requested columns that it lacks. None if
+    Spark would not find them by name, or not read them as the worker does: the worker also raises the errors."""
     try:
         file_fields = worker.fields_of(opened(store, task.paths[index], task.file_format), task)
     except Exception:

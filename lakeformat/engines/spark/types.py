@@ -124,8 +124,8 @@ def require_whole(fields: tuple[Field, ...]) -> None:
     for field in walk(fields):
         if digits_of(field.type) > 6:
             raise UnsupportedFeature(
-                f"column {field.name} is {field.type}, and Spark holds microseconds: its values would lose digits; merge from "
-                "data that is not a Spark DataFrame"
+                f"column {field.name} is {field.type}, and Spark holds microseconds: its values would lose digits; "
+                "merge from data that is not a Spark DataFrame"
             )
 
 

@@ -58,8 +58,8 @@ def ready(spark: SparkSession, pack: str | None = None) -> None:
     if state["missing"]:
         raise UnsupportedFeature(
             f"Spark's workers run Python {state['version']} ({state['python']} on {state['host']}), which lacks "
-            f"{', '.join(state['missing'])}: set PYSPARK_PYTHON to one that has them before the session starts, install "
-            "lakeformat there, or say lake.attach(spark, pack='auto') to send them what this process has"
+            f"{', '.join(state['missing'])}: set PYSPARK_PYTHON to one that has them before the session starts, "
+            "install lakeformat there, or say lake.attach(spark, pack='auto') to send them what this process has"
         )
     if state["lakeformat"] != _version():
         session.add_to_session(spark)
@@ -128,8 +128,8 @@ def _send(spark: SparkSession, packed: Path) -> None:
 def _require_like_here(worker: dict[str, Any]) -> None:
     if worker["platform"] != sysconfig.get_platform():
         raise UnsupportedFeature(
-            f"Spark's workers are {worker['platform']} ({worker['host']}), and this process is {sysconfig.get_platform()}: its "
-            "packages do not run there; install lakeformat on the workers"
+            f"Spark's workers are {worker['platform']} ({worker['host']}), and this process is "
+            f"{sysconfig.get_platform()}: its packages do not run there; install lakeformat on the workers"
         )
 
 
@@ -147,8 +147,9 @@ def _probe(spark: SparkSession) -> dict[str, Any]:
         if mismatch is None:
             raise
         raise UnsupportedFeature(
-            f"Spark's workers run Python {mismatch[1]}, and this process {mismatch[2]}: both have to be of the same minor version; set "
-            "PYSPARK_PYTHON to the Python that workers are to run before the session starts, or run this process with theirs"
+            f"Spark's workers run Python {mismatch[1]}, and this process {mismatch[2]}: both have to be of the same "
+            "minor version; set PYSPARK_PYTHON to the Python that workers are to run before the session starts, or "
+            "run this process with theirs"
         ) from error
     document: dict[str, Any] = json.loads(row[0])
     return document

@@ -87,8 +87,14 @@ _ROWS = (
     Function("is_null", _ONE, _CONDITION, "is_null", calls=("isnull",)),
     Function("is_nan", _ONE, _CONDITION, calls=("isnan",), nodes=("IsNan",)),
     Function("like", _THREE, _CONDITION, constants=(1, 2)),
-    Function("starts_with", _TWO, _CONDITION, "starts_with", _PATTERN, calls=("startswith",), nodes=("StartsWith",), constants=(1,)),
-    Function("ends_with", _TWO, _CONDITION, "ends_with", _PATTERN, calls=("endswith",), nodes=("EndsWith",), constants=(1,)),
+    Function(
+        "starts_with", _TWO, _CONDITION, "starts_with", _PATTERN,
+        calls=("startswith",), nodes=("StartsWith",), constants=(1,)
+    ),
+    Function(
+        "ends_with", _TWO, _CONDITION, "ends_with", _PATTERN,
+        calls=("endswith",), nodes=("EndsWith",), constants=(1,)
+    ),
     Function("contains", _TWO, _CONDITION, "match_substring", _PATTERN, nodes=("Contains",), constants=(1,)),
     Function("add", _TWO, infix="+", nodes=("Add",)),
     Function("sub", _TWO, infix="-", nodes=("Sub",)),
