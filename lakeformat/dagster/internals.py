@@ -1,7 +1,8 @@
 """What this package needs of Dagster that Dagster does not export: the names of 1.13, all in this module."""
 
+import copy
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -9,9 +10,16 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 from dagster._core.definitions.definition_config_schema import DefinitionConfigSchema
+from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.events import AssetMaterializationPlannedData
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.execution.context.system import StepExecutionContext
+from dagster._core.execution.plan.execute_step import core_dagster_event_sequence_for_step
+from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.system_config.objects import ResolvedRunConfig
 
 KEYS_IN_QUERY = 500
+OF_ASSETS = {"ASSET_MATERIALIZATION", "ASSET_OBSERVATION", "ASSET_CHECK_EVALUATION"}  # Types of events.
 
 
 def plan_partitions(context: dg.OpExecutionContext, step: str, asset: dg.AssetKey, keys: Iterable[str]) -> None:
@@ -24,6 +32,37 @@ def plan_partitions(context: dg.OpExecutionContext, step: str, asset: dg.AssetKe
         planned = AssetMaterializationPlannedData(asset, partition=key)
         event = dg.DagsterEvent.build_asset_materialization_planned_event(context.job_name, step, planned)
         context.instance.report_dagster_event(event, context.run.run_id, logging.DEBUG)
+
+
+def of_keys(definition: dg.PartitionsDefinition, keys: Sequence[str]) -> dg.PartitionsDefinition:
+    """A copy of a definition of partitions, for one run of `keys`, which need not be consecutive: Dagster asks it for the
+    partitions of the run's range."""
+    selected = copy.copy(definition)
+    object.__setattr__(selected, "get_partition_keys_in_range", lambda partition_key_range, **_: list(keys))
+    return selected
+
+
+def run_asset(
+    context: dg.OpExecutionContext, job: dg.JobDefinition, step: str, tags: Mapping[str, str], config: Any
+) -> Iterator[dg.DagsterEvent]:
+    """Run the step `step` of a job over an asset within the step of `context`, with the resources of this run and the
+    partitions that `tags` name; the events of assets. Raises what the step raises, also requests to retry it."""
+    outer = context.get_step_execution_context()
+    run_config = {} if config is None else {"ops": {step: {"config": config}}}
+    plan = create_execution_plan(job, run_config)
+    resolved = ResolvedRunConfig.build(job, run_config)._replace(resources=outer.resolved_run_config.resources)
+    run = outer.dagster_run.with_tags({**outer.dagster_run.tags, **tags})
+    inner = StepExecutionContext(
+        plan_data=outer.plan_data._replace(job=InMemoryJob(job), dagster_run=run, execution_plan=plan),
+        execution_data=outer._execution_data._replace(job_def=job, resolved_run_config=resolved),
+        log_manager=outer.log.with_tags(**plan.get_step_by_key(step).logging_tags),
+        step=plan.get_step_by_key(step),
+        output_capture=None,
+        known_state=KnownExecutionState(previous_retry_attempts={step: outer.previous_attempt_count}),
+        event_loop=outer.event_loop,
+    )
+    # Each event is in the run's log when it is made. Those of the step itself are of no step of the run.
+    yield from (event for event in core_dagster_event_sequence_for_step(inner) if event.event_type_value in OF_ASSETS)
 
 
 def resource_schema(resource: Any) -> tuple[dg.Field, dict[str, Any]]:

@@ -8,58 +8,35 @@ This job needs one. Name the partitions of each table to rerun; other tables are
       rerun_flight_weather: {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
 
 With `downstream: true` the run also reruns everything that depends on them. Automation does not request partitions of the run.
+
+A step runs the asset's own step, with its configuration under `config`, its IO managers, hooks and retries.
 """
 
-import inspect
-import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from lakeformat.dagster.asset_table import as_dagster_failures, scan
-from lakeformat.dagster.declaration import pin_of
 from lakeformat.dagster.fields import KnownFields
-from lakeformat.dagster.frames import to_read, wants_spark
-from lakeformat.dagster.internals import plan_partitions
-from lakeformat.dagster.io_manager import Reads, note_read
-from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.spark import SparkResource
-from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
+from lakeformat.dagster.internals import of_keys, plan_partitions, run_asset
+from lakeformat.dagster.tables import TableAsset, tables_of
+
+IO_MANAGER_KEY = "dagster/io_manager_key"  # Of an asset's metadata.
 
 
 class Rerun(KnownFields, dg.Config):
     """The partitions of one table to rerun."""
 
-    partitions: list[str] = Field(default=[], description="Partition keys, in any order; none leaves the table alone.")
+    partitions: list[str] = Field(
+        default=[],
+        description="Partition keys, in any order; none leaves the table alone. A run that names none for any table reruns the "
+        "newest partition of each that was made before, except of tables that append.",
+    )
     downstream: bool = Field(
         default=False,
         description="Whether the partitions downstream of these that were made before are made again too, except of tables that append.",
     )
-
-
-class PartitionsContext:
-    """The `context` of an asset's function: the partitions asked for, and everything else of the op's context."""
-
-    def __init__(self, context: dg.OpExecutionContext, asset: dg.AssetsDefinition, keys: Sequence[str]):
-        self.op_execution_context = context
-        self.asset_key = asset.key
-        self.assets_def = asset
-        self.partition_keys = list(keys)
-        self.has_partition_key = False
-        self.has_partition_key_range = False  # The keys need not be a consecutive range.
-        self.metadata: dict[str | None, dict[str, Any]] = {}
-        self.reads: Reads = {}
-
-    def add_asset_metadata(
-        self, metadata: Mapping[str, Any], asset_key: Any = None, partition_key: str | None = None
-    ) -> None:
-        """Add metadata to the materialization of the partition, or of all partitions."""
-        self.metadata.setdefault(partition_key, {}).update(metadata)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.op_execution_context, name)
 
 
 def rerun_partitions(
@@ -68,9 +45,11 @@ def rerun_partitions(
     """A job that reruns any set of partitions, with one step per partitioned table of `assets`, in its pool, upstream
     tables first.
 
-    Assets of graphs and multi-assets are left out, and so are audited assets, as no checks run in between. It uses the
-    resource `lake`, those of the assets, and `spark` if an input is a Spark frame. `io_manager_key`: see `tables_of`.
+    Each step runs the asset's own step for the partitions. Assets of graphs and multi-assets are left out, and so are
+    audited assets, as no checks run in between. It uses the resources and IO managers of the assets. `io_manager_key`:
+    see `tables_of`.
     """
+    assets = list(assets)
     tables = tables_of(assets, io_manager_key=io_manager_key)
     checked = {table.name for table in tables.values() if table.audits or table.publishes}
     partitioned = [
@@ -81,9 +60,9 @@ def rerun_partitions(
 
     @dg.op(out=dg.Out(dg.Nothing), description="Finds the partitions of all tables, and says what the run will make.")
     def plan(context: dg.OpExecutionContext) -> None:
-        asked = _asked(context, partitioned)
+        selection = _selection(context, partitioned)
         for asset in partitioned:
-            plan_partitions(context, _step(asset), asset.key, asked[asset.name])
+            plan_partitions(context, _step(asset), asset.key, selection[asset.name])
 
     @dg.job(
         name=name,
@@ -92,11 +71,12 @@ def rerun_partitions(
     )
     def job() -> None:
         planned = plan()
-        done: dict[str, Any] = {}
+        reruns: dict[str, Any] = {}
         for asset in partitioned:
-            above = [key.to_user_string() for key in asset.definition.dependency_keys]
-            after = [done[key] for key in above if key in done]
-            done[asset.name] = _rerun_op(asset, tables, partitioned)(after=after or [planned])
+            upstream = [key.to_user_string() for key in asset.definition.dependency_keys]
+            after = [reruns[name] for name in upstream if name in reruns]
+            rerun = _rerun_op(asset, assets, partitioned).with_hooks(set(asset.definition.hook_defs))
+            reruns[asset.name] = rerun(after=after or [planned])
 
     return job
 
@@ -105,139 +85,123 @@ def _step(asset: TableAsset) -> str:
     return f"rerun_{asset.definition.op.name}"
 
 
-def _asked(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict[str, list[str]]:
-    """The partitions of each of `assets`, upstream assets first, that the run's configuration asks for, and those
-    downstream of them."""
+def _selection(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict[str, list[str]]:
+    """The partitions of each of `assets`, upstream assets first, that the run's configuration names, and those downstream
+    of them. The newest ones if it names none."""
     ops = context.run.run_config.get("ops") or {}
-    asked: dict[str, list[str]] = {}
+    reruns = {asset.name: _rerun_of((ops.get(_step(asset)) or {}).get("config") or {}) for asset in assets}
+    names_none = not any(rerun.partitions for rerun in reruns.values())
+    selection: dict[str, list[str]] = {}
     # By asset: the partitions whose downstream partitions are rerun.
     followed: dict[str, tuple[TableAsset, set[str]]] = {}
     for asset in assets:
-        config = Rerun(**((ops.get(_step(asset)) or {}).get("config") or {}))
-        wanted = set(config.partitions)
-        follow = set(wanted) if config.downstream else set()
-        above = {key.to_user_string() for key in asset.definition.dependency_keys} & set(followed)
-        if above and asset.write != "append":
+        rerun = reruns[asset.name]
+        keys = set(rerun.partitions)
+        follow = set(keys) if rerun.downstream else set()
+        upstream = {key.to_user_string() for key in asset.definition.dependency_keys} & set(followed)
+        if (upstream or names_none) and asset.write != "append":
             made_before = context.instance.get_materialized_partitions(asset.key)
-            follow |= {key for name in above for key in _downstream(context, *followed[name], asset)} & made_before
-        asked[asset.name] = _known(asset.definition, wanted | follow, context.instance)
+            follow |= {key for name in upstream for key in _downstream(context, *followed[name], asset)} & made_before
+            if names_none:
+                keys |= set(_existing(asset.definition, made_before, context.instance)[-1:])
+        selection[asset.name] = _existing(asset.definition, keys | follow, context.instance)
+        if missing := sorted((keys | follow) - set(selection[asset.name])):
+            raise dg.Failure(f"{asset.name} has no partitions {', '.join(missing)}", allow_retries=False)
         if follow:
             followed[asset.name] = (asset, follow)
-    return asked
+    return selection
+
+
+def _rerun_of(config: Mapping[str, Any]) -> Rerun:
+    return Rerun(**{name: value for name, value in config.items() if name != "config"})
 
 
 def _downstream(context: dg.OpExecutionContext, upstream: TableAsset, keys: set[str], asset: TableAsset) -> set[str]:
     """The partitions of `asset` that depend on the upstream partitions `keys`."""
-    own, other = asset.partitions, upstream.partitions
-    assert own is not None, "asset has partitions"
-    assert other is not None, "upstream has partitions"
-    mapping = asset.definition.get_partition_mapping(upstream.key) or _mapping_between(own, other)
+    partitions, changed = asset.partitions, upstream.partitions
+    assert partitions is not None, "asset has partitions"
+    assert changed is not None, "upstream has partitions"
+    mapping = asset.definition.infer_partition_mapping(asset.key, upstream.key, changed)
     with dg.partition_loading_context(dynamic_partitions_store=context.instance):
-        changed = other.empty_subset().with_partition_keys(keys)
-        return set(mapping.get_downstream_partitions_for_partitions(changed, other, own).get_partition_keys())
+        subset = changed.empty_subset().with_partition_keys(keys)
+        return set(mapping.get_downstream_partitions_for_partitions(subset, changed, partitions).get_partition_keys())
 
 
-def _rerun_op(
-    asset: TableAsset, tables: Mapping[str, TableAsset], partitioned: Sequence[TableAsset]
-) -> dg.OpDefinition:
-    """The step that reruns the partitions of one table and reports their materializations."""
+def _rerun_op(asset: TableAsset, assets: Sequence[Any], partitioned: Sequence[TableAsset]) -> dg.OpDefinition:
+    """The step that runs the step of an asset for the partitions asked for."""
     definition = asset.definition
-    spark = {"spark"} if any(wants_spark(wanted) for wanted in _inputs(definition).values()) else set()
+    fields = dict(Rerun.to_config_schema().as_field().config_type.fields)
+    if isinstance(definition.op.config_field.config_type, dg.Shape):
+        fields["config"] = dg.Field(
+            definition.op.config_field.config_type, is_required=False, description="The configuration of the asset."
+        )
 
     @dg.op(
         name=_step(asset),
         pool=asset.pool,
-        retry_policy=RETRY,
+        retry_policy=definition.op.retry_policy,
         ins={"after": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
-        required_resource_keys={"lake", *spark, *_resources_of(definition)},
+        config_schema=fields,
+        required_resource_keys=_resources_of(definition, assets),
     )
-    def rerun(context: dg.OpExecutionContext, config: Rerun) -> None:
-        keys = _asked(context, partitioned)[asset.name]
+    def rerun(context: dg.OpExecutionContext) -> Iterator[Any]:
+        keys = _selection(context, partitioned)[asset.name]
         if not keys:
             context.log.info(f"no partition of {asset.name} is asked for")
             return
-        lake: LakeResource = context.resources.lake
-        seen = PartitionsContext(context, definition, keys)
-        made = _make(seen, tables)
-        if not isinstance(made, dg.MaterializeResult):
-            made = lake.write(typing.cast(dg.AssetExecutionContext, seen), made)
-        tags = {"dagster/data_version": made.data_version.value} if made.data_version else None
-        for key in keys:
-            metadata = {**(made.metadata or {}), **seen.metadata.get(None, {}), **seen.metadata.get(key, {})}
-            context.log_event(dg.AssetMaterialization(asset.key, partition=key, metadata=metadata, tags=tags))
+        job = _job(definition, keys, assets)
+        assert definition.partitions_def is not None, "the asset has partitions"
+        tags = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+        if len(keys) == 1:
+            tags = dict(definition.partitions_def.get_tags_for_partition_key(keys[0]))
+        yield from run_asset(context, job, definition.op.name, tags, context.op_config.get("config"))
 
     return rerun
 
 
-def _inputs(asset: dg.AssetsDefinition) -> dict[str, Any]:
-    """The inputs that are upstream assets, with their annotations."""
-    types = {name: asset.op.input_def_named(name).dagster_type for name in asset.keys_by_input_name}
-    return {name: type.typing_type for name, type in types.items() if not type.is_nothing}
+def _job(definition: dg.AssetsDefinition, keys: Sequence[str], assets: Sequence[Any]) -> dg.JobDefinition:
+    """A job over one asset whose run has the partitions `keys`. Its resources are those of the run that it is part of."""
+    assert definition.partitions_def is not None, "the asset has partitions"
+    selected = of_keys(definition.partitions_def, keys)
+    definition = definition.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=selected))
+    upstream = [_spec_of(key, assets) for key in sorted(definition.dependency_keys - definition.keys)]
+    names = _resources_of(definition, assets)
+    return dg.Definitions(
+        assets=[definition, *upstream],
+        jobs=[dg.define_asset_job("rerun", [definition.key])],
+        resources=dict.fromkeys(names, dg.mem_io_manager),
+        executor=dg.in_process_executor,
+    ).resolve_job_def("rerun")
 
 
-def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
-    """The result of the asset's function for these partitions, with its inputs loaded as by the IO manager."""
-    asset = context.assets_def
-    function = typing.cast(Any, asset.op.compute_fn).decorated_fn
-    arguments: dict[str, Any] = {}
-    for name, wanted in _inputs(asset).items():
-        upstream = asset.keys_by_input_name[name].to_user_string()
-        if upstream not in tables:
-            raise dg.Failure(f"input {name}: {upstream} is not among the assets of this job", allow_retries=False)
-        arguments[name] = _input(context, name, tables[upstream], wanted)
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in _resources_of(asset):
-            arguments[name] = getattr(context.resources, name)
-        elif name not in arguments and parameter.kind is not parameter.VAR_KEYWORD:
-            arguments[name] = context
-    return function(**arguments)
+def _resources_of(definition: dg.AssetsDefinition, assets: Sequence[Any]) -> set[str]:
+    """The resources that the step of an asset uses, and the IO managers of its output and its inputs."""
+    inputs = {name: definition.op.input_def_named(name) for name in definition.keys_by_input_name}
+    specs = {
+        name: _spec_of(definition.keys_by_input_name[name], assets)
+        for name, input in inputs.items()
+        if not input.dagster_type.is_nothing
+    }
+    managers = {inputs[name].input_manager_key or str(spec.metadata[IO_MANAGER_KEY]) for name, spec in specs.items()}
+    return {*definition.required_resource_keys, *managers}
 
 
-def _input(context: PartitionsContext, name: str, upstream: TableAsset, wanted: Any) -> Any:
-    """The upstream partitions of the context's partitions, as the frame of the annotation."""
-    asset, keys = context.assets_def, None
-    own, other = asset.partitions_def, upstream.partitions
-    if own is not None and other is not None:
-        mapping = asset.get_partition_mapping(upstream.key) or _mapping_between(own, other)
-        with dg.partition_loading_context(dynamic_partitions_store=context.instance):
-            mapped = mapping.get_upstream_mapped_partitions_result_for_partitions(
-                own.empty_subset().with_partition_keys(context.partition_keys), own, other
-            )
-            keys = list(mapped.partitions_subset.get_partition_keys())
-    lake: LakeResource = context.resources.lake
-    with as_dagster_failures(upstream.key, keys or []):
-        table = upstream.table(lake)
-        pin, columns = pin_of(f"input {name}", asset.op.input_def_named(name).metadata or {})
-        selected, snapshot_id = scan(lake.lake, table, keys, pin, columns)
-        if snapshot_id is not None:
-            note_read(context.op_execution_context, context.reads, table.name, snapshot_id)
-        return to_read(selected, wanted, context.resources.spark if wants_spark(wanted) else SparkResource())
+def _spec_of(key: dg.AssetKey, assets: Sequence[Any]) -> dg.AssetSpec:
+    """An upstream asset, which its IO manager loads."""
+    for asset in assets:
+        if isinstance(asset, dg.AssetsDefinition) and key in asset.keys:
+            return asset.specs_by_key[key].with_io_manager_key(asset.get_io_manager_key_for_asset_key(key))
+        if isinstance(asset, dg.AssetSpec | dg.SourceAsset) and asset.key == key:
+            spec = asset if isinstance(asset, dg.AssetSpec) else asset.to_spec()
+            return spec.with_io_manager_key(str(spec.metadata.get(IO_MANAGER_KEY, "io_manager")))
+    return dg.AssetSpec(key).with_io_manager_key("io_manager")
 
 
-def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinition) -> dg.PartitionMapping:
-    """The partition mapping to the upstream asset; Dagster's default if the asset declares none."""
-    multi = [definition for definition in (own, other) if isinstance(definition, dg.MultiPartitionsDefinition)]
-    if len(multi) == 1:
-        single = other if multi[0] is own else own
-        if [partitions_def.partitions_def for partitions_def in multi[0].partitions_defs].count(single) == 1:
-            return dg.MultiToSingleDimensionPartitionMapping()
-    if all(isinstance(definition, dg.TimeWindowPartitionsDefinition) for definition in (own, other)):
-        return dg.TimeWindowPartitionMapping()
-    return dg.IdentityPartitionMapping()
-
-
-def _known(asset: dg.AssetsDefinition, asked: Iterable[str], instance: dg.DagsterInstance) -> list[str]:
-    """The partitions asked for, without duplicates, in the order of the definition. Raises `Failure` for one that does
-    not exist."""
-    wanted, keys = set(asked), []
-    if asset.partitions_def is not None:
-        with dg.partition_loading_context(dynamic_partitions_store=instance):
-            keys = [key for key in asset.partitions_def.get_partition_keys() if key in wanted]
-    if unknown := sorted(wanted - set(keys)):
-        raise dg.Failure(f"{asset.key.to_user_string()} has no partitions {', '.join(unknown)}", allow_retries=False)
-    return keys
-
-
-def _resources_of(asset: dg.AssetsDefinition) -> set[str]:
-    return set(asset.op.required_resource_keys)
+def _existing(definition: dg.AssetsDefinition, keys: Iterable[str], instance: dg.DagsterInstance) -> list[str]:
+    """Those of `keys` that are partitions, without duplicates, in the order of the definition."""
+    unordered = set(keys)
+    if not unordered or definition.partitions_def is None:
+        return []
+    with dg.partition_loading_context(dynamic_partitions_store=instance):
+        return [key for key in definition.partitions_def.get_partition_keys() if key in unordered]

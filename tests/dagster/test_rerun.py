@@ -2,6 +2,7 @@
 
 import dagster as dg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakeformat.dagster import rerun_partitions
@@ -59,7 +60,7 @@ def rerun(lake, instance):
         return RERUN.execute_in_process(
             run_config={"ops": ops},
             instance=instance,
-            resources={"lake": lake},
+            resources={"lake": lake, "io_manager": LakeIOManager(lake=lake)},
             raise_on_error=raises,
         )
 
@@ -83,6 +84,15 @@ def test_days_that_are_not_next_to_each_other_are_one_snapshot_and_green(rerun, 
     assert {e.tags["dagster/data_version"] for e in events.values()} == {str(snapshot.id)}
     assert snapshot.properties["dagster/run_id"] == result.run_id
     assert not lake.lake.exists("nyc.months"), "a table that nobody asked for is left alone"
+
+
+def test_a_run_that_names_no_partition_reruns_the_newest_that_was_made(rerun, lake, instance):
+    rerun(orders=["2013-01-01", "2013-01-17"])
+    rerun()
+    assert len(lake.lake.table("nyc.orders").snapshots()) == 2
+    (newest,) = instance.fetch_materializations(dg.AssetKey("orders"), limit=1).records
+    assert newest.partition_key == "2013-01-17"
+    assert not lake.lake.exists("nyc.months")
 
 
 def test_any_cells_of_a_two_dimensional_table_are_one_snapshot(rerun, lake, instance):
@@ -116,7 +126,7 @@ def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake, instan
     assert sorted((row["month"], row["n"]) for row in rows) == [("2013-01", 2), ("2013-02", 1)]
     assert len(lake.lake.table("nyc.months").snapshots()) == 1
     tags = instance.get_run_by_id(result.run_id).tags
-    assert tags[f"{READS_TAG}/rerun_months/nyc.orders"] == "1", "expiry leaves what the run reads"
+    assert tags[f"{READS_TAG}/months/nyc.orders"] == "1", "expiry leaves what the run reads"
 
 
 def test_other_partitions_keep_their_files(rerun, lake, instance):
@@ -145,6 +155,86 @@ def test_a_row_outside_the_set_fails_at_once(rerun, lake, monkeypatch):
     assert "2013-02-20" in said
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert not lake.lake.exists("nyc.orders")
+
+
+class Multiplied(dg.Config):
+    by: int = 1
+
+
+ATTEMPTS = []
+HOOKS = []
+
+
+@dg.success_hook
+def noted(context):
+    HOOKS.append(context.op.name)
+
+
+@dg.asset(
+    partitions_def=DAILY,
+    metadata={"partition_by": {"date": "dt"}},
+    retry_policy=dg.RetryPolicy(max_retries=1),
+    hooks={noted},
+)
+def ordinary(context: dg.AssetExecutionContext, config: Multiplied, outside: pa.Table):
+    """Uses what an asset may use."""
+    ATTEMPTS.append(context.retry_number)
+    if not context.retry_number:
+        raise OSError("once")
+    assert context.has_partition_key == (len(context.partition_keys) == 1)
+    first, last = context.partition_keys[0], context.partition_keys[-1]
+    assert context.partition_time_window.start.date().isoformat() == first
+    assert (context.partition_key_range.start, context.partition_key_range.end) == (first, last)
+    days = outside.filter(pc.is_in(outside["dt"], pa.array(context.partition_keys)))
+    assert days.equals(outside), "the input has the partitions of the run"
+    yield dg.Output(days.set_column(1, "n", pc.multiply(days["n"], config.by)), metadata={"by": config.by})
+
+
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+def after_it(context: dg.AssetExecutionContext, ordinary: pa.Table) -> pa.Table:
+    return ordinary
+
+
+class Outside(dg.IOManager):
+    """Another IO manager, of an asset of another location."""
+
+    def load_input(self, context):
+        keys = list(context.asset_partition_keys)
+        return pa.table({"dt": keys, "n": [1] * len(keys)})
+
+    def handle_output(self, context, obj): ...
+
+
+OUTSIDE = dg.AssetSpec("outside", partitions_def=DAILY).with_io_manager_key("elsewhere")
+
+
+@pytest.mark.parametrize("keys", [["2013-01-02"], ["2013-01-02", "2013-01-03"], ["2013-01-02", "2013-01-09"]])
+def test_a_rerun_runs_the_step_of_the_asset_as_any_run_does(keys, lake, instance):
+    ATTEMPTS.clear()
+    HOOKS.clear()
+    job = rerun_partitions([OUTSIDE, ordinary, after_it])
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake), "elsewhere": Outside()}
+    ops = {
+        "rerun_ordinary": {"config": {"partitions": keys, "config": {"by": 7}}},
+        "rerun_after_it": {"config": {"partitions": keys}},
+    }
+    assert job.execute_in_process({"ops": ops}, instance=instance, resources=resources).success
+    assert ATTEMPTS == [0, 1]
+    assert HOOKS == ["rerun_ordinary"]
+    for name in ("ordinary", "after_it"):
+        table = lake.lake.table(f"nyc.{name}")
+        assert len(table.snapshots()) == 1
+        assert sorted(table.scan().to_arrow().to_pylist(), key=str) == [{"dt": key, "n": 7} for key in keys]
+        assert green(instance, name) == keys
+    event = instance.get_latest_materialization_event(dg.AssetKey("ordinary")).asset_materialization
+    assert event.metadata["by"].value == 7
+
+
+def test_the_configuration_of_a_rerun_is_checked_before_it_starts(lake, instance):
+    job = rerun_partitions([OUTSIDE, ordinary])
+    ops = {"rerun_ordinary": {"config": {"partitions": ["2013-01-02"], "config": {"by": "seven"}}}}
+    with pytest.raises(dg.DagsterInvalidConfigError, match="config"):
+        job.execute_in_process({"ops": ops}, instance=instance, resources={"lake": lake, "io_manager": Outside(), "elsewhere": Outside()})  # fmt: skip
 
 
 FOLLOWS = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
