@@ -38,7 +38,7 @@ LOCAL_CONF: Mapping[str, str] = {
 
 
 class SparkUnavailable(RuntimeError):
-    """Spark cannot start here. The message says what to install."""
+    """Spark cannot start here, or does not answer. The message says what to install or to check."""
 
 
 class SparkResource(LaunchableFields, dg.ConfigurableResource):
@@ -51,6 +51,7 @@ class SparkResource(LaunchableFields, dg.ConfigurableResource):
 
     master: str = Field(default="local[*]", description="Where the driver sends its tasks; not used with `remote`.")
     remote: str | None = Field(default=None, description="A Spark Connect address, e.g. `sc://host:15002`.")
+    connect_seconds: float = Field(default=10, description="How long the server of `remote` may take to answer.")
     app_name: str = Field(default="lakeformat", description="The name in Spark's own UI.")
     conf: dict[str, str] = Field(default={}, description="Spark properties; they win over the defaults.")
     log_level: str = Field(default="ERROR", description="What Spark logs into the step's stderr.")
@@ -112,6 +113,25 @@ def require_java() -> None:
     version = java_version(answer.stderr + answer.stdout)
     if version is None or version < OLDEST_JAVA:
         raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}; {java} is {version or 'not a Java'}: {advice}")
+
+
+def require_server(remote: str, seconds: float) -> None:
+    """Raise `SparkUnavailable` if no Spark Connect server answers at the address `remote` within `seconds`. PySpark would
+    try for 10 minutes, and again when the process ends."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(remote).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=seconds)
+    except grpc.FutureTimeoutError:
+        address = remote.partition(";")[0].rstrip("/")  # Parameters may have a token.
+        raise SparkUnavailable(
+            f"no Spark Connect server has answered at {address} within {seconds:g} s; check the address, and that the server "
+            f"runs (start-connect-server.sh), or give it longer by SparkResource(connect_seconds=...)"
+        ) from None
+    finally:
+        channel.close()
 
 
 def java_version(text: str) -> int | None:
@@ -181,6 +201,8 @@ def _start(resource: SparkResource) -> Any:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Tasks import the driver's packages.
     if resource.remote:
+        if resource.remote.startswith("sc://"):
+            require_server(resource.remote, resource.connect_seconds)
         builder = builder.remote(resource.remote)
     else:
         require_java()

@@ -1,5 +1,8 @@
 """SparkResource: its configuration, and what it says where Spark cannot start."""
 
+import socket
+import time
+
 import pytest
 
 from lakeformat.dagster.spark import (
@@ -41,6 +44,23 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailable, match="is 8: install Java 17"):
         require_java()
+
+
+@pytest.mark.parametrize("backlog", [None, 1], ids=["nobody listens", "nobody answers"])
+def test_an_address_without_a_spark_connect_server_ends_in_one_line(backlog):
+    began = time.monotonic()
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if backlog is not None:
+            server.listen(backlog)
+        remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            SparkUnavailable, match=f"no Spark Connect server has answered at {remote} within"
+        ) as caught:
+            SparkResource(remote=f"{remote}/;token=hidden", connect_seconds=0.3).session
+    assert "\n" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert time.monotonic() - began < 30, "PySpark alone would try for minutes, and again at the end of the process"
 
 
 def test_local_sessions_start_fast_and_listen_to_nobody_else():
