@@ -164,14 +164,14 @@ class Demo:
         print(
             f"  compaction: {len(files[self.piecemeal_day])} -> {len(compacted[self.piecemeal_day])} files in "
             f"{self.piecemeal_day}, in snapshot {self._snapshot_id('flights')}; "
-            f"{self.seconds['maintain_flights']:.1f} s"
+            f"{self.seconds['maintain']:.1f} s"
         )
         self._maintain("flights", expire=True)
         left = table.snapshots()
         expect(len(left) == 1, f"expiry leaves one snapshot, not {len(left)}")
         expect(table.scan().count() == rows, "upkeep changes no row")
         print(
-            f"  expiry: {len(snapshots) + 1} -> {len(left)} snapshots, {self.seconds['maintain_flights']:.1f} s; "
+            f"  expiry: {len(snapshots) + 1} -> {len(left)} snapshots, {self.seconds['maintain']:.1f} s; "
             f"still {rows:,} rows"
         )
 
@@ -227,7 +227,7 @@ class Demo:
         return result.run_id
 
     def _maintain(self, name: str, **settings: bool) -> None:
-        self._run(f"maintain_{name}", run_config={"ops": {f"upkeep_{name}": {"config": settings}}})
+        self._run("maintain", run_config={"ops": {"maintain_tables": {"config": {"tables": [name], **settings}}}})
 
     def _table(self, name: str) -> Any:
         return self.lake.lake.table(TABLES[name].table(self.lake).name)

@@ -2,7 +2,9 @@
 
 import copy
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -15,6 +17,7 @@ from dagster._core.events import AssetMaterializationPlannedData
 from dagster._core.execution.api import create_execution_plan
 from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.execution.plan.execute_step import core_dagster_event_sequence_for_step
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.system_config.objects import ResolvedRunConfig
 
@@ -63,6 +66,21 @@ def run_asset(
     )
     # Each event is in the run's log when it is made. Those of the step itself are of no step of the run.
     yield from (event for event in core_dagster_event_sequence_for_step(inner) if event.event_type_value in OF_ASSETS)
+
+
+@contextmanager
+def in_pool(context: dg.OpExecutionContext, pool: str, seconds: float = 0.2) -> Iterator[None]:
+    """Hold a place in a pool, as a step that declares the pool does; waits for one, looking every `seconds`."""
+    claim = f"{context.op_handle}[{pool}]"
+    with InstanceConcurrencyContext(context.instance, context.run) as pools:
+        if not pools.claim(pool, claim):
+            context.log.info(f"waits for a place in the pool {pool}")
+            while not pools.claim(pool, claim):
+                time.sleep(seconds)
+        try:
+            yield
+        finally:
+            pools.free_step(claim)
 
 
 def resource_schema(resource: Any) -> tuple[dg.Field, dict[str, Any]]:

@@ -23,7 +23,7 @@ def maintenance(
 
         defs = dg.Definitions.merge(dg.Definitions(assets=assets, resources={"lake": lake, ...}), maintenance(assets))
 
-    They are: for each table a job `maintain_<table>` (compaction, expiry), in the pool of its asset; the sensors `compaction` and
+    They are: the job `maintain` (compaction, expiry), which takes the tables one after the other, each in the pool of its asset; the sensors `compaction` and
     `snapshot_expiry`, which request it when the limits of `upkeep` (by default `Upkeep()`) are exceeded; the job `sweep_orphans` and
     its schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule are
     running by default, unless `running` is False. All use the resource `lake`, a `LakeResource`; the resource `upkeep` is included,
@@ -34,12 +34,11 @@ def maintenance(
     tables = {name: asset for name, asset in all_tables.items() if asset.maintained}
     for table in tables.values():
         limits.of(table)  # What it declares is checked.
-    jobs = {name: maintain_job(asset) for name, asset in tables.items()}
-    sweep = sweep_job(tables)
+    maintain, sweep = maintain_job(tables), sweep_job(tables)
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
-        jobs=[*jobs.values(), sweep],
-        sensors=[compaction_sensor(tables, jobs, status), expiry_sensor(tables, jobs, status)],
+        jobs=[maintain, sweep],
+        sensors=[compaction_sensor(tables, maintain, status), expiry_sensor(tables, maintain, status)],
         schedules=[
             dg.ScheduleDefinition(
                 name="sweep",

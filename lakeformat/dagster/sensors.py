@@ -1,9 +1,8 @@
 """Sensors. They read metadata only, start no JVM, and report why they do nothing.
 
-A sensor's cursor is JSON: for each asset the snapshot that it looked at last.
+A sensor's cursor has a line for each asset: the snapshot that it looked at last, as in `flights: 8`.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_o
 from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.dagster.upkeep import (
     LOW_PRIORITY,
+    MAINTAIN_STEP,
     TABLE_TAG,
     TASK_TAG,
     Maintain,
@@ -31,7 +31,6 @@ from lakeformat.dagster.upkeep import (
     first_to_keep,
     in_flight,
     reads,
-    upkeep_step,
 )
 from lakeformat.errors import LakeError
 from lakeformat.model.snapshot import Snapshot
@@ -65,9 +64,9 @@ class Look:
 
 
 def compaction_sensor(
-    assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
+    assets: Mapping[str, TableAsset], job: dg.JobDefinition, status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
-    """The sensor `compaction`, which requests the jobs of `jobs`, by asset."""
+    """The sensor `compaction`, which requests runs of the job `maintain`."""
 
     def judge(look: Look) -> Verdict:
         table, seen = look.table, look.seen
@@ -82,16 +81,20 @@ def compaction_sensor(
         if busy := in_flight(look.instance, look.asset):
             return Verdict(f"{reason}, but run {busy.run_id[:8]} is at work", seen=seen)
         run_key = f"compact:{table.name}:{latest}"
-        return Verdict(reason, _request(look.asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
+        return Verdict(
+            reason,
+            _request(look.asset, job, COMPACTION, run_key, Maintain(tables=[look.asset.name], compact=True)),
+            seen=latest,
+        )
 
     description = "Asks for compaction of a table when a partition has too many small files or too many deleted rows."
-    return _sensor("compaction", description, assets, jobs, status, judge)
+    return _sensor("compaction", description, assets, job, status, judge)
 
 
 def expiry_sensor(
-    assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
+    assets: Mapping[str, TableAsset], job: dg.JobDefinition, status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
-    """The sensor `snapshot_expiry`, which requests the jobs of `jobs`, by asset."""
+    """The sensor `snapshot_expiry`, which requests runs of the job `maintain`."""
 
     def judge(look: Look) -> Verdict:
         table, limits = look.table, look.limits
@@ -110,11 +113,11 @@ def expiry_sensor(
         if busy := in_flight(look.instance, look.asset):
             return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
         run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
-        run = _request(look.asset, jobs, "expire", run_key, Maintain(expire=True))
+        run = _request(look.asset, job, "expire", run_key, Maintain(tables=[look.asset.name], expire=True))
         return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
 
     description = "Asks for expiry when snapshots are too many or too old, and no run in flight reads them."
-    return _sensor("snapshot_expiry", description, assets, jobs, status, judge)
+    return _sensor("snapshot_expiry", description, assets, job, status, judge)
 
 
 def foreign_commits(
@@ -143,7 +146,7 @@ def foreign_commits(
         description="Reports what other engines and programs committed to our tables, as events of the assets.",
     )
     def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
-        seen = json.loads(context.cursor or "{}")
+        seen = _read_cursor(context.cursor)
         events: list[dg.AssetMaterialization | dg.AssetObservation] = []
         reasons = []
         for name, asset in tables.items():
@@ -165,8 +168,10 @@ def foreign_commits(
             if len(foreign) > len(reported):
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
             reasons.append(f"{name}: {len(snapshots)} new snapshots")
-        result = dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
-        return result if events else dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=json.dumps(seen))
+        if events:
+            context.log.info(_in_one_line(reasons))
+            return dg.SensorResult(asset_events=events, cursor=_cursor(seen))
+        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=_cursor(seen))
 
     return observe
 
@@ -201,7 +206,7 @@ def _sensor(
     name: str,
     description: str,
     assets: Mapping[str, TableAsset],
-    jobs: Mapping[str, dg.JobDefinition],
+    job: dg.JobDefinition,
     status: dg.DefaultSensorStatus,
     judge: Callable[[Look], Verdict],
 ) -> dg.SensorDefinition:
@@ -209,13 +214,13 @@ def _sensor(
 
     @dg.sensor(
         name=name,
-        jobs=list(jobs.values()),
+        job=job,
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
         description=description,
     )
     def sensor(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
-        seen: dict[str, int] = json.loads(context.cursor or "{}")
+        seen: dict[str, int] = _read_cursor(context.cursor)
         runs: list[dg.RunRequest] = []
         reasons: list[str] = []
         for asset_name, asset in assets.items():
@@ -236,10 +241,19 @@ def _sensor(
                 seen[asset_name] = verdict.seen
         if runs:
             context.log.info(_in_one_line(reasons))
-            return dg.SensorResult(run_requests=runs, cursor=json.dumps(seen))
-        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=json.dumps(seen))
+            return dg.SensorResult(run_requests=runs, cursor=_cursor(seen))
+        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=_cursor(seen))
 
     return sensor
+
+
+def _cursor(seen: Mapping[str, int]) -> str:
+    return "\n".join(f"{name}: {snapshot_id}" for name, snapshot_id in sorted(seen.items()))
+
+
+def _read_cursor(cursor: str | None) -> dict[str, int]:
+    pairs = [line.rsplit(": ", 1) for line in (cursor or "").splitlines()]
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
 
 
 def _in_one_line(reasons: Sequence[str]) -> str:
@@ -259,13 +273,11 @@ def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _request(
-    asset: TableAsset, jobs: Mapping[str, dg.JobDefinition], task: str, run_key: str, config: Maintain
-) -> dg.RunRequest:
+def _request(asset: TableAsset, job: dg.JobDefinition, task: str, run_key: str, config: Maintain) -> dg.RunRequest:
     return dg.RunRequest(
-        job_name=jobs[asset.name].name,
+        job_name=job.name,
         run_key=run_key,
-        run_config=dg.RunConfig(ops={upkeep_step(asset): config}),
+        run_config=dg.RunConfig(ops={MAINTAIN_STEP: config}),
         tags={**LOW_PRIORITY, TABLE_TAG: asset.name, TASK_TAG: task},
     )
 

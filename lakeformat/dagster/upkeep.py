@@ -1,10 +1,11 @@
-"""Upkeep of tables: compaction, snapshot expiry and the orphan sweep, each as a low-priority step in the table's pool.
+"""Upkeep of tables: compaction, snapshot expiry and the orphan sweep, each in low-priority runs and in the table's pool.
 
 An asset may override it for its table: `metadata={"maintenance": {"max_small_files": 1}}`, with the fields of `Upkeep`.
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import Field
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
+from lakeformat.dagster.internals import in_pool
 from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text, size_text
@@ -22,6 +24,8 @@ from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset
 from lakeformat.errors import InvalidInput, LakeError
 
+MAINTAIN, SWEEP = "maintain", "sweep_orphans"  # Jobs.
+MAINTAIN_STEP, SWEEP_STEP = "maintain_tables", "sweep_tables"  # Their steps.
 TABLE_TAG = "lake/table"
 TASK_TAG = "lake/maintenance"
 LOW_PRIORITY = {"dagster/priority": "-5"}
@@ -60,29 +64,42 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
         return Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **own}) if own else self
 
 
-class Maintain(KnownFields, dg.Config):
-    """The steps of a table's maintenance, in this order; if none is chosen, all."""
+class Tables(KnownFields, dg.Config):
+    """The tables of a run."""
+
+    tables: list[str] = Field(
+        default=[], description="Asset keys, e.g. `flights` or `sales/orders`; all tables if empty."
+    )
+
+
+class Maintain(Tables):
+    """The steps of the tables' maintenance, in this order; if none is chosen, all."""
 
     compact: bool = Field(default=False, description="Join the small files of each partition.")
     full: bool = Field(default=False, description="With `compact`: rewrite every partition that is not one file yet.")
     expire: bool = Field(default=False, description="Drop snapshots that `Upkeep` no longer keeps.")
 
 
-def maintain_job(asset: TableAsset) -> dg.JobDefinition:
-    """The job `maintain_<table>`: one step, in the table's pool."""
+def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
+    """The job `maintain`: one table after the other, each in its pool."""
 
-    @dg.op(name=upkeep_step(asset), pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
+    @dg.op(name=MAINTAIN_STEP, retry_policy=RETRY, out=dg.Out(dg.Nothing))
     def maintain(context: dg.OpExecutionContext, config: Maintain, lake: LakeResource, upkeep: Upkeep) -> None:
         is_all = not (config.compact or config.expire)
-        if config.compact or is_all:
-            compact(context, lake, asset, config.full)
-        if config.expire or is_all:
-            expire(context, lake, upkeep.of(asset), asset)
+
+        def maintain_table(asset: TableAsset) -> None:
+            if config.compact or is_all:
+                compact(context, lake, asset, config.full)
+            if config.expire or is_all:
+                expire(context, lake, upkeep.of(asset), asset)
+
+        _in_turn(context, lake, assets, config.tables, maintain_table)
 
     @dg.job(
-        name=f"maintain_{asset.identifier}",
-        description=f"Compacts the table of `{asset.name}` and drops its old snapshots, as the configuration says.",
-        tags={**LOW_PRIORITY, TASK_TAG: "maintain", TABLE_TAG: asset.name},
+        name=MAINTAIN,
+        description="Compacts tables and drops their old snapshots, as the configuration says: all tables, or those it names.",
+        tags={**LOW_PRIORITY, TASK_TAG: "maintain"},
+        metadata={"lake/tables": ", ".join(assets)},
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
@@ -91,40 +108,63 @@ def maintain_job(asset: TableAsset) -> dg.JobDefinition:
     return job
 
 
-def upkeep_step(asset: TableAsset) -> str:
-    """The name of the step of `maintain_job`."""
-    return f"upkeep_{asset.identifier}"
-
-
 def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
-    """The job `sweep_orphans`: one step per table, in its pool."""
+    """The job `sweep_orphans`: one table after the other, each in its pool."""
 
-    def sweep_op(asset: TableAsset) -> dg.OpDefinition:
-        @dg.op(name=f"sweep_{asset.identifier}", pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
-        def sweep(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep) -> None:
+    @dg.op(name=SWEEP_STEP, retry_policy=RETRY, out=dg.Out(dg.Nothing))
+    def sweep(context: dg.OpExecutionContext, config: Tables, lake: LakeResource, upkeep: Upkeep) -> None:
+        def sweep_table(asset: TableAsset) -> None:
             table = asset.table(lake)
-            if not lake.lake.exists(table.name):
-                context.log.info(f"{table.name} is not there yet")
-                return
             with as_dagster_failures(table.asset, []):
                 age = timedelta(hours=upkeep.of(asset).orphan_hours)
                 removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
             _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)
 
-        return sweep
+        _in_turn(context, lake, assets, config.tables, sweep_table)
 
     @dg.job(
-        name="sweep_orphans",
+        name=SWEEP,
         description="Removes files that no snapshot refers to and that nobody can still be writing.",
         tags={**LOW_PRIORITY, TASK_TAG: "sweep"},
+        metadata={"lake/tables": ", ".join(assets)},
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
-        for asset in assets.values():
-            sweep_op(asset)()
+        sweep()
 
     return job
+
+
+def _in_turn(
+    context: dg.OpExecutionContext,
+    lake: LakeResource,
+    assets: Mapping[str, TableAsset],
+    names: Sequence[str],
+    work: Callable[[TableAsset], None],
+) -> None:
+    """Do `work` on the tables of the assets `names`, or on all, each in its pool. Where one fails the others are still
+    done. Raises `Failure` for those that failed, and for a name that is of no table."""
+    if unknown := sorted(set(names) - assets.keys()):
+        near = difflib.get_close_matches(unknown[0], assets, 1)
+        advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(assets)) or 'none'}"
+        raise dg.Failure(f"no maintained table has the asset key {', '.join(unknown)}; {advice}", allow_retries=False)
+    failures: list[dg.Failure] = []
+    for name in names or assets:
+        asset = assets[name]
+        table = asset.table(lake).name
+        if not lake.lake.exists(table):
+            context.log.info(f"{table} is not there yet")
+            continue
+        try:
+            with in_pool(context, asset.pool):
+                work(asset)
+        except dg.Failure as failure:
+            context.log.error(str(failure.description))
+            failures.append(failure)
+    if failures:
+        text = "; ".join(str(failure.description) for failure in failures)
+        raise dg.Failure(text, allow_retries=any(failure.allow_retries for failure in failures))
 
 
 def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsset, full: bool) -> None:
@@ -177,9 +217,12 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
-    """A queued or running maintenance run of the table, if there is one."""
-    runs = instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: asset.name}, statuses=IN_FLIGHT), limit=1)
-    return runs[0] if runs else None
+    """A queued or running run of the job `maintain` over the table, if there is one."""
+    for run in instance.get_runs(dg.RunsFilter(job_name=MAINTAIN, statuses=IN_FLIGHT)):
+        config = ((run.run_config.get("ops") or {}).get(MAINTAIN_STEP) or {}).get("config") or {}
+        if not config.get("tables") or asset.name in config["tables"]:
+            return run
+    return None
 
 
 def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozenset[int]:

@@ -111,8 +111,8 @@ def test_yaml_becomes_assets_with_checks_upkeep_and_reruns(load, instance, monke
     assert doubled.description == "Twice as many."
     assert {key.asset_key for key in graph.asset_check_keys} == {events.key, doubled.key}, "totals asked for none"
     repository = defs.get_repository_def()
-    assert {job.name for job in repository.get_all_jobs()} >= {"maintain_shop__events", "rerun_partitions"}
-    assert "maintain_totals" not in {job.name for job in repository.get_all_jobs()}
+    assert {job.name for job in repository.get_all_jobs()} >= {"maintain", "rerun_partitions"}
+    assert "totals" not in repository.get_job("maintain").metadata["lake/tables"].value
     assert {sensor.name for sensor in repository.sensor_defs} >= {"compaction", "snapshot_expiry", "foreign_commits"}
     resources = defs.resources
     assert resources["upkeep"].max_snapshots == 7
@@ -170,7 +170,7 @@ def test_an_audited_table_in_yaml_is_published_once_its_checks_have_passed(load,
     assert graph.get(shown).parent_keys == {written}
     assert graph.get(after).parent_keys == {shown}
     assert [graph.get(key).owners for key in (written, shown)] == [["team:shop"]] * 2
-    assert "maintain_prices_audited" not in {job.name for job in defs.get_repository_def().get_all_jobs()}
+    assert "prices_audited" not in defs.resolve_job_def("maintain").metadata["lake/tables"].value
     job = defs.resolve_implicit_global_asset_job_def()
 
     def run(day):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.spark import SparkResource
-from lakeformat.dagster.upkeep import maintain_job
+from lakeformat.dagster.upkeep import Upkeep, maintain_job
 from pipelines.demo import DEMO_TAG, end_dead_runs, only_demo
 from pipelines.tables import TABLES
 
@@ -81,18 +82,42 @@ def home(tmp_path):
 def test_a_demo_that_was_killed_holds_no_pool_and_no_snapshot(home):
     with dg.DagsterInstance.from_config(str(home)) as instance:
         status, pools = dg.DagsterRunStatus.STARTED, instance.event_log_storage
-        job = maintain_job(TABLES["flights"])
+        job = maintain_job({"flights": TABLES["flights"]})
         run = instance.create_run_for_job(job, status=status, tags={DEMO_TAG: "yes"})
         other = instance.create_run_for_job(job, status=status)
         pools.initialize_concurrency_limit_to_default("lake__flights")
-        assert pools.claim_concurrency_slot("lake__flights", run.run_id, "upkeep_flights").is_claimed
+        assert pools.claim_concurrency_slot("lake__flights", run.run_id, "maintain").is_claimed
         with only_demo(home):
             with pytest.raises(SystemExit, match="another demo is at work"), only_demo(home):
                 pass
             end_dead_runs(instance)
         assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
         assert instance.get_run_by_id(other.run_id).status == status
-        assert pools.claim_concurrency_slot("lake__flights", other.run_id, "upkeep_flights").is_claimed
+        assert pools.claim_concurrency_slot("lake__flights", other.run_id, "maintain").is_claimed
+
+
+def test_maintenance_waits_in_the_pool_of_each_table(home, lake):
+    for name in ("airlines", "airports"):
+        lake.lake.create_table(f"nyc.{name}", pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+    job = maintain_job({name: TABLES[name] for name in ("airlines", "airports")})
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        pools = instance.event_log_storage
+        writer = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        pools.initialize_concurrency_limit_to_default("lake__airports")
+        assert pools.claim_concurrency_slot("lake__airports", writer.run_id, "airports").is_claimed
+
+        def maintain():
+            return job.execute_in_process(instance=instance, resources={"lake": lake, "upkeep": Upkeep()})
+
+        with ThreadPoolExecutor() as threads:
+            run = threads.submit(maintain)
+            while not run.done() and not instance.fetch_observations(dg.AssetKey("airlines"), limit=1).records:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            assert not run.done(), "airports has a writer"
+            pools.free_concurrency_slots_for_run(writer.run_id)
+            assert run.result(60).success
+        assert not pools.get_concurrency_info("lake__airports").claimed_slots
 
 
 def test_processes_with_one_pool_wait_for_each_other(lake, home):

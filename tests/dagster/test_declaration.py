@@ -77,9 +77,12 @@ def test_one_column_needs_no_list_and_options_are_written_as_the_formats_have_th
 
 
 def test_maintenance_is_declined_by_name_and_its_limits_are_checked():
-    jobs = [job.name for job in maintenance([asset({"maintenance": True})]).jobs]
-    assert jobs == ["maintain_orders", "sweep_orphans"]
-    assert [job.name for job in maintenance([asset({"maintenance": False})]).jobs] == ["sweep_orphans"]
+    for flag, tables in ((True, "orders"), (False, "")):
+        jobs = maintenance([asset({"maintenance": flag})]).jobs
+        assert {job.name: job.metadata["lake/tables"].value for job in jobs} == {
+            "maintain": tables,
+            "sweep_orphans": tables,
+        }
     for wrong, message in (
         ({"max_small": 1}, "did you mean 'max_small_files'?"),
         ("never", "maintenance='never'; give"),

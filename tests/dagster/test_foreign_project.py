@@ -85,9 +85,6 @@ if __name__ == "__main__":
     }, sensors
     (schedule,) = repository.schedule_defs
     assert (schedule.name, schedule.cron_schedule, schedule.default_status.name) == ("sweep", "0 3 * * *", "RUNNING")
-    upkeep = {each.name: each.nodes[0].definition.pool for each in repository.get_all_jobs() if each.name.startswith("maintain_")}
-    assert upkeep["maintain_doubled"] == "own", upkeep
-    assert upkeep["maintain_shop__orders"] == "lake__shop__orders", upkeep
 
     with dg.DagsterInstance.ephemeral() as instance:
         def run(job, **options):
@@ -104,7 +101,7 @@ if __name__ == "__main__":
         for table in tables.values():
             assert len(table.snapshots()) == 2
             assert table.scan().count() == 6
-        run("maintain_shop__orders", run_config={"ops": {"upkeep_shop__orders": {"config": {"compact": True, "expire": True}}}})
+        run("maintain", run_config={"ops": {"maintain_tables": {"config": {"tables": ["shop/orders"], "compact": True, "expire": True}}}})
         assert len(tables["shop.orders"].snapshots()) == 1
         run("sweep_orphans")
         (seen,) = run("observed").get_asset_observation_events()

@@ -81,7 +81,7 @@ def definitions(lake, *assets, **resources):
     return dg.Definitions.merge(own, maintenance(assets))
 
 
-@pytest.mark.parametrize("name", ["all_assets", "maintain_orders", "sweep_orphans", "rerun_partitions"])
+@pytest.mark.parametrize("name", ["all_assets", "maintain", "sweep_orphans", "rerun_partitions"])
 def test_every_job_launches_from_its_launchpad_as_it_opens(resource, name, instance):
     orders = asset_of(metadata={"format": "iceberg"})
     defs = definitions(resource, orders)

@@ -74,7 +74,7 @@ def test_a_backfill_a_rerun_and_sensors_on_an_instance_in_postgresql(home, lake)
         assert seen.metadata["lake/snapshot_id"].value == 3
         expiry = next(sensor for sensor in upkeep.sensors if sensor.name == "snapshot_expiry")
         asked = expiry(dg.build_sensor_context(**context)).run_requests
-        assert {request.job_name for request in asked} == {"maintain_orders", "maintain_doubled"}
+        assert {request.tags["lake/table"] for request in asked} == {"orders", "doubled"}
         for request in asked:
             job = defs.resolve_job_def(request.job_name)
             assert job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags).success

@@ -25,7 +25,7 @@ DAY = "2013-01-01"
 UPKEEP = maintenance(ASSETS)
 COMPACTION, EXPIRY = UPKEEP.sensors
 FOREIGN_COMMITS = foreign_commits(ASSETS)
-MAINTAIN = {job.name.removeprefix("maintain_"): job for job in UPKEEP.jobs if job.name.startswith("maintain_")}
+MAINTAIN, SWEEP = UPKEEP.jobs
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def tick(lake, instance):
 @pytest.fixture
 def maintain(lake, instance):
     def maintain(name="flights", raises=True, run_tags=None, upkeep=None, **what):
-        return MAINTAIN[name].execute_in_process(
-            run_config=dg.RunConfig(ops={f"upkeep_{name}": Maintain(**what)}),
+        return MAINTAIN.execute_in_process(
+            run_config=dg.RunConfig(ops={"maintain_tables": Maintain(**{"tables": [name], **what})}),
             resources={"lake": lake, "upkeep": upkeep or Upkeep()},
             instance=instance,
             tags=run_tags,
@@ -74,7 +74,7 @@ def maintain(lake, instance):
 
 def execute(request, maintain, upkeep=None):
     """Run what a sensor asked for."""
-    config = request.run_config["ops"]["upkeep_flights"]["config"]
+    config = request.run_config["ops"]["maintain_tables"]["config"]
     return maintain(run_tags=request.tags, upkeep=upkeep, **config)
 
 
@@ -87,7 +87,7 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
     assert f"{len(TABLES) - 1} tables not there yet" in result.skip_reason.skip_message
     flights.append(rows(7))
     (request,) = tick(COMPACTION).run_requests
-    assert request.job_name == "maintain_flights"
+    assert request.run_config["ops"]["maintain_tables"]["config"]["tables"] == ["flights"]
     assert request.run_key == "compact:nyc.flights:8"
     assert request.tags["dagster/priority"] == "-5"
     assert request.tags[TABLE_TAG] == "flights"
@@ -101,7 +101,7 @@ def test_an_asset_has_limits_of_its_own(lake, flights, tick):
     planes = lake.lake.create_table("nyc.planes", schema, primary_key=["tailnum"], properties=properties)
     planes.upsert(pa.table({"tailnum": ["N1"], "last_seen": [1]}))
     (request,) = tick(COMPACTION).run_requests
-    assert request.job_name == "maintain_planes"
+    assert request.run_config["ops"]["maintain_tables"]["config"]["tables"] == ["planes"]
 
 
 def test_compaction_does_not_look_again_at_what_it_has_judged(flights, tick):
@@ -154,17 +154,60 @@ def test_a_write_during_compaction_is_looked_at(flights, tick, maintain):
     assert request.run_key == f"compact:nyc.flights:{flights.current_snapshot().id}"
 
 
-def test_compaction_waits_for_a_run_at_work_and_asks_afterwards(flights, tick, instance):
+@pytest.mark.parametrize("tables", [[], ["weather", "flights"]], ids=["all tables", "some"])
+def test_compaction_waits_for_a_run_at_work_and_asks_afterwards(tables, flights, tick, instance):
     for n in range(8):
         flights.append(rows(n))
     run = instance.create_run_for_job(
-        MAINTAIN["flights"], status=dg.DagsterRunStatus.STARTED, tags={TABLE_TAG: "flights"}
+        MAINTAIN,
+        run_config={"ops": {"maintain_tables": {"config": {"tables": tables}}}},
+        status=dg.DagsterRunStatus.STARTED,
     )
     waiting = tick(COMPACTION)
     assert not waiting.run_requests
     assert f"run {run.run_id[:8]} is at work" in waiting.skip_reason.skip_message
     instance.report_run_canceled(run)
     assert len(tick(COMPACTION).run_requests) == 1
+
+
+def test_the_jobs_take_some_tables_or_all(flights, maintain, lake, instance):
+    for n in range(8):
+        flights.append(rows(n))
+    weather = lake.lake.create_table("nyc.weather", flights.scan().schema, partition_by=["dt"])
+    for n in range(8):
+        weather.append(rows(n))
+    maintain(compact=True)
+    assert [table.current_snapshot().kind for table in (flights, weather)] == ["compact", "append"]
+    maintain(tables=[])
+    assert weather.current_snapshot().kind == "compact"
+    failed = maintain(tables=["flihgts"], raises=False)
+    text = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert text == "no maintained table has the asset key flihgts; did you mean 'flights'?"
+    resources = {"lake": lake, "upkeep": Upkeep()}
+    for tables in ([], ["weather"]):
+        config = {"ops": {"sweep_tables": {"config": {"tables": tables}}}}
+        swept = SWEEP.execute_in_process(config, instance=instance, resources=resources)
+        events = [event.asset_observation_data.asset_observation for event in swept.get_asset_observation_events()]
+        assert [event.asset_key.to_user_string() for event in events] == (tables or ["flights", "weather"])
+
+
+def test_a_table_that_fails_leaves_the_others_maintained(flights, maintain, lake):
+    broken = lake.lake.create_table("nyc.airlines", flights.scan().schema)
+    for table in (broken, flights):
+        for n in range(8):
+            table.append(rows(n))
+    Path(lake.warehouse, "nyc.db/airlines/snapshot/snapshot-8").write_text("{")
+    failed = maintain(tables=[], raises=False, compact=True)
+    assert not failed.success
+    assert "airlines: " in failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert flights.current_snapshot().kind == "compact"
+
+
+def test_cursors_are_read_by_people(flights, tick):
+    flights.append(rows(1))
+    for sensor in (COMPACTION, FOREIGN_COMMITS):
+        assert tick(sensor).cursor == "flights: 1"
+        assert tick(sensor).skip_reason, "nothing new"
 
 
 def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
@@ -206,7 +249,7 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
     for n in range(8):
         flights.append(rows(n))
     reader = instance.create_run_for_job(
-        MAINTAIN["weather"],
+        SWEEP,
         status=dg.DagsterRunStatus.STARTED,
         tags={f"{READS_TAG}/copied/nyc.flights": "3"},
     )
@@ -385,14 +428,14 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
         snapshot.id for snapshot in events.snapshots()
     ]
     (request,) = tick(COMPACTION).run_requests
-    assert request.job_name == "maintain_booking_events"
+    assert request.tags[TABLE_TAG] == "booking_events"
     maintain("booking_events", run_tags=request.tags, compact=True)
     assert events.inspect.partitions()["file_count"].to_pylist() == [1]
     assert not tick(COMPACTION).run_requests, "compaction triggers no other"
     limits = {"max_snapshots": 5, "retain_snapshots": 2}
     held = events.snapshots()[3].id
     reader = instance.create_run_for_job(
-        MAINTAIN["flights"],
+        SWEEP,
         status=dg.DagsterRunStatus.STARTED,
         tags={f"{READS_TAG}/copied/nyc.booking_events": str(held)},
     )
@@ -426,7 +469,7 @@ def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_looked_
     broken.append(pa.table({"n": [1]}))
     Path(lake.warehouse, "nyc.db/weather/snapshot/snapshot-1").write_text("{")
     result = tick(COMPACTION)
-    assert [request.job_name for request in result.run_requests] == ["maintain_flights"]
+    assert [request.tags[TABLE_TAG] for request in result.run_requests] == ["flights"]
 
 
 def test_sensors_start_no_jvm(flights, tick):

@@ -137,7 +137,7 @@ def test_assets_of_other_io_managers_are_no_tables():
     assets = [notified, written, written_elsewhere, models, several, asset_of("orders"), *bound, *others]
     ours = {"written", "written_elsewhere", "kept", "orders", "bound", "bound_by_name", "declared"}
     assert set(tables_of(assets)) == ours
-    assert {job.name for job in maintenance(assets).jobs} == {f"maintain_{name}" for name in ours} | {"sweep_orphans"}
+    assert [set(job.metadata["lake/tables"].value.split(", ")) for job in maintenance(assets).jobs] == [ours, ours]
     assert {spec.asset_key.to_user_string() for checks in checks_for(assets) for spec in checks.check_specs} == ours
     rerun_partitions(assets)
     named = [asset_of("ours", io_manager_key="lake_io"), asset_of("theirs")]

@@ -30,7 +30,7 @@ sys.meta_path.insert(0, NotInstalled)
 WHAT_THERE_IS_AT_THE_END = """
 repository = defs.get_repository_def()
 repository.load_all_definitions()
-assert {"daily", "rerun_partitions", "maintain_orders", "maintain_revenue", "sweep_orphans"} <= {j.name for j in repository.get_all_jobs()}
+assert {"daily", "rerun_partitions", "maintain", "sweep_orphans"} <= {j.name for j in repository.get_all_jobs()}
 assert {s.name for s in repository.sensor_defs if s.default_status.name == "RUNNING"} == {"compaction", "snapshot_expiry", "foreign_commits"}
 assert {s.name: s.default_status.name for s in repository.schedule_defs} == dict.fromkeys(["daily_schedule", "late_orders", "sweep"], "RUNNING")
 result = defs.resolve_job_def("daily").execute_in_process(instance=instance, partition_key="2026-01-02")
