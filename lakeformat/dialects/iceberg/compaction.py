@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakeformat.codec.numbers import distinct
 from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
-from lakeformat.dialects.iceberg.inspect import position_deletes
+from lakeformat.dialects.iceberg.inspect import Inspections
 from lakeformat.dialects.iceberg.layout import LARGE, SMALL, beside, delta_layout, rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
@@ -116,7 +116,7 @@ class DeleteFiles(Part[State]):
 
     def position_deletes(self) -> tuple[list[DeleteFile], pa.Table]:
         """The live position delete files and deletion vectors, and what `inspect` shows of them."""
-        return position_deletes(self.reader, self.state)
+        return Inspections(self.reader, self.state).position_deletes()
 
     def compaction(
         self, full: bool = False, scope: Expression = ALWAYS, min_files: int | None = None

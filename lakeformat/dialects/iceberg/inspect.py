@@ -12,14 +12,15 @@ import pyarrow.compute as pc
 
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.partition_listing import partition_listing, spec_listing
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.layout import SMALL, directory
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Geo, Kind, Scalar
 from lakeformat.model.work import DeleteFile
-from lakeformat.storage.store import Reader
 
 _TIME = pa.timestamp("ms", "UTC")
 _SNAPSHOTS = pa.schema(
@@ -37,111 +38,295 @@ _SNAPSHOTS = pa.schema(
 )
 
 
-def snapshots(reader: Reader, base: State) -> pa.Table:
-    """One row per snapshot, also those that nothing refers to, in the order in which they were made."""
-    there = sorted(metadata.snapshots(base).values(), key=lambda s: s.get("sequence-number", 0))
-    rows = [
-        [
-            s["snapshot-id"], s.get("parent-snapshot-id"), s.get("sequence-number"), s.get("schema-id"),
-            (s.get("summary") or {}).get("operation"), s["timestamp-ms"], s.get("manifest-list"),
-            metadata.to_snapshot(s).total_rows, list((s.get("summary") or {}).items()),
+@dataclass(frozen=True, slots=True)
+class Inspections(Part[State]):
+    """Metadata as tables."""
+
+    def snapshots(self) -> pa.Table:
+        """One row per snapshot, also those that nothing refers to, in the order in which they were made."""
+        there = sorted(metadata.snapshots(self.state).values(), key=lambda s: s.get("sequence-number", 0))
+        rows = [
+            [
+                s["snapshot-id"], s.get("parent-snapshot-id"), s.get("sequence-number"), s.get("schema-id"),
+                (s.get("summary") or {}).get("operation"), s["timestamp-ms"], s.get("manifest-list"),
+                metadata.to_snapshot(s).total_rows, list((s.get("summary") or {}).items()),
+            ]
+            for s in there
+        ]  # fmt: skip
+        return _table(rows, _SNAPSHOTS)
+
+    def files(self) -> pa.Table:
+        """One row per live data file, in the order of the manifests."""
+        entries = scan.files(self.reader, self.state).entries
+        return pa.table(
+            {
+                **_file_columns(entries, self.state),
+                "split_offsets": entries["split_offsets"],
+                "sort_order_id": entries["sort_order_id"],
+                "readable_metrics": _metrics(entries, self.state),
+            }
+        )
+
+    def delete_files(self) -> pa.Table:
+        """One row per live delete file, in the order of the manifests."""
+        return _files(
+            manifest.live_entries(self.reader, self.state, content=manifest.ManifestContent.DELETES), self.state
+        )
+
+    def position_deletes(self) -> tuple[list[DeleteFile], pa.Table]:
+        """The live position delete files and deletion vectors, and one row for each, in the order of the manifests."""
+        live = manifest.live_entries(self.reader, self.state, content=manifest.ManifestContent.DELETES)
+        live = live.filter(pc.equal(live["content"], int(manifest.FileContent.POSITION_DELETES)))
+        shown = _file_columns(live, self.state)
+        columns = {"partition": shown["partition"], "spec_id": shown["spec_id"], "delete_file_path": shown["path"]}
+        return scan.all_delete_files(self.reader, self.state, live), pa.table(
+            {"file_path": scan.referenced(live), **columns}
+        )
+
+    def entries(self) -> pa.Table:
+        """One row per entry of the current snapshot's manifests, also of files that it removed."""
+        return _entries(
+            manifest.read_all(self.reader, self.state, manifest.metas_of(self.reader, self.state.snapshot_document)),
+            self.state,
+        )
+
+    def all_entries(self) -> pa.Table:
+        """One row per entry of every manifest that a snapshot refers to."""
+        return _entries(manifest.read_all(self.reader, self.state, self._all_metas()), self.state)
+
+    def all_files(self) -> pa.Table:
+        """One row per data or delete file that is live in some snapshot; more if several manifests list it."""
+        return _files(self._all_live(), self.state)
+
+    def all_data_files(self) -> pa.Table:
+        """The data files among `all_files`."""
+        return _files(self._all_live(manifest.ManifestContent.DATA), self.state)
+
+    def all_delete_files(self) -> pa.Table:
+        """The delete files among `all_files`."""
+        return _files(self._all_live(manifest.ManifestContent.DELETES), self.state)
+
+    def all_manifests(self) -> pa.Table:
+        """One row per manifest that a snapshot refers to."""
+        return _manifests(self._all_metas())
+
+    def history(self) -> pa.Table:
+        """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
+        current one."""
+        there = metadata.snapshots(self.state)
+        led = {snapshot["snapshot-id"] for snapshot in metadata.ancestry(self.state, metadata.current_id(self.state))}
+        rows = [
+            [entry["timestamp-ms"], entry["snapshot-id"], there.get(entry["snapshot-id"], {}).get("parent-snapshot-id"),
+             entry["snapshot-id"] in led]
+            for entry in self.state.document.get("snapshot-log") or ()
+        ]  # fmt: skip
+        kinds = [("made_current_at", _TIME), ("snapshot_id", pa.int64()), ("parent_id", pa.int64())]
+        return _table(rows, pa.schema([*kinds, ("is_current_ancestor", pa.bool_())]))
+
+    def metadata_log_entries(self) -> pa.Table:
+        """One row per earlier metadata file in the log, oldest first."""
+        rows = [
+            [entry["timestamp-ms"], entry["metadata-file"]] for entry in self.state.document.get("metadata-log") or ()
         ]
-        for s in there
-    ]  # fmt: skip
-    return _table(rows, _SNAPSHOTS)
+        return _table(rows, pa.schema([("timestamp", _TIME), ("file", pa.string())]))
 
+    def refs(self) -> pa.Table:
+        """One row per branch or tag, by name."""
+        keys = ("snapshot-id", "max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")
+        rows = [
+            [name, ref["type"].upper(), *(ref.get(key) for key in keys)]
+            for name, ref in sorted((self.state.document.get("refs") or {}).items())
+        ]
+        numbers = ("snapshot_id", "max_reference_age_in_ms", "min_snapshots_to_keep", "max_snapshot_age_in_ms")
+        return _table(
+            rows, pa.schema([("name", pa.string()), ("type", pa.string()), *((n, pa.int64()) for n in numbers)])
+        )
 
-def files(reader: Reader, base: State) -> pa.Table:
-    """One row per live data file, in the order of the manifests."""
-    entries = scan.files(reader, base).entries
-    return pa.table(
-        {
-            **_file_columns(entries, base),
-            "split_offsets": entries["split_offsets"],
-            "sort_order_id": entries["sort_order_id"],
-            "readable_metrics": _metrics(entries, base),
+    def manifests(self) -> pa.Table:
+        """One row per manifest of the current snapshot."""
+        return _manifests(manifest.metas_of(self.reader, self.state.snapshot_document))
+
+    def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
+        """One row per spec and partition that has files, with the fields of all specs; see `partition_listing`.
+        Measures: `file_count`, `small_file_count` (below `small_file_bytes`, by default 75 % of the target size),
+        `row_count`, `deleted_row_count` (positions in delete files, which may be more than the rows in data files),
+        `size_bytes` and `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the newest file)."""
+        entries = manifest.live_entries(self.reader, self.state)
+        deletes = manifest.live_entries(self.reader, self.state, content=manifest.ManifestContent.DELETES)
+        columns = manifest.partition_names(entries)
+        both = pa.concat_tables([entries.select(columns), deletes.select(columns)])
+        every = manifest.partition_codes(both, self.state)
+        codes, deleting = np.split(every, [len(entries)])
+        # Numbers are given spec by spec; partitions of delete files alone are left out below.
+        count = int(every.max(initial=-1)) + 1
+        first = np.zeros(count, np.int64)
+        first[every[::-1]] = np.arange(len(every) - 1, -1, -1)  # Of several, numpy keeps the last.
+        sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
+        if small_file_bytes is None:
+            target = options.integer(self.state.schema.properties, "write.target-file-size-bytes")
+            small_file_bytes = int(target * SMALL)
+        times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(self.state).items()}
+        by = pa.array(list(times), pa.int64())
+        made = pa.array(list(times.values()), pa.int64()).take(pc.index_in(entries["snapshot_id"].combine_chunks(), by))
+        newest = np.zeros(count, np.int64)
+        np.maximum.at(newest, codes, np.asarray(pc.fill_null(made, 0)))
+
+        def sums(weights: Any) -> pa.Array:
+            return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
+
+        listed = both.take(pa.array(first))
+        values = {name: listed[f"p{id}"] for id, (name, _) in metadata.partition_fields(self.state).items()}
+        measures = {
+            "file_count": sums(np.ones(len(codes))),
+            "small_file_count": sums(sizes < small_file_bytes),
+            "row_count": sums(np.asarray(entries["record_count"])),
+            "deleted_row_count": pa.array(
+                np.bincount(deleting, np.asarray(deletes["record_count"]), minlength=count).astype(np.int64)
+            ),
+            "size_bytes": sums(sizes),
+            "last_modified_ms": pa.array(newest),
         }
-    )
+        table = partition_listing(values, listed["_spec"].combine_chunks(), measures)
+        return table.filter(pc.greater(table["file_count"], 0))
+
+    def partition_specs(self) -> pa.Table:
+        """One row per partition spec, by id, its fields by the names that `partitions` has."""
+        names = {id: name for id, (name, _) in metadata.partition_fields(self.state).items()}
+        specs = {
+            spec.id: [
+                (names[field.id], field.source, str(field.transform))
+                for field in spec.partitioning.fields
+                if field.transform.kind is not TransformKind.VOID
+            ]
+            for spec in self.state.specs.values()
+        }
+        return spec_listing(specs, self.state.spec.id)
+
+    def table_statistics(self) -> pa.Table:
+        """The registered statistics of columns and partitions; see `statistics.registered`."""
+        return statistics.registered(self.state)
+
+    def tags(self) -> pa.Table:
+        """One row per tag, by name."""
+        there = metadata.snapshots(self.state)
+        rows = []
+        for name, ref in sorted(metadata.tags(self.state).items()):
+            snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
+            max_age_ms = ref.get("max-ref-age-ms")
+            rows.append([name, snapshot.id, snapshot.schema_id, snapshot.timestamp_ms, snapshot.total_rows, max_age_ms])
+        return _table(
+            rows,
+            pa.schema(
+                [
+                    ("tag_name", pa.string()),
+                    ("snapshot_id", pa.int64()),
+                    ("schema_id", pa.int64()),
+                    ("commit_time", _TIME),
+                    ("record_count", pa.int64()),
+                    ("retained_ms", pa.int64()),
+                ]
+            ),
+        )
+
+    def branches(self) -> pa.Table:
+        """One row per branch, by name."""
+        there = metadata.snapshots(self.state)
+        rows = []
+        for name, ref in sorted(metadata.branches(self.state).items()):
+            snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
+            own = [ref.get(key) for key in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")]
+            rows.append([name, snapshot.id, snapshot.timestamp_ms, snapshot.total_rows, *own])
+        return _table(
+            rows,
+            pa.schema(
+                [
+                    ("branch_name", pa.string()),
+                    ("snapshot_id", pa.int64()),
+                    ("commit_time", _TIME),
+                    ("record_count", pa.int64()),
+                    ("retained_ms", pa.int64()),
+                    ("kept_snapshots", pa.int64()),
+                    ("kept_ms", pa.int64()),
+                ]
+            ),
+        )
+
+    def schemas(self) -> pa.Table:
+        """One row per schema, by id; fields as JSON."""
+        rows = [
+            [s["schema-id"], json.dumps(s["fields"]), s.get("identifier-field-ids") or []]
+            for s in sorted(self.state.document["schemas"], key=lambda s: s["schema-id"])
+        ]
+        kinds = [("schema_id", pa.int64()), ("fields", pa.string()), ("identifier_field_ids", pa.list_(pa.int32()))]
+        return _table(rows, pa.schema(kinds))
+
+    def sort_orders(self) -> pa.Table:
+        """One row per sort order, by id: its fields as SQL, and whether it is the current one."""
+        known = {field.id: field for s in self.state.document["schemas"] for field in types.parse_fields(s)}
+        known |= {field.id: field for field in self.state.schema.fields}
+        rows = []
+        for id in sorted(order["order-id"] for order in self.state.document["sort-orders"]):
+            order = metadata.sort_order(self.state.document, id, tuple(known.values()))
+            shown = [str(field) for field in order.fields] if order.unknown is None else None
+            rows.append([id, shown, id == self.state.schema.sort_order.id])
+        kinds = [("order_id", pa.int64()), ("sort_by", pa.list_(pa.string())), ("is_current", pa.bool_())]
+        return _table(rows, pa.schema(kinds))
+
+    def table_options(self) -> pa.Table:
+        """One row per property, by key."""
+        return _table(
+            [list(i) for i in sorted(self.state.schema.properties.items())],
+            pa.schema([("key", pa.string()), ("value", pa.string())]),
+        )
+
+    def consumers(self) -> pa.Table:
+        """Raises `UnsupportedFeature`: Iceberg has no consumers."""
+        raise UnsupportedFeature(f"{self.reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
+
+    def _all_metas(self) -> pa.Table:
+        """The manifests of all snapshots, each once."""
+        snapshots = metadata.snapshots(self.state).values()
+        lists = [snapshot["manifest-list"] for snapshot in snapshots if "manifest-list" in snapshot]
+        embedded = [
+            manifest.metas_of(self.reader, snapshot) for snapshot in snapshots if "manifest-list" not in snapshot
+        ]  # In version 1.
+        table = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(self.reader, lists)])
+        _, first = np.unique(np.asarray(table["manifest_path"], object).astype(str), return_index=True)
+        return table.take(pa.array(np.sort(first)))
+
+    def _all_live(self, content: manifest.ManifestContent | None = None) -> pa.Table:
+        metas = self._all_metas()
+        if content is not None:
+            metas = metas.filter(pc.equal(metas["content"], int(content)))
+        table = manifest.read_all(self.reader, self.state, manifest.with_live(metas))
+        return table.filter(pc.not_equal(table["status"], int(manifest.Status.DELETED)))
 
 
-def delete_files(reader: Reader, base: State) -> pa.Table:
-    """One row per live delete file, in the order of the manifests."""
-    return _files(manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES), base)
-
-
-def position_deletes(reader: Reader, base: State) -> tuple[list[DeleteFile], pa.Table]:
-    """The live position delete files and deletion vectors, and one row for each, in the order of the manifests."""
-    live = manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES)
-    live = live.filter(pc.equal(live["content"], int(manifest.FileContent.POSITION_DELETES)))
-    shown = _file_columns(live, base)
-    columns = {"partition": shown["partition"], "spec_id": shown["spec_id"], "delete_file_path": shown["path"]}
-    return scan.all_delete_files(reader, base, live), pa.table({"file_path": scan.referenced(live), **columns})
-
-
-def entries(reader: Reader, base: State) -> pa.Table:
-    """One row per entry of the current snapshot's manifests, also of files that it removed."""
-    return _entries(manifest.read_all(reader, base, manifest.metas_of(reader, base.snapshot_document)), base)
-
-
-def all_entries(reader: Reader, base: State) -> pa.Table:
-    """One row per entry of every manifest that a snapshot refers to."""
-    return _entries(manifest.read_all(reader, base, _all_metas(reader, base)), base)
-
-
-def all_files(reader: Reader, base: State) -> pa.Table:
-    """One row per data or delete file that is live in some snapshot; more if several manifests list it."""
-    return _files(_all_live(reader, base), base)
-
-
-def all_data_files(reader: Reader, base: State) -> pa.Table:
-    """The data files among `all_files`."""
-    return _files(_all_live(reader, base, manifest.ManifestContent.DATA), base)
-
-
-def all_delete_files(reader: Reader, base: State) -> pa.Table:
-    """The delete files among `all_files`."""
-    return _files(_all_live(reader, base, manifest.ManifestContent.DELETES), base)
-
-
-def all_manifests(reader: Reader, base: State) -> pa.Table:
-    """One row per manifest that a snapshot refers to."""
-    return _manifests(_all_metas(reader, base))
-
-
-def history(reader: Reader, base: State) -> pa.Table:
-    """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
-    current one."""
-    there = metadata.snapshots(base)
-    led = {snapshot["snapshot-id"] for snapshot in metadata.ancestry(base, metadata.current_id(base))}
-    rows = [
-        [entry["timestamp-ms"], entry["snapshot-id"], there.get(entry["snapshot-id"], {}).get("parent-snapshot-id"),
-         entry["snapshot-id"] in led]
-        for entry in base.document.get("snapshot-log") or ()
-    ]  # fmt: skip
-    kinds = [("made_current_at", _TIME), ("snapshot_id", pa.int64()), ("parent_id", pa.int64())]
-    return _table(rows, pa.schema([*kinds, ("is_current_ancestor", pa.bool_())]))
-
-
-def metadata_log_entries(reader: Reader, base: State) -> pa.Table:
-    """One row per earlier metadata file in the log, oldest first."""
-    rows = [[entry["timestamp-ms"], entry["metadata-file"]] for entry in base.document.get("metadata-log") or ()]
-    return _table(rows, pa.schema([("timestamp", _TIME), ("file", pa.string())]))
-
-
-def refs(reader: Reader, base: State) -> pa.Table:
-    """One row per branch or tag, by name."""
-    keys = ("snapshot-id", "max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")
-    rows = [
-        [name, ref["type"].upper(), *(ref.get(key) for key in keys)]
-        for name, ref in sorted((base.document.get("refs") or {}).items())
-    ]
-    numbers = ("snapshot_id", "max_reference_age_in_ms", "min_snapshots_to_keep", "max_snapshot_age_in_ms")
-    return _table(rows, pa.schema([("name", pa.string()), ("type", pa.string()), *((n, pa.int64()) for n in numbers)]))
-
-
-def manifests(reader: Reader, base: State) -> pa.Table:
-    """One row per manifest of the current snapshot."""
-    return _manifests(manifest.metas_of(reader, base.snapshot_document))
+INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
+    "snapshots": Inspections.snapshots,
+    "files": Inspections.files,
+    "data_files": Inspections.files,
+    "delete_files": Inspections.delete_files,
+    "entries": Inspections.entries,
+    "all_files": Inspections.all_files,
+    "all_data_files": Inspections.all_data_files,
+    "all_delete_files": Inspections.all_delete_files,
+    "all_entries": Inspections.all_entries,
+    "all_manifests": Inspections.all_manifests,
+    "history": Inspections.history,
+    "metadata_log_entries": Inspections.metadata_log_entries,
+    "refs": Inspections.refs,
+    "manifests": Inspections.manifests,
+    "partitions": Inspections.partitions,
+    "partition_specs": Inspections.partition_specs,
+    "statistics": Inspections.table_statistics,
+    "tags": Inspections.tags,
+    "branches": Inspections.branches,
+    "schemas": Inspections.schemas,
+    "sort_orders": Inspections.sort_orders,
+    "options": Inspections.table_options,
+    "consumers": Inspections.consumers,
+}
 
 
 def _manifests(metas: pa.Table) -> pa.Table:
@@ -157,199 +342,6 @@ def _manifests(metas: pa.Table) -> pa.Table:
             "deleted_files": metas["deleted_files_count"],
         }
     )
-
-
-def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
-    """One row per spec and partition that has files, with the fields of all specs; see `partition_listing`. Measures:
-    `file_count`, `small_file_count` (below `small_file_bytes`, by default 75 % of the target size), `row_count`,
-    `deleted_row_count` (positions in delete files, which may be more than the rows in data files), `size_bytes` and
-    `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the newest file)."""
-    entries = manifest.live_entries(reader, base)
-    deletes = manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES)
-    columns = manifest.partition_names(entries)
-    both = pa.concat_tables([entries.select(columns), deletes.select(columns)])
-    every = manifest.partition_codes(both, base)
-    codes, deleting = np.split(every, [len(entries)])
-    # Numbers are given spec by spec; partitions of delete files alone are left out below.
-    count = int(every.max(initial=-1)) + 1
-    first = np.zeros(count, np.int64)
-    first[every[::-1]] = np.arange(len(every) - 1, -1, -1)  # Of several, numpy keeps the last.
-    sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
-    if small_file_bytes is None:
-        target = options.integer(base.schema.properties, "write.target-file-size-bytes")
-        small_file_bytes = int(target * SMALL)
-    times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
-    by = pa.array(list(times), pa.int64())
-    made = pa.array(list(times.values()), pa.int64()).take(pc.index_in(entries["snapshot_id"].combine_chunks(), by))
-    newest = np.zeros(count, np.int64)
-    np.maximum.at(newest, codes, np.asarray(pc.fill_null(made, 0)))
-
-    def sums(weights: Any) -> pa.Array:
-        return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
-
-    listed = both.take(pa.array(first))
-    values = {name: listed[f"p{id}"] for id, (name, _) in metadata.partition_fields(base).items()}
-    measures = {
-        "file_count": sums(np.ones(len(codes))),
-        "small_file_count": sums(sizes < small_file_bytes),
-        "row_count": sums(np.asarray(entries["record_count"])),
-        "deleted_row_count": pa.array(
-            np.bincount(deleting, np.asarray(deletes["record_count"]), minlength=count).astype(np.int64)
-        ),
-        "size_bytes": sums(sizes),
-        "last_modified_ms": pa.array(newest),
-    }
-    table = partition_listing(values, listed["_spec"].combine_chunks(), measures)
-    return table.filter(pc.greater(table["file_count"], 0))
-
-
-def partition_specs(reader: Reader, base: State) -> pa.Table:
-    """One row per partition spec, by id, its fields by the names that `partitions` has."""
-    names = {id: name for id, (name, _) in metadata.partition_fields(base).items()}
-    specs = {
-        spec.id: [
-            (names[field.id], field.source, str(field.transform))
-            for field in spec.partitioning.fields
-            if field.transform.kind is not TransformKind.VOID
-        ]
-        for spec in base.specs.values()
-    }
-    return spec_listing(specs, base.spec.id)
-
-
-def table_statistics(reader: Reader, base: State) -> pa.Table:
-    """The registered statistics of columns and partitions; see `statistics.registered`."""
-    return statistics.registered(base)
-
-
-def tags(reader: Reader, base: State) -> pa.Table:
-    """One row per tag, by name."""
-    there = metadata.snapshots(base)
-    rows = []
-    for name, ref in sorted(metadata.tags(base).items()):
-        snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
-        max_age_ms = ref.get("max-ref-age-ms")
-        rows.append([name, snapshot.id, snapshot.schema_id, snapshot.timestamp_ms, snapshot.total_rows, max_age_ms])
-    return _table(
-        rows,
-        pa.schema(
-            [
-                ("tag_name", pa.string()),
-                ("snapshot_id", pa.int64()),
-                ("schema_id", pa.int64()),
-                ("commit_time", _TIME),
-                ("record_count", pa.int64()),
-                ("retained_ms", pa.int64()),
-            ]
-        ),
-    )
-
-
-def branches(reader: Reader, base: State) -> pa.Table:
-    """One row per branch, by name."""
-    there = metadata.snapshots(base)
-    rows = []
-    for name, ref in sorted(metadata.branches(base).items()):
-        snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
-        own = [ref.get(key) for key in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")]
-        rows.append([name, snapshot.id, snapshot.timestamp_ms, snapshot.total_rows, *own])
-    return _table(
-        rows,
-        pa.schema(
-            [
-                ("branch_name", pa.string()),
-                ("snapshot_id", pa.int64()),
-                ("commit_time", _TIME),
-                ("record_count", pa.int64()),
-                ("retained_ms", pa.int64()),
-                ("kept_snapshots", pa.int64()),
-                ("kept_ms", pa.int64()),
-            ]
-        ),
-    )
-
-
-def schemas(reader: Reader, base: State) -> pa.Table:
-    """One row per schema, by id; fields as JSON."""
-    rows = [
-        [s["schema-id"], json.dumps(s["fields"]), s.get("identifier-field-ids") or []]
-        for s in sorted(base.document["schemas"], key=lambda s: s["schema-id"])
-    ]
-    kinds = [("schema_id", pa.int64()), ("fields", pa.string()), ("identifier_field_ids", pa.list_(pa.int32()))]
-    return _table(rows, pa.schema(kinds))
-
-
-def sort_orders(reader: Reader, base: State) -> pa.Table:
-    """One row per sort order, by id: its fields as SQL, and whether it is the current one."""
-    known = {field.id: field for s in base.document["schemas"] for field in types.parse_fields(s)}
-    known |= {field.id: field for field in base.schema.fields}
-    rows = []
-    for id in sorted(order["order-id"] for order in base.document["sort-orders"]):
-        order = metadata.sort_order(base.document, id, tuple(known.values()))
-        shown = [str(field) for field in order.fields] if order.unknown is None else None
-        rows.append([id, shown, id == base.schema.sort_order.id])
-    kinds = [("order_id", pa.int64()), ("sort_by", pa.list_(pa.string())), ("is_current", pa.bool_())]
-    return _table(rows, pa.schema(kinds))
-
-
-def table_options(reader: Reader, base: State) -> pa.Table:
-    """One row per property, by key."""
-    return _table(
-        [list(i) for i in sorted(base.schema.properties.items())],
-        pa.schema([("key", pa.string()), ("value", pa.string())]),
-    )
-
-
-def consumers(reader: Reader, base: State) -> pa.Table:
-    """Raises `UnsupportedFeature`: Iceberg has no consumers."""
-    raise UnsupportedFeature(f"{reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
-
-
-INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
-    "snapshots": snapshots,
-    "files": files,
-    "data_files": files,
-    "delete_files": delete_files,
-    "entries": entries,
-    "all_files": all_files,
-    "all_data_files": all_data_files,
-    "all_delete_files": all_delete_files,
-    "all_entries": all_entries,
-    "all_manifests": all_manifests,
-    "history": history,
-    "metadata_log_entries": metadata_log_entries,
-    "refs": refs,
-    "manifests": manifests,
-    "partitions": partitions,
-    "partition_specs": partition_specs,
-    "statistics": table_statistics,
-    "tags": tags,
-    "branches": branches,
-    "schemas": schemas,
-    "sort_orders": sort_orders,
-    "options": table_options,
-    "consumers": consumers,
-}
-
-
-def _all_metas(reader: Reader, base: State) -> pa.Table:
-    """The manifests of all snapshots, each once."""
-    snapshots = metadata.snapshots(base).values()
-    lists = [snapshot["manifest-list"] for snapshot in snapshots if "manifest-list" in snapshot]
-    embedded = [
-        manifest.metas_of(reader, snapshot) for snapshot in snapshots if "manifest-list" not in snapshot
-    ]  # In version 1.
-    table = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(reader, lists)])
-    _, first = np.unique(np.asarray(table["manifest_path"], object).astype(str), return_index=True)
-    return table.take(pa.array(np.sort(first)))
-
-
-def _all_live(reader: Reader, base: State, content: manifest.ManifestContent | None = None) -> pa.Table:
-    metas = _all_metas(reader, base)
-    if content is not None:
-        metas = metas.filter(pc.equal(metas["content"], int(content)))
-    table = manifest.read_all(reader, base, manifest.with_live(metas))
-    return table.filter(pc.not_equal(table["status"], int(manifest.Status.DELETED)))
 
 
 def _file_columns(entries: pa.Table, base: State) -> dict[str, Any]:
@@ -375,7 +367,8 @@ _NO_BOUNDS = (Kind.VARIANT, Kind.UNKNOWN)
 
 
 def _metrics(entries: pa.Table, base: State) -> pa.Array:
-    """Per column outside of rows, lists and maps the counts and bounds in manifests, as in Java's table of this name."""
+    """Per column outside of rows, lists and maps the counts and bounds in manifests, as in Java's table of this
+    name."""
     columns = {}
     for field in base.schema.fields:
         if not isinstance(field.type, Scalar):

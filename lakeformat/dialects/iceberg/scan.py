@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from lakeformat.codec import spans, splits
 from lakeformat.codec.arrow import rows_where
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.numbers import distinct
+from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import encryption, manifest, metadata, name_mapping, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
@@ -106,12 +108,22 @@ def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     return entries
 
 
-def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
-    """Whether every live file is wholly inside or outside `scope`, by its partition spec; not if an earlier spec cannot
-    decide."""
-    if len(base.specs) == 1 or scope == ALWAYS:
-        return True
-    return manifest.decides(base, manifest.live_entries(reader, base, scope), scope)
+@dataclass(frozen=True, slots=True)
+class Partitions(Part[State]):
+    """Partitions, as conditions."""
+
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.scope_of(self.state.schema, partitions)
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.rows_in(self.state.schema, partitions)
+
+    def chooses_files(self, scope: Expression) -> bool:
+        """Whether every live file is wholly inside or outside `scope`, by its partition spec; not if an earlier spec
+        cannot decide."""
+        if len(self.state.specs) == 1 or scope == ALWAYS:
+            return True
+        return manifest.decides(self.state, manifest.live_entries(self.reader, self.state, scope), scope)
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
@@ -122,7 +134,7 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
         reader, base, predicate, to_plan=rest == ALWAYS and manifest.specs_decide(base, base.specs, predicate)
     )
     if _residual(base, data_files, predicate) != ALWAYS and not bool(
-        matching_wholly(reader, base, data_files, predicate).all()
+        Pruning(reader, base).matching_wholly(data_files, predicate).all()
     ):
         return None
     _, by = attached(base, data_files.entries, data_files.deletes)
@@ -131,14 +143,32 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
     return data_files.row_count - int(np.asarray(data_files.deletes["record_count"])[by].sum())
 
 
-def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: Expression) -> np.ndarray:
-    """For each file, whether its partition and bounds prove that every row satisfies `predicate`."""
-    scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    if rest == ALWAYS and manifest.decides(base, data_files.entries, scope):
-        inside = manifest.in_scope(data_files.entries, base, scope)["file_path"].combine_chunks()
-        return np.asarray(pc.is_in(data_files.paths, value_set=inside))
-    bounds = _bounds(base, data_files.entries, conditions.columns_of(predicate))
-    return np.asarray(pruning.must_match(predicate, bounds, len(data_files)))
+@dataclass(frozen=True, slots=True)
+class Pruning(Part[State]):
+    """What metadata alone says about the rows in manifests and files."""
+
+    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
+        metas = manifests(self.reader, self.state, predicate)
+        count = pc.add(metas["added_files_count"], metas["existing_files_count"])
+        columns = [metas["manifest_path"], metas["manifest_length"].cast(pa.int64()), count.cast(pa.int64())]
+        return pa.table(dict(zip(("path", "size_bytes", "file_count"), columns, strict=True)))
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
+        for _, rows, bounds in manifest.partition_bounds(manifests(self.reader, self.state), self.state):
+            yield rows, bounds
+
+    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
+        """(indices of files, bounds of the columns `names` in their manifest entries)."""
+        yield np.arange(len(files)), _bounds(self.state, files.entries, names)
+
+    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
+        """For each file, whether its partition and bounds prove that every row satisfies `predicate`."""
+        scope, rest = conditions.split(predicate, self.state.schema.partitioning.columns)
+        if rest == ALWAYS and manifest.decides(self.state, files.entries, scope):
+            inside = manifest.in_scope(files.entries, self.state, scope)["file_path"].combine_chunks()
+            return np.asarray(pc.is_in(files.paths, value_set=inside))
+        bounds = _bounds(self.state, files.entries, conditions.columns_of(predicate))
+        return np.asarray(pruning.must_match(predicate, bounds, len(files)))
 
 
 def tasks(
@@ -149,8 +179,8 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> Sequence[ReadTask]:
-    """Files -> tasks of about `read.split.target-size`, made lazily. With `alone`, one task per file, in order, with the
-    file's partition under its own spec."""
+    """Files -> tasks of about `read.split.target-size`, made lazily. With `alone`, one task per file, in order, with
+    the file's partition under its own spec."""
     entries = data_files.entries
     formats = entries["file_format"].combine_chunks().dictionary_encode()
     known = [name.lower() for name in formats.dictionary.to_pylist()]
@@ -488,13 +518,6 @@ def _residual(base: State, data_files: Files, predicate: Expression) -> Expressi
     """The condition that remains to be tested on rows once whole partitions are selected."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     return rest if manifest.decides(base, data_files.entries, scope) else predicate
-
-
-def bounds(
-    reader: Reader, base: State, data_files: Files, names: Iterable[str]
-) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
-    """(indices of files, bounds of the columns `names` in their manifest entries)."""
-    yield np.arange(len(data_files)), _bounds(base, data_files.entries, names)
 
 
 def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, pruning.Bounds]:

@@ -2,98 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part, View
+from lakeformat.dialects.dialect import View
 from lakeformat.dialects.iceberg import (
     conflict,
     lineage,
-    manifest,
     metadata,
     mirror,
     name_mapping,
     relocate,
 )
-from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
 from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.compaction import Compaction, DeleteFiles
 from lakeformat.dialects.iceberg.conflict import Staging
 from lakeformat.dialects.iceberg.expire import Expiring
+from lakeformat.dialects.iceberg.history import History
+from lakeformat.dialects.iceberg.inspect import INSPECTIONS, Inspections
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.dialects.iceberg.scan import Files, Partitions, Pruning
 from lakeformat.dialects.iceberg.statistics import Statistics
-from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Outcome, PartitionChange, Plan, Snapshot, Stamp
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteTask,
-    Delta,
     Named,
     ReadTask,
     WriteTask,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class History(Part[State]):
-    def snapshots(self, after: int = 0) -> list[Snapshot]:
-        return metadata.history(self.reader, self.state, after)
-
-    def committed(self, user: str) -> int | None:
-        return metadata.committed(self.reader, self.state, user)
-
-    def ids_with_changes(self, after: int) -> list[int]:
-        return metadata.ids_with_changes(self.reader, self.state, after)
-
-    def changes(self) -> tuple[PartitionChange, ...]:
-        return plans.changes(self.reader, self.state)
-
-    def delta(
-        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
-    ) -> list[Delta]:
-        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions(Part[State]):
-    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.scope_of(self.state.schema, partitions)
-
-    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.rows_in(self.state.schema, partitions)
-
-    def chooses_files(self, scope: Expression) -> bool:
-        return scans.chooses_files(self.reader, self.state, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class Pruning(Part[State]):
-    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
-        metas = scans.manifests(self.reader, self.state, predicate)
-        count = pc.add(metas["added_files_count"], metas["existing_files_count"])
-        columns = [metas["manifest_path"], metas["manifest_length"].cast(pa.int64()), count.cast(pa.int64())]
-        return pa.table(dict(zip(("path", "size_bytes", "file_count"), columns, strict=True)))
-
-    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        for _, rows, bounds in manifest.partition_bounds(scans.manifests(self.reader, self.state), self.state):
-            yield rows, bounds
-
-    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        return scans.bounds(self.reader, self.state, files, names)
-
-    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
-        return scans.matching_wholly(self.reader, self.state, files, predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +136,7 @@ class IcebergView(View[State]):
         return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
 
     def inspect(self, name: str, *how: Any) -> pa.Table:
-        return inspections.INSPECTIONS[name](self.reader, self.state, *how)
+        return INSPECTIONS[name](Inspections(self.reader, self.state), *how)
 
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
         return name_mapping.for_adoption(self.state)

@@ -230,7 +230,7 @@ class Compaction(Part[State]):
         """For each file, whether it may have a row for which `condition` is true, by its bounds; False without
         bounds."""
         result = np.zeros(len(data_files), bool)
-        for rows, bounds in scan.bounds(self.reader, self.state, data_files, columns_of(condition)):
+        for rows, bounds in scan.Pruning(self.reader, self.state).bounds(data_files, columns_of(condition)):
             if all(name in bounds for name in columns_of(condition)):
                 known = np.logical_and.reduce([np.asarray(bound.minimum.is_valid()) for bound in bounds.values()])
                 result[rows] = known & np.asarray(pruning.may_match(condition, bounds, len(rows)))

@@ -138,7 +138,7 @@ class FolderView(PaimonView):
             return self._partitions(*how)
         if name in ("files", "manifests"):
             _refused(self)
-        return inspect.INSPECTIONS[name](self.reader, self.state, *how)
+        return inspect.INSPECTIONS[name](inspect.Inspections(self.reader, self.state), *how)
 
     # These would treat the folder as a table with snapshots, to which its files do not belong.
     plan = layout = rewriting = delete_layout = files = tasks = tag = _refused

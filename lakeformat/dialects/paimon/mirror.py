@@ -176,7 +176,7 @@ class Mirroring(Part[State]):
         files = scan.Files(entries, self.state.schema)
         ids = {field.name: field.id for field in self.state.schema.fields}
         groups = []
-        for rows, bounds in scan.bounds(self.reader, self.state, files, ids) if len(entries) else ():
+        for rows, bounds in scan.Pruning(self.reader, self.state).bounds(files, ids) if len(entries) else ():
             some = files.take(rows)
             columns = {
                 "path": _locations(self.reader, some.paths),

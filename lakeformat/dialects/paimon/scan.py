@@ -187,10 +187,20 @@ def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa
     return manifest.prune_metas(manifest.read_metas(reader, base.document), base.schema, scope)
 
 
-def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
-    """Whether every live file is wholly inside or outside `scope`: always, since partitions are columns and do not
-    change."""
-    return True
+@dataclass(frozen=True, slots=True)
+class Partitions(Part[State]):
+    """Partitions, as conditions."""
+
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.scope_of(self.state.schema, partitions)
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.rows_in(self.state.schema, partitions)
+
+    def chooses_files(self, scope: Expression) -> bool:
+        """Whether every live file is wholly inside or outside `scope`: always, since partitions are columns and do not
+        change."""
+        return True
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
@@ -200,15 +210,39 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
     live = live.filter(_visible(live.entries, base))
     if base.schema.primary_key and not Sections.of(live, base.schema).is_whole.all():
         return None
-    if asks_of_rows and not matching_wholly(reader, base, live, predicate).all():
+    if asks_of_rows and not Pruning(reader, base).matching_wholly(live, predicate).all():
         return None
     return live.row_count - int(deleted_rows(reader, base, live).sum())
 
 
-def matching_wholly(reader: Reader, base: State, data_files: Files, predicate: Expression) -> np.ndarray:
-    """For each file, whether bounds prove that every row satisfies `predicate`."""
-    known = _must_match(reader, base, data_files.entries, predicate)
-    return known & ~data_files.beside.replaces(reader, base, data_files.entries, conditions.columns_of(predicate))
+@dataclass(frozen=True, slots=True)
+class Pruning(Part[State]):
+    """What metadata alone says about the rows in manifests and files."""
+
+    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
+        metas = manifests(self.reader, self.state, predicate)
+        paths = [f"{metadata.MANIFEST_FOLDER}/{name}" for name in metas["_FILE_NAME"].to_pylist()]
+        count = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"])
+        return pa.table({"path": pa.array(paths, pa.string()), "size_bytes": metas["_FILE_SIZE"], "file_count": count})
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
+        metas = manifests(self.reader, self.state)
+        if len(metas) and self.state.schema.partitioning:
+            yield np.arange(len(metas)), manifest.partition_bounds(metas, self.state.schema)
+
+    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
+        """(indices of files, the bounds of the columns `names` in their manifest entries)."""
+        newer = files.beside.replaces(self.reader, self.state, files.entries, wanted := frozenset(names))
+        if not newer.any():
+            return _bounds(self.reader, self.state, files.entries, wanted)
+        kept = np.flatnonzero(~newer)
+        known = _bounds(self.reader, self.state, files.entries.take(pa.array(kept)), wanted)
+        return chain(((kept[rows], ranges) for rows, ranges in known), [(np.flatnonzero(newer), {})])
+
+    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
+        """For each file, whether bounds prove that every row satisfies `predicate`."""
+        known = _must_match(self.reader, self.state, files.entries, predicate)
+        return known & ~files.beside.replaces(self.reader, self.state, files.entries, conditions.columns_of(predicate))
 
 
 def tasks(
@@ -942,18 +976,6 @@ def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
         result[rows] = np.asarray(pruning.must_match(predicate, bounds, len(rows)))
     return result
-
-
-def bounds(
-    reader: Reader, base: State, data_files: Files, names: Iterable[str]
-) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
-    """(indices of files, the bounds of the columns `names` in their manifest entries)."""
-    newer = data_files.beside.replaces(reader, base, data_files.entries, wanted := frozenset(names))
-    if not newer.any():
-        return _bounds(reader, base, data_files.entries, wanted)
-    kept = np.flatnonzero(~newer)
-    known = _bounds(reader, base, data_files.entries.take(pa.array(kept)), wanted)
-    return chain(((kept[rows], ranges) for rows, ranges in known), [(np.flatnonzero(newer), {})])
 
 
 def _bounds(

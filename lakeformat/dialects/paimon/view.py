@@ -2,100 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part, View
+from lakeformat.dialects.dialect import View
 from lakeformat.dialects.paimon import (
     conflict,
     lineage,
-    manifest,
     metadata,
     options,
 )
-from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
 from lakeformat.dialects.paimon.branch import Branches
 from lakeformat.dialects.paimon.compaction import Compaction
 from lakeformat.dialects.paimon.expire import Expiring
+from lakeformat.dialects.paimon.history import History
 from lakeformat.dialects.paimon.indexing import Indexes
+from lakeformat.dialects.paimon.inspect import INSPECTIONS, Inspections
 from lakeformat.dialects.paimon.layout import Hints
-from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, Consumers, State
+from lakeformat.dialects.paimon.metadata import Consumers, State
 from lakeformat.dialects.paimon.mirror import Mirroring
 from lakeformat.dialects.paimon.postponed import Keyed
-from lakeformat.dialects.paimon.scan import ColumnFiles, Files
+from lakeformat.dialects.paimon.scan import ColumnFiles, Files, Partitions, Pruning
 from lakeformat.dialects.paimon.statistics import Statistics
-from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Outcome, PartitionChange, Plan, Snapshot, Stamp
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteTask,
     Delta,
     ReadTask,
     WriteTask,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class History(Part[State]):
-    def snapshots(self, after: int = 0) -> list[Snapshot]:
-        return metadata.history(self.reader, self.state, after)
-
-    def committed(self, user: str) -> int | None:
-        return metadata.committed(self.reader, self.state, user)
-
-    def ids_with_changes(self, after: int) -> list[int]:
-        return metadata.ids_with_changes(self.reader, self.state, after)
-
-    def changes(self) -> tuple[PartitionChange, ...]:
-        return plans.changes(self.reader, self.state)
-
-    def delta(
-        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
-    ) -> list[Delta]:
-        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions(Part[State]):
-    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.scope_of(self.state.schema, partitions)
-
-    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.rows_in(self.state.schema, partitions)
-
-    def chooses_files(self, scope: Expression) -> bool:
-        return scans.chooses_files(self.reader, self.state, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class Pruning(Part[State]):
-    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
-        metas = scans.manifests(self.reader, self.state, predicate)
-        paths = [f"{MANIFEST_FOLDER}/{name}" for name in metas["_FILE_NAME"].to_pylist()]
-        count = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"])
-        return pa.table({"path": pa.array(paths, pa.string()), "size_bytes": metas["_FILE_SIZE"], "file_count": count})
-
-    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        metas = scans.manifests(self.reader, self.state)
-        if len(metas) and self.state.schema.partitioning:
-            yield np.arange(len(metas)), manifest.partition_bounds(metas, self.state.schema)
-
-    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        return scans.bounds(self.reader, self.state, files, names)
-
-    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
-        return scans.matching_wholly(self.reader, self.state, files, predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +172,4 @@ class PaimonView(View[State]):
         return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
 
     def inspect(self, name: str, *how: Any) -> pa.Table:
-        return inspections.INSPECTIONS[name](self.reader, self.state, *how)
+        return INSPECTIONS[name](Inspections(self.reader, self.state), *how)
