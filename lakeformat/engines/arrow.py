@@ -18,6 +18,7 @@ from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, once, worker
 from lakeformat.engines.files import parquet
+from lakeformat.engines.kernels import gather
 from lakeformat.engines.keyed import lookup
 from lakeformat.engines.row_level import marks
 from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed
@@ -86,7 +87,7 @@ class ArrowEngine:
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""
-        pieces = list(batches(data, hints, layout.partition_by))
+        pieces = list(gather.joined(batches(data, hints, layout.partition_by)))
         table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
         return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads)
 

@@ -424,13 +424,12 @@ def _read_file(
 
 
 class _Beside:
-    """Columns of one file's rows that other files have, as many rows at a time as requested."""
+    """Columns of one file's rows that other files have."""
 
     def __init__(self, tasks: tuple[ReadTask, ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
         self._fields, self._batches = tuple(task.fields for task in tasks), batches
         self.ids = frozenset(field.id for fields in self._fields for field in fields)
         self._left: list[pa.RecordBatch | None] = [None] * len(batches)
-        self._large = tuple(number for number, task in enumerate(tasks) if task.blobs is not None)
 
     @classmethod
     def opened(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
@@ -440,15 +439,15 @@ class _Beside:
         return cls(tasks, [read(store, task, batch_rows) for task in tasks])
 
     def in_step(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The file's batches; beside blobs cut to the rows of a batch of blobs,
-        since several together may be too large."""
-        return self._cut(stored) if self._large else stored
-
-    def _cut(self, stored: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The file's batches, cut where batches of the other files end: several of those together may be too large."""
+        if not self.ids:
+            yield from stored
+            return
         for position, batch in stored:
             start = 0
             while start < batch.num_rows:
-                count = min(batch.num_rows - start, *(self._waiting(number).num_rows for number in self._large))
+                rest = (self._waiting(number).num_rows for number in range(len(self._batches)))
+                count = min(batch.num_rows - start, *rest)
                 yield position + start, batch.slice(start, count)
                 start += count
 
@@ -467,13 +466,9 @@ class _Beside:
         return _record_batch(columns, schema, batch.num_rows), tuple(fields)
 
     def _next(self, number: int, count: int) -> pa.RecordBatch:
-        taken: list[pa.RecordBatch] = []
-        while count or not taken:
-            batch = self._waiting(number)
-            taken.append(batch.slice(0, count))
-            self._left[number] = batch.slice(count) if batch.num_rows > count else None
-            count -= taken[-1].num_rows
-        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        batch = self._waiting(number)
+        self._left[number] = batch.slice(count) if batch.num_rows > count else None
+        return batch.slice(0, count)
 
     def _waiting(self, number: int) -> pa.RecordBatch:
         """The rows that come next from one of the tasks."""
@@ -765,8 +760,11 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
     ]
 
     def touches(rows: pa.Table, start: int, count: int) -> bool:
-        batch = rows.combine_chunks().to_batches(rows.num_rows)[0]
-        return any(pc.any(evaluation.mask(change, batch), min_count=0).as_py() for change in changes)
+        return any(
+            pc.any(evaluation.mask(change, batch), min_count=0).as_py()
+            for batch in rows.to_batches() or [_record_batch([], rows.schema, rows.num_rows)]
+            for change in changes
+        )
 
     named = frozenset(name for change in changes for name in columns_of(change))
     is_blobs = task.write.blobs is not None and task.write.blobs.updates

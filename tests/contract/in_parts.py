@@ -98,7 +98,8 @@ def by_parts(stage, workers):
 
     def staged(engine, store, data, layout, hints):
         source = stage(engine, store, data, layout, hints)
-        names = [name.partition(".")[2] for name in source._table.column_names]
-        return PartsSource(store, source._table.rename_columns(names), workers)
+        table = source._rows.table
+        names = [name.partition(".")[2] for name in table.column_names]
+        return PartsSource(store, table.rename_columns(names), workers)
 
     return staged

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.engines.kernels import equality, ranks
+from lakeformat.codec import layouts
+from lakeformat.engines.kernels import equality, gather, ranks
 from lakeformat.engines.keyed.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
@@ -29,7 +30,7 @@ from lakeformat.model.work import (
 )
 
 _MOST_RUNS = 256  # Of rows in order of their keys; of more, all are put in order together.
-_WINDOW_BYTES = 128 << 20  # Bytes of rows that are gathered together, on average.
+_Pieces = list[tuple[int, int]]  # Rows from start to stop.
 _SAMPLES = 16  # Keys that are looked at for each batch, to tell where it ends.
 
 
@@ -56,51 +57,85 @@ def merge_in_batches(
     batch_rows: int,
     with_retracts: bool,
     unasked: Collection[str] = (),
-    window_bytes: int = _WINDOW_BYTES,
+    window_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """As `merge`, at most `batch_rows` at a time, and fewer of wide rows; without retractions unless `with_retracts`.
     Columns `unasked` may be left out.
 
-    If results are unchanged rows, they are gathered batch by batch: no second copy of all rows is made.
+    Rows are merged by ranges of keys of about `window_bytes`: no second copy of all rows is made.
     """
-    if spec.engine not in _CHOICES or spec.ignore_delete or rows.num_rows == 0:
-        merged = merge(rows, spec)
-        if not with_retracts:
-            merged = merged.filter(pa.array(~retracts(merged)))
-        yield from merged.to_batches(batch_rows)
+    if rows.num_rows == 0:
         return
+    window_bytes = window_bytes or gather.WINDOW_BYTES
     batch_rows = max(1, min(batch_rows, rows.num_rows * window_bytes // max(1, rows.nbytes)))
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     result_names = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
-    for pieces in _windows(keys, batch_rows):
-        some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
-        own = np.concatenate([keys[start:stop] for start, stop in pieces])
-        some = pa.Table.from_arrays([column.combine_chunks() for column in some.columns], schema=some.schema)
-        chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
-        if not with_retracts and VALUE_KIND.name in some.column_names:
-            chosen = chosen[~retracts(some)[chosen]]
-        result = _take(some.select(result_names), chosen)
-        yield from result.combine_chunks().to_batches(batch_rows)
+    for some, own in _windows(rows, keys, batch_rows, window_bytes):
+        if gather.is_small(some):
+            some = pa.Table.from_arrays([column.combine_chunks() for column in some.columns], schema=some.schema)
+        if spec.engine in _CHOICES and not spec.ignore_delete:
+            chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
+            if not with_retracts and VALUE_KIND.name in some.column_names:
+                chosen = chosen[~retracts(some)[chosen]]
+            result = _take(some.select(result_names), chosen)
+        else:
+            result = merge(some, spec)
+            if not with_retracts:
+                result = result.filter(pa.array(~retracts(result)))
+        yield from gather.compact(result).to_batches(batch_rows)
 
 
-def _windows(keys: np.ndarray, most: int) -> Iterator[list[tuple[int, int]]]:
-    """Rows in pieces from start to stop, so that all rows of a key are in one list, and lists are in order of the keys:
-    of about `most` rows each where rows are runs in order of their keys, as files are."""
+def _windows(
+    rows: pa.Table, keys: np.ndarray, most_rows: int, most_bytes: int
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """(rows, their keys), so that all rows of a key are together, and in order of the keys: about `most_rows` rows and
+    `most_bytes` each."""
     starts = np.concatenate(([0], np.flatnonzero(keys[1:] < keys[:-1]) + 1))
-    count = len(keys) // max(1, most)
-    if count < 2 or len(starts) > _MOST_RUNS:
-        yield [(0, len(keys))]
+    if len(starts) > _MOST_RUNS:
+        yield from _mixed(rows, keys, most_rows, most_bytes)
         return
-    sample = np.sort(keys[:: max(1, len(keys) // (count * _SAMPLES))])
-    edges = np.unique(sample[_SAMPLES::_SAMPLES])
     stops = np.append(starts[1:], len(keys))
+    pieces = list(zip(starts.tolist(), stops.tolist(), strict=True))
+    count = len(keys) // max(1, most_rows)
+    sample = np.sort(keys[:: max(1, len(keys) // (count * _SAMPLES))]) if count > 1 else keys[:0]
+    for window in _cut(keys, pieces, np.unique(sample[_SAMPLES::_SAMPLES])):
+        yield from _bounded(rows, keys, window, most_bytes)
+
+
+def _cut(keys: np.ndarray, pieces: _Pieces, edges: np.ndarray) -> Iterator[_Pieces]:
+    """The pieces, which are in order of their keys, below the first edge, from there to the next, ..."""
     cuts = [
-        np.concatenate(([start], start + np.searchsorted(keys[start:stop], edges), [stop]))
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+        np.concatenate(([start], start + np.searchsorted(keys[start:stop], edges), [stop])) for start, stop in pieces
     ]
-    for pieces in zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True):
-        if window := [(start, stop) for start, stop in pieces if start < stop]:
+    for parts in zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True):
+        if window := [(start, stop) for start, stop in parts if start < stop]:
             yield window
+
+
+def _bounded(
+    rows: pa.Table, keys: np.ndarray, pieces: _Pieces, most_bytes: int
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """The rows of the pieces: of all, or of halves of their keys if they have more than twice `most_bytes`."""
+    some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
+    own = np.concatenate([keys[start:stop] for start, stop in pieces])
+    distinct = np.unique(own) if some.nbytes > 2 * most_bytes else own[:1]
+    if len(distinct) < 2:
+        yield some, own
+        return
+    del some
+    for half in _cut(keys, pieces, distinct[[len(distinct) // 2]]):
+        yield from _bounded(rows, keys, half, most_bytes)
+
+
+def _mixed(rows: pa.Table, keys: np.ndarray, most_rows: int, most_bytes: int) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """As `_windows`, of rows in any order."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(keys[order])) + 1))
+    sizes = np.add.reduceat(gather.Rows(rows).sizes(order), starts)
+    ends = np.append(starts[1:], len(order))
+    for window in gather.windows(sizes, most_rows, most_bytes):
+        own = np.sort(order[starts[window.start] : ends[window.stop - 1]])  # Files are read in one direction.
+        yield gather.take(rows, own), keys[own]
 
 
 def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
@@ -133,8 +168,20 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
     if rows.num_rows == 0:
         return rows
     is_after = np.arange(rows.num_rows) >= before.num_rows
-    # Rows of a key are in the order of their tables, not of their numbers.
     keys = ranks.ranks([rows.column(name) for name in spec.key])
+    if gather.is_small(rows):
+        return _difference(rows, is_after, keys, spec, compared)
+    flagged = rows.append_column("", pa.array(is_after))
+    return pa.concat_tables(
+        _difference(some.drop_columns([""]), np.asarray(some.column("")), own, spec, compared)
+        for some, own in _windows(flagged, keys, rows.num_rows, gather.WINDOW_BYTES)
+    )
+
+
+def _difference(
+    rows: pa.Table, is_after: np.ndarray, keys: np.ndarray, spec: MergeSpec, compared: Sequence[str]
+) -> pa.Table:
+    # Rows of a key are in the order of their tables, not of their numbers.
     order = np.argsort(keys, kind="stable")
     pairs = np.append(keys[order][1:] == keys[order][:-1], False)
     has_other = pairs | np.append(False, pairs[:-1])
@@ -144,11 +191,11 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
         maybe[:-1] &= numbers[1:] == numbers[:-1]
         compared = [name for name in rows.schema.names if name not in (*spec.key, SEQUENCE.name, VALUE_KIND.name)]
     places = np.flatnonzero(maybe)
-    one, other = pa.array(order[places]), pa.array(order[places + 1])
     alike = np.ones(len(places), bool)
     for name in compared:
-        column = rows.column(name).combine_chunks()
-        alike &= equality.equal(column.take(one), column.take(other))
+        column = rows.column(name)
+        one, other = (layouts.plain(gather.take_column(column, order[places + step])) for step in (0, 1))
+        alike &= equality.equal(one, other)
     same = np.zeros(len(order), bool)
     same[places[alike]] = True
     changed = ~(same | np.append(False, same[:-1]))
@@ -156,7 +203,7 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
     paired = np.where(is_after[order], RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE)
     kinds = np.where(has_other, paired, alone)[changed].astype(np.int8)
     index = rows.schema.get_field_index(VALUE_KIND.name)
-    return rows.take(pa.array(order[changed])).set_column(index, rows.schema.field(index), pa.array(kinds))
+    return gather.take(rows, order[changed]).set_column(index, rows.schema.field(index), pa.array(kinds))
 
 
 def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -164,7 +211,7 @@ def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     order = np.argsort(keys, kind="stable")
     is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
-    return rows if is_last.all() else rows.take(pa.array(np.sort(order[is_last])))
+    return rows if is_last.all() else gather.take(rows, np.sort(order[is_last]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +303,7 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
                     chosen = last(several.events(adds, retracts=takes & ordered))
                     return _filled(chosen, several, removed, nullable)
                 events = several.events(adds, counts & ~ordered & ~taken_back, takes)
-                return aggregate(rule, column.take(pa.array(several.rows)), events)
+                return aggregate(rule, gather.take_column(column, several.rows), events)
         chosen = last_non_null(_is_valid(column)[several.rows], several.events(living & ~taken_back))
         return _filled(chosen, several, removed, nullable)
 
@@ -281,7 +328,7 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
         if not rows.schema.field(name).nullable:
             adds[removed[removed >= 0]] = True
         how = rules.get(name, Aggregation(name, "last_non_null_value"))
-        values = rows.column(name).take(pa.array(several.rows))
+        values = gather.take_column(rows.column(name), several.rows)
         reduced = aggregate(how, values, several.events(adds, retracts=living & taken_back))
         if rows.schema.field(name).nullable:
             return reduced
@@ -346,7 +393,7 @@ class _Several:
         else:
             chosen[chosen < 0] = len(column) + np.arange(len(result))
             column = pa.chunked_array([*column.chunks, result], column.type)
-        return column.take(pa.array(chosen, mask=chosen < 0))
+        return gather.take_column(column, chosen)
 
 
 def _several(rows: pa.Table, keyed: Keyed) -> _Several:
@@ -415,7 +462,7 @@ def _is_valid(column: pa.ChunkedArray) -> np.ndarray:
 def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
     if len(chosen) == rows.num_rows and np.array_equal(chosen, np.arange(len(chosen))):
         return rows
-    return rows.take(pa.array(chosen))
+    return gather.take(rows, chosen)
 
 
 # Engines that keep one of a key's rows unchanged: which one.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import layouts
+from lakeformat.codec import layouts, numbers
 from lakeformat.codec.arrow import fields_from_arrow, to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided, Spread
-from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.kernels import casts, gather, rows
+from lakeformat.engines.kernels.gather import Rows
 from lakeformat.engines.row_level import deletes, marks, outcomes
 from lakeformat.engines.written import Copied
 from lakeformat.model.dataclass import dataclass
@@ -58,20 +60,20 @@ class ArrowSource:
     def __init__(self, store: Store, table: pa.Table, run: Any, threads: int = 1) -> None:
         self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
         self._store, self._run, self._threads = store, run, threads
-        self._table = outcomes.named(SOURCE, table.combine_chunks())
+        self._rows = Rows(outcomes.named(SOURCE, gather.compact(table)))
 
     def keep_last(self, key: tuple[str, ...]) -> None:
-        self._table = last_of_each(self._table, key)
+        self._rows = Rows(last_of_each(self._rows.table, key))
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
-        return outcomes.spread(merge, self._table, limit)
+        return outcomes.spread(merge, self._rows.table, limit)
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
-        index = outcomes.Index(merge, self._table)
+        index = outcomes.Index(merge, self._rows)
         room = _Room(_KEPT_BYTES)
         decided = self._run(lambda task: decide(self._store, index, task, room), tasks)
         choices = {task.paths[0]: choice for task, choice in zip(tasks, decided, strict=True) if choice is not None}
-        unmatched = rest(self._table, index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
+        unmatched = rest(self._rows, index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
         return Decided(frozenset(choices), (choices, unmatched))
 
     def write(
@@ -94,16 +96,16 @@ class ArrowSource:
 
         def together() -> Iterator[pa.RecordBatch]:
             for choice in kept:
-                yield from updated(merge, self._table, choice)
-            yield from inserted(merge, self._table, unmatched)
+                yield from updated(merge, self._rows, choice)
+            yield from inserted(merge, self._rows, unmatched)
 
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, together(), layout, threads=1 if tasks else self._threads)
             choice = choices[task.paths[0]]
             if beside:
-                return write_columns(self._store, merge, self._table, task, choice, layouts[task.paths[0]])
-            batches = changed(self._store, merge, self._table, task, choice, whole, layout)
+                return write_columns(self._store, merge, self._rows, task, choice, layouts[task.paths[0]])
+            batches = changed(self._store, merge, self._rows, task, choice, whole, layout)
             return worker.write(self._store, batches, layout)
 
         written = self._run(work, [*([None] if kept or len(unmatched) else []), *tasks])
@@ -127,24 +129,22 @@ class ArrowSource:
         return worker.write(self._store, self._by_key(merge, tasks), layout)
 
     def close(self) -> None:
-        self._table = self._table.slice(0, 0)
+        self._rows = Rows(self._rows.table.slice(0, 0))
 
     def _by_key(self, merge: Merge, tasks: Sequence[ReadTask]) -> Iterator[pa.RecordBatch]:
-        index = outcomes.Index(merge, self._table)
-        right = self._table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
+        index = outcomes.Index(merge, self._rows)
+        right = assigning(merge, self._rows)
         for task in tasks:
             for batch in worker.read(self._store, task):
                 target = outcomes.named(TARGET, pa.Table.from_batches([batch]))
                 rows, clauses, right_rows = outcomes.decide(index, target)
                 choice, beside = np.full(target.num_rows, outcomes.NONE, np.int8), np.zeros(target.num_rows, np.int64)
                 choice[rows], beside[rows] = clauses, right_rows
-
-                def source(rows: np.ndarray, beside: np.ndarray = beside) -> pa.Table:
-                    return right.take(pa.array(beside[rows]))
-
-                yield outcomes.by_key(merge, target, choice, source)[0]
+                for some in _windows(right, target.num_rows, rows[right_rows >= 0], right_rows[right_rows >= 0]):
+                    source = partial(_taken, right, beside[some])
+                    yield outcomes.by_key(merge, _sliced(target, some), choice[some], source)[0]
         if merge.clauses_of(Group.NOT_MATCHED):
-            for batch in inserted(merge, self._table, rest(self._table, index.matched())):
+            for batch in inserted(merge, self._rows, rest(self._rows, index.matched())):
                 yield outcomes.of_kind(batch, RowKind.INSERT)
 
 
@@ -158,20 +158,25 @@ def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last of rows that are equal in these columns; the result keeps the order."""
     codes = rows.key_codes([layouts.plain(source[flat_name(SOURCE, name)]) for name in key])
     _, last = np.unique(codes[::-1], return_index=True)
-    return source if len(last) == len(codes) else source.take(pa.array(np.sort(len(codes) - 1 - last)))
+    return source if len(last) == len(codes) else gather.take(source, np.sort(len(codes) - 1 - last))
 
 
-def rest(source: pa.Table, matched: np.ndarray) -> np.ndarray:
+def rest(source: Rows, matched: np.ndarray) -> np.ndarray:
     """The rows of the source that are not in `matched`."""
-    alone = np.ones(source.num_rows, bool)
+    alone = np.ones(source.table.num_rows, bool)
     alone[matched] = False
     return np.flatnonzero(alone)
 
 
-def inserted(merge: Merge, source: pa.Table, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
+def inserted(merge: Merge, source: Rows, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
     """The rows to insert for these rows of the source."""
-    for start in range(0, len(unmatched), _WRITE_ROWS):
-        yield from outcomes.inserted(merge, source.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
+    for some in source.windows(unmatched, _WRITE_ROWS):
+        yield from outcomes.inserted(merge, source.take(unmatched[some]))
+
+
+def assigning(merge: Merge, source: Rows) -> Rows:
+    """The source columns whose values are assigned to rows of the table."""
+    return source.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
 
 
 class _Room:
@@ -211,7 +216,7 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
         updated.append(positions[rows])
         source.append(beside[changes])
         if keeps and room is not None:
-            kept.append(target.take(pa.array(rows)))
+            kept.append(gather.take(target, rows))
             keeps = room.take(kept[-1].nbytes)
     if (clauses == outcomes.NONE).all():
         return None
@@ -219,33 +224,27 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | No
     return Choice(clauses, np.concatenate(updated), np.concatenate(source), columns)
 
 
-def updated(merge: Merge, table: pa.Table, choice: Choice) -> Iterator[pa.RecordBatch]:
+def updated(merge: Merge, source: Rows, choice: Choice) -> Iterator[pa.RecordBatch]:
     """The updated rows of one file: those that `choice` keeps."""
     if not len(choice.updated):
         return
     assert choice.rows is not None, choice
-    right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
-    for start in range(0, len(choice.updated), _WRITE_ROWS):
-        stop = start + _WRITE_ROWS
-        beside = choice.source[start:stop]
-        clauses = choice.clauses[choice.updated[start:stop]]
-        target = choice.rows.slice(start, _WRITE_ROWS)
-
-        def source(rows: np.ndarray, beside: np.ndarray = beside) -> pa.Table:
-            return right.take(pa.array(beside[rows]))
-
-        yield outcomes.changed(merge, target, clauses, source, False)
+    right = assigning(merge, source)
+    for some in right.windows(choice.source, _WRITE_ROWS):
+        clauses = choice.clauses[choice.updated[some]]
+        beside = partial(_taken, right, choice.source[some])
+        yield outcomes.changed(merge, _sliced(choice.rows, some), clauses, beside, False)
 
 
 def changed(
-    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, whole: bool, into: WriteTask
+    store: Store, merge: Merge, source: Rows, task: ReadTask, choice: Choice, whole: bool, into: WriteTask
 ) -> Iterator[pa.RecordBatch | Copied]:
     """The rows of one file after the merge, for files of `into`: all remaining rows, or (unless `whole`) the updated
-    ones. `table` has the source columns whose values are assigned."""
+    ones. `source` has the source columns whose values are assigned."""
     updates = [index for index, clause in enumerate(merge.clauses) if clause.act is Act.UPDATE]
     if not whole and not np.isin(choice.clauses, updates).any():
         return
-    right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
+    right = assigning(merge, source)
 
     def touches(_: pa.Table, start: int, count: int) -> bool:
         return bool((choice.clauses[start : start + count] != outcomes.NONE).any())
@@ -255,16 +254,17 @@ def changed(
             yield batch
             continue
         target, positions = _target(batch)
-
-        def source(rows: np.ndarray, positions: np.ndarray = positions) -> pa.Table:
-            at = np.searchsorted(choice.updated, positions[rows])
-            return right.take(pa.array(choice.source[at]))
-
-        yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+        updated_rows = np.flatnonzero(numbers.among(positions, choice.updated))
+        rows_of_source = choice.source[np.searchsorted(choice.updated, positions[updated_rows])]
+        beside = np.full(len(positions), outcomes.NONE, np.int64)
+        beside[updated_rows] = rows_of_source
+        for some in _windows(right, len(positions), updated_rows, rows_of_source):
+            clauses = choice.clauses[positions[some]]
+            yield outcomes.changed(merge, _sliced(target, some), clauses, partial(_taken, right, beside[some]), whole)
 
 
 def write_columns(
-    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, into: WriteTask
+    store: Store, merge: Merge, source: Rows, task: ReadTask, choice: Choice, into: WriteTask
 ) -> list[WrittenFile]:
     """The columns of `into` for all rows of one file after the merge, including deleted rows; nothing if no row is
     updated."""
@@ -273,7 +273,7 @@ def write_columns(
         return []
     names = {field.name for field in into.fields}
     narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
-    batches = changed(store, narrow, table, task, choice, True, into)
+    batches = changed(store, narrow, source, task, choice, True, into)
     if into.blobs is not None and into.blobs.updates:
         batches = _with_changed(batches, choice.clauses != outcomes.NONE)
     return worker.write(store, batches, into)
@@ -285,6 +285,21 @@ def _with_changed(batches: Iterable[Any], is_changed: np.ndarray) -> Iterator[pa
     for batch in batches:
         yield batch.append_column(CHANGED.name, pa.array(is_changed[start : start + batch.num_rows]))
         start += batch.num_rows
+
+
+def _windows(source: Rows, count: int, updated: np.ndarray, of_source: np.ndarray) -> Iterator[slice]:
+    """Windows of `count` rows of the table, of which those `updated` get the values of these rows of the source."""
+    sizes = np.zeros(count, np.int64)
+    sizes[updated] = source.sizes(of_source)
+    return gather.windows(sizes, max(count, 1))
+
+
+def _sliced(table: pa.Table, some: slice) -> pa.Table:
+    return table.slice(some.start, some.stop - some.start)
+
+
+def _taken(source: Rows, beside: np.ndarray, rows: np.ndarray) -> pa.Table:
+    return source.take(beside[rows])
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:

@@ -19,7 +19,8 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.numbers import distinct
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided
-from lakeformat.engines.kernels import rows
+from lakeformat.engines.kernels import gather, rows
+from lakeformat.engines.kernels.gather import Rows
 from lakeformat.engines.row_level import arrow_merge, marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import Choice
 from lakeformat.engines.written import Copied
@@ -46,7 +47,7 @@ class Staged:
     tasks: tuple[ReadTask, ...]
     key: tuple[str, ...] = ()
 
-    def load(self, store: Store, fields: tuple[Field, ...]) -> pa.Table:
+    def load(self, store: Store, fields: tuple[Field, ...]) -> Rows:
         """These columns (and those of the key), with the names that a merge's expressions use."""
         wanted = {*(field.name for field in fields), *self.key}
         kept = [(f"c{index}", field) for index, field in enumerate(self.fields) if field.name in wanted]
@@ -55,13 +56,13 @@ class Staged:
             Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT)),
         )
         read = [replace(task, fields=tuple(find_field(task.fields, f.name) for f in columns)) for task in self.tasks]
-        table = pa.Table.from_batches(_read(store, read), arrow_schema(columns))
+        table = pa.Table.from_batches(gather.joined(_read(store, read)), arrow_schema(columns))
         rows = layouts.plain(table[outcomes.ROW]).to_numpy()
         table = table.drop_columns([outcomes.ROW]).rename_columns([field.name for _, field in kept])
         if not (rows[1:] > rows[:-1]).all():
-            table = table.take(pa.array(np.argsort(rows)))
-        table = outcomes.named(SOURCE, table.combine_chunks())
-        return arrow_merge.last_of_each(table, self.key) if self.key else table
+            table = gather.take(table, np.argsort(rows))
+        table = outcomes.named(SOURCE, gather.compact(table))
+        return Rows(arrow_merge.last_of_each(table, self.key) if self.key else table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
 
     written = worker.write(store, decisions(), layout)
     matched = bitmap.encode(index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else b""
-    return Made([], written, tuple(touched), matched, index.source.num_rows)
+    return Made([], written, tuple(touched), matched, index.source.table.num_rows)
 
 
 def _write(

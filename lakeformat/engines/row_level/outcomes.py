@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from lakeformat.codec import layouts, numbers
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.engines.engine import Spread
-from lakeformat.engines.kernels import assign, casts, ranks
+from lakeformat.engines.kernels import assign, casts, gather, ranks
+from lakeformat.engines.kernels.gather import Rows
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.expression import evaluation
 from lakeformat.expression.spark_sql import to_sql
@@ -65,7 +66,7 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
     """The values of each key in `source`; only the smallest and largest if there are more than `limit`."""
     spreads = []
     for key in merge.keys:
-        values = layouts.plain(evaluation.evaluate(key.source, source))
+        values = layouts.plain(_values_of(key.source, source))
         has_null = values.null_count > 0
         distinct = values.slice(0, _SAMPLE * limit).unique().drop_null()
         if len(distinct) <= limit < len(values):
@@ -83,9 +84,9 @@ def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
 class Index:
     """The rows of a source by key. Looking up rows of the table also records which rows of the source were matched."""
 
-    def __init__(self, merge: Merge, source: pa.Table) -> None:
+    def __init__(self, merge: Merge, source: Rows) -> None:
         self.merge, self.source = merge, source
-        count = source.num_rows
+        count = source.table.num_rows
         self._matched_rows = np.zeros(count, bool)
         parts: dict[frozenset[str], Expression] = {
             frozenset(sides_of(conjunct)): ALWAYS for conjunct in conjuncts(merge.rest)
@@ -96,15 +97,19 @@ class Index:
         self._of_target = parts.pop(frozenset({TARGET}), ALWAYS)
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())
-        alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(evaluation.mask(of_source, source))
+        alive = (
+            np.ones(count, bool)
+            if of_source == ALWAYS
+            else _numpy(gather.by_batches(source.table, partial(evaluation.mask, of_source)))
+        )
         steps = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         self._compared: list[tuple[Key, bool]] = []  # And whether it is compared in its own type.
         for key in merge.keys:
-            values, stored = evaluation.evaluate(key.source, source), evaluation.evaluate(key.target, empty).type
-            type = evaluation.common_type(stored, values.type)
+            given, stored = _values_of(key.source, source.table), evaluation.evaluate(key.target, empty).type
+            type = evaluation.common_type(stored, given.type)
             self._compared.append((key, type == stored))
-            values = layouts.plain(_looked_up(key, key.target, values, type))
+            values = layouts.plain(_looked_up(key, key.target, given, type))
             distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
         # The key with most values first: it excludes most rows of the table from the other look-ups.
@@ -154,14 +159,13 @@ class Index:
             return rows, self._order[self._starts[codes]]
         matches = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         needed = columns_of(self._rest)
-        sides = [table.select([n for n in table.column_names if n in needed]) for table in (target, self.source)]
+        sides = [side.select(needed) for side in (Rows(target), self.source)]
         for some in _slices(self._counts[codes]):
             counts = self._counts[codes[some]]
             left = np.repeat(rows[some], counts)
             nth = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
             right = self._order[np.repeat(self._starts[codes[some]], counts) + nth]
-            pairs = beside(*(side.take(pa.array(places)) for side, places in zip(sides, (left, right), strict=True)))
-            holds = _numpy(evaluation.mask(self._rest, pairs))
+            holds = _holds(self._rest, sides, left, right)
             left, right = left[holds], right[holds]
             self._matched_rows[right] = True
             again = np.flatnonzero(left[1:] == left[:-1]) + 1
@@ -253,14 +257,17 @@ def decide(
         if matched[0][1].condition == ALWAYS:
             choice[:] = matched[0][0]
         else:
-            left = target.select([name for name in target.column_names if name in named] or target.column_names[:1])
-            right = index.source.select([name for name in index.source.column_names if name in named])
-            choice = choose(matched, beside(left.take(pa.array(rows)), right.take(pa.array(beside_it))))
+            left = Rows(
+                target.select([name for name in target.column_names if name in named] or target.column_names[:1])
+            )
+            right = index.source.select(named)
+            for some in gather.windows(left.sizes(rows) + right.sizes(beside_it), max(len(rows), 1)):
+                choice[some] = choose(matched, beside(left.take(rows[some]), right.take(beside_it[some])))
     if alone := merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE):
         is_matched = np.zeros(target.num_rows, bool)
         is_matched[rows] = True
         others = np.flatnonzero(~is_matched)
-        of_others = choose(alone, target.take(pa.array(others)))
+        of_others = choose(alone, gather.take(target, others))
         order = np.argsort(np.concatenate([rows, others]), kind="stable")
         rows = np.arange(target.num_rows)
         choice = np.concatenate([choice, of_others])[order]
@@ -289,7 +296,7 @@ def changed(
         updates.append(rows)
         if not len(rows):
             continue
-        here = target.take(pa.array(rows))
+        here = gather.take(target, rows)
         with _naming(clause):
             new = assigned(clause, beside(here, source(rows)) if clause.group is Group.MATCHED else here, merge.target)
         for updated in new.schema.names:
@@ -424,6 +431,19 @@ def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _values_of(expression: Expression, source: pa.Table) -> pa.Array | pa.ChunkedArray:
+    return gather.by_batches(source, partial(evaluation.evaluate, expression))
+
+
+def _holds(condition: Expression, sides: Sequence[Rows], left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Which pairs of rows, one of each side, satisfy the condition."""
+    holds = np.zeros(len(left), bool)
+    for some in gather.windows(sides[0].sizes(left) + sides[1].sizes(right), max(len(left), 1)):
+        pairs = beside(sides[0].take(left[some]), sides[1].take(right[some]))
+        holds[some] = _numpy(evaluation.mask(condition, pairs))
+    return holds
 
 
 def _stored(target: pa.Table, field: Field) -> pa.Array:

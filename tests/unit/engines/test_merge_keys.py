@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakeformat import Lake
 from lakeformat.codec import parquet_footer
 from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.engines.kernels.gather import Rows
 from lakeformat.engines.row_level import outcomes
 from lakeformat.expression import sql_text
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, prepare
@@ -129,7 +130,7 @@ def index_of(target, source, null_safe):
     on = " and ".join(f"t.k{i} {'<=>' if safe else '='} s.k{i}" for i, safe in enumerate(null_safe))
     fields = tuple(fields_from_arrow(side.schema) for side in (target, source))
     merge = prepare(*fields, sql_text.parse(on, (TARGET, SOURCE)), (Clause(Group.MATCHED, Act.DELETE, ALWAYS, ()),))
-    return outcomes.Index(merge, outcomes.named(SOURCE, source))
+    return outcomes.Index(merge, Rows(outcomes.named(SOURCE, source)))
 
 
 def equal(mine, theirs, null_safe):
