@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from lakeformat.dialects.dialect import AnyView, Format
+from lakeformat.dialects.dialect import WAITS_MS, AnyView, Format
 from lakeformat.errors import (
     CommitLost,
     CommitUnknown,
@@ -70,13 +70,15 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
         )
         return snapshot
 
+    waits_ms = WAITS_MS
     for attempt in range(attempts):
         if attempt:
-            sleep(pause(attempt - 1, jitter()))
+            sleep(pause(attempt - 1, jitter(), waits_ms))
         version = -1
         try:
             version = head.version()
             view = format.load(store, version, loaded)
+            waits_ms = view.waits_ms()
             # The answer to an attempt was lost, or the caller repeated the call.
             if landed_snapshot := settle(store, operation, view, doubts) or view.find(operation):
                 return landed(landed_snapshot, attempt)
@@ -183,9 +185,11 @@ def discard(store: Store, paths: Iterable[str]) -> None:
         store.delete(tuple(paths))
 
 
-def pause(retry: int, share: float) -> float:
-    """Seconds to wait before retry 0, 1, ...: 10 ms, doubled up to 10 s, plus `share` of a fifth of it."""
-    return min(0.01 * 2.0 ** min(retry, 60), 10.0) * (1 + 0.2 * share)
+def pause(retry: int, share: float, waits_ms: tuple[int, int] = WAITS_MS) -> float:
+    """Seconds to wait before retry 0, 1, ...: the least time, doubled up to the longest, plus `share` of a fifth of
+    it. `waits_ms`: these two, in milliseconds; the longest is never below the least."""
+    least_ms, most_ms = waits_ms
+    return min(least_ms * 2.0 ** min(retry, 60), max(most_ms, least_ms)) / 1000 * (1 + 0.2 * share)
 
 
 def unknown(store: Store, id: str, reason: LakeError | str) -> CommitUnknown:

@@ -21,13 +21,18 @@
 A message names the thing, what was found, and the way out.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lakeformat.redact import redacted
 
 
 class LakeError(Exception):
-    """The base of all errors that lakeformat raises on purpose. Its message shows no passwords of addresses."""
+    """The base of all errors that lakeformat raises on purpose. Its message shows no passwords of addresses.
+
+    `retryable`: whether the same call may succeed later although nobody mends anything.
+    """
+
+    retryable: ClassVar[bool] = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*(redacted(argument) if isinstance(argument, str) else argument for argument in arguments))
@@ -35,6 +40,8 @@ class LakeError(Exception):
 
 class InvalidInput(LakeError, ValueError):
     """The caller asked for something impossible. The message names it and the way out."""
+
+    retryable = False
 
 
 class OutsideScope(InvalidInput):
@@ -44,6 +51,8 @@ class OutsideScope(InvalidInput):
 class NotFound(LakeError, LookupError):
     """The warehouse, table, snapshot, tag, column or file does not exist."""
 
+    retryable = False
+
 
 class AlreadyExists(LakeError):
     """A table, tag, column or file of that name exists."""
@@ -51,6 +60,8 @@ class AlreadyExists(LakeError):
 
 class UnsupportedFeature(LakeError):
     """The table uses a feature that lakeformat does not support. It is refused, never half-read."""
+
+    retryable = False
 
 
 class MissingKey(UnsupportedFeature):
@@ -75,6 +86,8 @@ class NoSuchFile(StoreError):
 
 class StoreRefused(StoreError):
     """Storage refused for good: nothing was done, and a retry does not help."""
+
+    retryable = False
 
 
 class SourceError(LakeError):

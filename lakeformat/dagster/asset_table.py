@@ -408,10 +408,9 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
     except (Conflict, CommitLost, CommitUnknown) as error:
         raise dg.RetryRequested(max_retries=5, seconds_to_wait=2) from error
     except LakeError as error:
-        may_pass = not isinstance(error, InvalidInput | NotFound | UnsupportedFeature)
         said = str(error)
         text = said if said.startswith(f"{name}: ") else f"{name}: {said}"
-        raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
+        raise dg.Failure(text, metadata=details, allow_retries=error.retryable) from error
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
         # With a retry policy, Dagster retries every interrupted step, a terminated one like a lost pod.
         if _is_terminated():

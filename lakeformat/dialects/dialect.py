@@ -41,6 +41,7 @@ from lakeformat.storage.cache import Elsewhere, decoding
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
+WAITS_MS = 10, 10_000  # The least and the longest wait between two attempts of a commit, by default.
 S = TypeVar("S", bound=TableState, covariant=True)
 
 
@@ -561,6 +562,10 @@ class View(Part[S], ABC):
     @abstractmethod
     def attempts(self) -> int:
         """The number of attempts of a commit."""
+
+    @abstractmethod
+    def waits_ms(self) -> tuple[int, int]:
+        """(the least, the longest time to wait before a commit is attempted again), in milliseconds."""
 
     # --- reading ---
 

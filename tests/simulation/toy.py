@@ -34,6 +34,9 @@ class State:
     def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
         return settle(self.reader, operation, self, plan, since)
 
+    def waits_ms(self) -> tuple[int, int]:
+        return 10, 10_000
+
     def check(self, operation: Operation) -> None:
         check(self.reader, operation, self)
 

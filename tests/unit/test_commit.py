@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from lakeformat import Lake, errors
 from lakeformat.commit import commit, discard, pause
 from lakeformat.errors import (
     CommitLost,
@@ -481,3 +483,44 @@ def test_pauses_double_up_to_ten_seconds_and_spread_by_a_fifth():
     assert pause(10, 0.0) == 10.0
     assert pause(10_000, 1.0) == 12.0
     assert pause(0, 0.5) == pytest.approx(0.011)
+
+
+def test_pauses_follow_the_waits_of_the_table():
+    assert [pause(i, 0.0, (100, 250)) for i in range(3)] == [0.1, 0.2, 0.25]
+    assert pause(3, 0.0, (500, 100)) == 0.5
+    assert pause(3, 1.0, (0, 0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("format", "properties", "waits_ms"),
+    [
+        ("paimon", {"commit.min-retry-wait": "1 s", "commit.max-retry-wait": "2 min"}, (1000, 120_000)),
+        ("paimon", {"commit.min-retry-wait": "50 ms"}, (50, 10_000)),
+        ("iceberg", {"commit.retry.min-wait-ms": "100", "commit.retry.max-wait-ms": "60000"}, (100, 60_000)),
+        ("iceberg", {"commit.retry.min-wait-ms": "-1"}, (0, 10_000)),
+        ("iceberg", {}, (10, 10_000)),
+    ],
+)
+def test_a_lost_race_waits_as_long_as_the_table_says(tmp_path, format, properties, waits_ms):
+    table = Lake(tmp_path).create_table("d.t", pa.schema([("id", pa.int64())]), format=format, properties=properties)
+    view = table._view()
+    assert view.waits_ms() == waits_ms
+    lost, waits = iter([True, True, True, False]), []
+
+    class Losing:
+        def __init__(self, head):
+            self.version, self._head = head.version, head
+
+        def advance(self, version, plan):
+            return Outcome.LOST if next(lost) else self._head.advance(version, plan)
+
+    operation = Append(request=Request(id="op", absent_until=view.version, schema_id=view.schema.id), added=())
+    head = Losing(table._format.head(table._store))
+    commit(table._store, head, table._format, operation, sleep=waits.append, jitter=lambda: 0.0)
+    assert waits == [min(waits_ms[0] * 2**i, waits_ms[1]) / 1000 for i in range(3)]
+
+
+def test_errors_say_whether_the_same_call_may_succeed_later():
+    lasting = (errors.InvalidInput, errors.NotFound, errors.UnsupportedFeature, errors.StoreRefused)
+    tree = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.LakeError)]
+    assert {error for error in tree if not error.retryable} == {error for error in tree if issubclass(error, lasting)}

@@ -813,6 +813,12 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
 # --- what may be read and written -------------------------------------------------------------------------------------
 
 
+def waits_ms(schema: Schema) -> tuple[int, int]:
+    """`commit.retry.min-wait-ms` and `commit.retry.max-wait-ms`."""
+    least, most = (options.integer(schema.properties, f"commit.retry.{end}-wait-ms") for end in ("min", "max"))
+    return max(least, 0), most
+
+
 def attempts(schema: Schema) -> int:
     """`commit.retry.num-retries` plus the first attempt."""
     return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from lakeformat.codec.variant import shredding as variant_shredding
+from lakeformat.dialects.dialect import WAITS_MS
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import option_keys
 from lakeformat.model.option_keys import Documented
@@ -24,6 +25,8 @@ _DEFAULTS: dict[str, int | float | bool | str] = {
     "commit.manifest.min-count-to-merge": 100,
     "commit.manifest.target-size-bytes": 8 << 20,
     "commit.retry.num-retries": 10,  # Paimon's default; Iceberg's is four.
+    "commit.retry.min-wait-ms": WAITS_MS[0],  # Paimon's defaults; Iceberg's are 100 ms and a minute.
+    "commit.retry.max-wait-ms": WAITS_MS[1],
     "gc.enabled": True,
     "history.expire.max-ref-age-ms": 2**63 - 1,
     "history.expire.max-snapshot-age-ms": 5 * 86_400_000,
@@ -238,6 +241,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "commit.manifest.min-count-to-merge": integer,
     "commit.manifest-merge.enabled": boolean,
     "commit.retry.num-retries": integer,
+    "commit.retry.min-wait-ms": integer,
+    "commit.retry.max-wait-ms": integer,
     "history.expire.max-snapshot-age-ms": integer,
     "history.expire.min-snapshots-to-keep": integer,
     "write.metadata.previous-versions-max": integer,
@@ -262,7 +267,7 @@ _RESERVED = {
 DOCUMENTED = Documented.parse(
     heeded="""
     comment commit.manifest-merge.enabled commit.manifest.min-count-to-merge commit.manifest.target-size-bytes
-    commit.retry.num-retries encryption.key-id format-version gc.enabled history.expire.max-ref-age-ms
+    commit.retry.max-wait-ms commit.retry.min-wait-ms commit.retry.num-retries encryption.key-id format-version gc.enabled history.expire.max-ref-age-ms
     history.expire.max-snapshot-age-ms history.expire.min-snapshots-to-keep lakeformat.compact.delete-file-threshold
     lakeformat.compact.delete-ratio-threshold read.split.open-file-cost read.split.target-size schema.name-mapping.default
     write.avro.compression-codec write.avro.compression-level write.data.path write.delete.avro.compression-codec
@@ -280,7 +285,7 @@ DOCUMENTED = Documented.parse(
     write.update.mode write.wap.enabled
     """,
     ignored="""
-    commit.retry.max-wait-ms commit.retry.min-wait-ms commit.retry.total-timeout-ms commit.status-check.max-wait-ms
+    commit.retry.total-timeout-ms commit.status-check.max-wait-ms
     commit.status-check.min-wait-ms commit.status-check.num-retries commit.status-check.total-timeout-ms
     compatibility.snapshot-id-inheritance.enabled encryption.data-key-length engine.hive.enabled engine.hive.lock-enabled
     flink.max-continuous-empty-commits read.data-planning-mode read.delete-planning-mode read.orc.vectorization.batch-size

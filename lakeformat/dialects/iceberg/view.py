@@ -106,6 +106,9 @@ class IcebergView(View[State]):
     def attempts(self) -> int:
         return metadata.attempts(self.schema)
 
+    def waits_ms(self) -> tuple[int, int]:
+        return metadata.waits_ms(self.schema)
+
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
         return scans.project(self.state, columns)
 

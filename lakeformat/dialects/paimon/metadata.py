@@ -885,6 +885,11 @@ def pin(base: State, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
     return tag_path(f"{PIN}{uuid.uuid4()}"), emit_tag(base.document, now_ms, retain_ms)
 
 
+def waits_ms(schema: Schema) -> tuple[int, int]:
+    """`commit.min-retry-wait` and `commit.max-retry-wait`."""
+    return options.of(schema).commit_min_retry_wait, options.of(schema).commit_max_retry_wait
+
+
 def attempts(schema: Schema) -> int:
     """`commit.max-retries` plus the first attempt."""
     return max(options.of(schema).commit_max_retries, 0) + 1

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
 from lakeformat.codec.variant import shredding as variant_shredding
+from lakeformat.dialects.dialect import WAITS_MS
 from lakeformat.dialects.paimon import types
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model import option_keys
@@ -242,8 +243,8 @@ class TableOptions:
     changelog_time_retained = Option[int | None]("changelog.time-retained", duration, None)
     commit_force_compact = Option("commit.force-compact", boolean, False)
     commit_max_retries = Option("commit.max-retries", integer, 10)
-    commit_max_retry_wait = Option[int | None]("commit.max-retry-wait", duration, None)
-    commit_min_retry_wait = Option[int | None]("commit.min-retry-wait", duration, None)
+    commit_max_retry_wait = Option("commit.max-retry-wait", duration, WAITS_MS[1])
+    commit_min_retry_wait = Option("commit.min-retry-wait", duration, WAITS_MS[0])
     commit_timeout = Option[int | None]("commit.timeout", duration, None)
     compaction_delete_ratio_threshold = Option("compaction.delete-ratio-threshold", share, 0.2)
     compaction_file_size = Option[int | None]("compaction.file-size", size, None)
@@ -496,7 +497,7 @@ DOCUMENTED = Documented.parse(
     bucket-function.type bucket-key chain-table.enabled
     changelog-file.prefix changelog-producer changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
     changelog.num-retained.max changelog.num-retained.min changelog.time-retained clustering.incremental commit.force-compact
-    commit.max-retries compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
+    commit.max-retries commit.max-retry-wait commit.min-retry-wait compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
     compaction.max-size-amplification-percent compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour
     compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio compaction.total-size-threshold
     consumer.changelog-only data-evolution.enabled data-file.external-paths data-file.path-directory data-file.prefix
@@ -537,8 +538,8 @@ DOCUMENTED = Documented.parse(
     changelog-file.format changelog-file.stats-mode changelog.precommit-compact changelog.precommit-compact.thread-num
     clustering.columns clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
     clustering.incremental.mode clustering.incremental.optimize-write clustering.strategy commit.callback.*.param
-    commit.callbacks commit.custom-listeners commit.discard-duplicate-files commit.force-create-snapshot commit.max-retry-wait
-    commit.min-retry-wait commit.strict-mode.last-safe-snapshot commit.timeout commit.user-prefix
+    commit.callbacks commit.custom-listeners commit.discard-duplicate-files commit.force-create-snapshot
+    commit.strict-mode.last-safe-snapshot commit.timeout commit.user-prefix
     compaction.bucket-distribution-strategy compaction.early-max.file-num compaction.file-num-limit
     compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max.file-num compaction.skip-expired-partitions
     compaction.small-file-ratio consumer-id consumer.expiration-time consumer.ignore-progress consumer.mode
@@ -649,7 +650,8 @@ _IMMUTABLE = {
 
 # What readers and writers may do otherwise than the table says: it changes no row and no meaning of one.
 _DYNAMIC = frozenset({
-    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries", "compaction.delete-ratio-threshold",
+    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries", "commit.max-retry-wait",
+    "commit.min-retry-wait", "compaction.delete-ratio-threshold",
     "compaction.file-size", "compaction.incremental-size-threshold", "compaction.max-size-amplification-percent", "compaction.min.file-num",
     "compaction.offpeak-ratio", "compaction.offpeak.end.hour", "compaction.offpeak.start.hour", "compaction.optimization-interval",
     "compaction.size-ratio", "compaction.total-size-threshold", "data-file.prefix", "deletion-vector.index-file.target-size",

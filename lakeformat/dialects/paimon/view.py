@@ -129,6 +129,9 @@ class PaimonView(View[State]):
     def attempts(self) -> int:
         return metadata.attempts(self.schema)
 
+    def waits_ms(self) -> tuple[int, int]:
+        return metadata.waits_ms(self.schema)
+
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
         metadata.require_readable(self.state, self.reader.root)
         return scans.project(self.state, columns)
