@@ -233,6 +233,7 @@ class Table:
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The retained snapshots that led to the current one, oldest first; with `after`, those after that snapshot id.
+        Of a table without a current one, all that there are, such as those of branches.
 
         Their counts are the ones recorded in snapshot metadata, and None for the rest; `snapshot(id)` computes all of
         them.

@@ -82,7 +82,7 @@ def _publish(context: dg.AssetExecutionContext, lake: LakeResource, staged: str,
             rows, _ = scan(lake.lake, to, keys if to.partitions else None, branch=name)
             write(lake.lake, to, rows, keys, origin, branch=name)
         table.delete_branch(name)
-    for snapshot in reversed(table.snapshots()):
+    for snapshot in reversed(table.snapshots() if table.current_snapshot() else ()):
         if snapshot.properties.get("lake/branch") == name:
             return written_of(table, to, snapshot, keys, origin)
     raise NotFound(f"{to.name} has no branch {name}: publish in the run that writes {staged}, or run that again")

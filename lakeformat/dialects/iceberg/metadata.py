@@ -578,9 +578,13 @@ def current_id(base: State) -> int | None:
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
-    """The snapshots that led to the current one, oldest first; with `after`, those after it."""
+    """The snapshots that led to the current one, or all that there are of a table without a current one, oldest first;
+    with `after`, those after it."""
+    documents = ancestry(base, current_id(base))
+    if base.snapshot_document is None:
+        documents = sorted(snapshots(base).values(), key=_age, reverse=True)
     lineage = []
-    for document in ancestry(base, current_id(base)):
+    for document in documents:
         if document["snapshot-id"] == after:
             break
         lineage.append(to_snapshot(document))
@@ -602,7 +606,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
 
 def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
     """The ids of the snapshots after that one, oldest first."""
-    return [snapshot.id for snapshot in history(reader, base, after)]
+    return [snapshot.id for snapshot in history(reader, base, after)] if base.snapshot_document is not None else []
 
 
 def until(reader: Reader, version: int) -> State:
@@ -1081,6 +1085,11 @@ def _numbered(fields: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}
+
+
+def _age(document: Mapping[str, Any]) -> tuple[int, int]:
+    """Orders snapshots by when they were made."""
+    return document.get("sequence-number") or 0, document["timestamp-ms"]
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:

@@ -213,12 +213,13 @@ class Expiring(Part[State]):
             return []
         used: set[str] = set()
         for folder in ["", *metadata.branches(self.reader)]:
-            if not any(f.path.startswith(f"{folder}schema/schema-") for f in self.reader.list(f"{folder}schema")):
+            is_whole = any(f.path.startswith(f"{folder}schema/schema-") for f in self.reader.list(f"{folder}schema"))
+            if not is_whole and not folder:
                 raise CorruptTable(
-                    f"{self.reader.root}: {folder or 'the table'} has no schema; orphans cannot be distinguished from files in use"
-                    + (": finish what was begun, create_branch or delete_branch" if folder else "")
+                    f"{self.reader.root}: the table has no schema; orphans cannot be distinguished from files in use"
                 )
-            used |= _used(self.reader, folder)
+            # A branch that is being made keeps what it will have; one that was deleted in part may lack files already.
+            used |= _used(self.reader, folder, missing_ok=not is_whole)
         return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
 
     def _released(

@@ -779,7 +779,7 @@ def _register(call: Call) -> Result:
 def _ancestors(call: Call) -> Result:
     table, snapshot_id = call.table(), call.take("snapshot_id")
     call.close()
-    snapshots = table.snapshots()
+    snapshots = table.snapshots() if table.current_snapshot() else []
     if snapshot_id is not None:
         ids = [snapshot.id for snapshot in snapshots]
         if snapshot_id not in ids:

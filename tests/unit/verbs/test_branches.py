@@ -754,3 +754,42 @@ def test_a_fallback_branch_is_read_before_its_first_snapshot(tmp_path):
 
     assert values() == [10, 11, 20, 21]
     assert values(snapshot_id=1) == [10, 20]
+
+
+@pytest.mark.parametrize("how", ["folder", "catalog"])
+def test_snapshots_of_a_table_without_a_current_one_are_those_of_its_branches(how, tmp_path):
+    table = made(tmp_path, how)
+    table.alter().set_properties({"write.wap.enabled": "true"}).commit()
+    staged = table.staged("first")
+    one = staged.append(rows(1))
+    assert table.current_snapshot() is None
+    assert [snapshot.id for snapshot in table.snapshots()] == [one.id]
+    two = table.staged("second").append(rows(2))
+    assert [snapshot.id for snapshot in table.snapshots()] == [one.id, two.id]
+    table.publish("second")
+    assert two.id not in [snapshot.id for snapshot in table.snapshots()[1:]]
+    assert content(table) == [2]
+
+
+@pytest.mark.parametrize("kept", ["nothing", "the snapshot", "the snapshot and the tag"])
+def test_a_branch_made_in_part_does_not_stop_the_sweep(kept, tmp_path):
+    table = made(tmp_path, "paimon")
+    table.append(rows(1, 2))
+    table.create_tag("t")
+    branch = table.create_branch("b", tag="t")
+    folder = tmp_path / "w/a.db/t/branch/branch-b"
+    for part in {"nothing": ["schema", "snapshot", "tag"], "the snapshot": ["schema", "tag"]}.get(kept, ["schema"]):
+        for file in (folder / part).iterdir():
+            file.unlink()
+    with suppress(NotFound):
+        assert branch.scan().count() == 2
+    table.overwrite(rows(3))
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    orphan = tmp_path / "w/a.db/t/manifest/manifest-00000000-0000-0000-0000-000000000000-0"
+    orphan.write_bytes(b"")
+    assert [listed.path for listed in table.remove_orphan_files(older_than=AT_ONCE)] == ["manifest/" + orphan.name]
+    assert content(table) == [3]
+    assert content(table, tag="t") == [1, 2]
+    with suppress(NotFound, AlreadyExists):
+        table.delete_branch("b")
+    assert content(table.create_branch("c", tag="t")) == [1, 2]
