@@ -69,6 +69,7 @@ class Report:
     # Rows changed to what the source has and its log lacks, e.g. values of added columns; not counted in `rows`.
     filled_rows: int = 0
     seconds: float = 0.0  # Duration of the sync so far.
+    kept_bytes: int | None = None  # Of the log, which PostgreSQL keeps for a table that stopped.
 
     @property
     def rows_per_second(self) -> float:
@@ -178,6 +179,18 @@ class Follower:
 
     def _kept(self) -> dict[str, str]:
         return dict(self.source.kept(self._names()))
+
+    def require_described(self) -> None:
+        """Describe the source table again. Raises if it is not there, or cannot be followed."""
+        now = self.source.describe(self.source_table.name, self.source_table.key)
+        if self.progress is None:
+            self.source_table = now
+
+    def record(self) -> None:
+        """Commit the position if it is past the last commit."""
+        assert self.progress is not None
+        if self.covered > self.committed:
+            self._commit(None, replace(self.progress, position=self.covered.text))
 
     def hold(self, position: Position) -> None:
         """Record that the source must keep the changes since `position`, before the snapshot begins."""

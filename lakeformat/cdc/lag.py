@@ -32,6 +32,8 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
     declared = source.describe(source_table, there.schema.primary_key)
     if not set(declared.parts) <= set(saved[1].parts):
         return None
+    if source.retention.kept_apart([declared.name]):
+        source = source.apart(declared.name)
     after, until = source.parse(saved[1].position), source.position()
     if until <= after:
         return 0.0

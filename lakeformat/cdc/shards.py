@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from lakeformat.cdc.source import (
     Chunk,
     Failed,
     Position,
+    Retention,
     Rewritten,
     Source,
     SourceTable,
@@ -55,6 +57,10 @@ class Shards:
     def name(self) -> str:
         return self._source.name
 
+    @property
+    def retention(self) -> Retention:
+        return self._source.retention
+
     def table_names(self) -> list[str]:
         return self._source.table_names()
 
@@ -81,11 +87,13 @@ class Shards:
     def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
         return self._source.begin([part for table in tables for part in self._shards(table)], is_anew)
 
-    def served(self) -> Collection[str]:
-        return self._source.served()
+    def signatures(self, names: Collection[str]) -> Mapping[str, str]:
+        return self._source.signatures(names)
 
-    def exclusive(self) -> AbstractContextManager[None]:
-        return self._source.exclusive()
+    def apart(self, name: str) -> Source:
+        other = copy(self)
+        other._source = self._source.apart(name)
+        return other
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)

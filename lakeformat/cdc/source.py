@@ -152,6 +152,35 @@ class View(Protocol):
         ...
 
 
+class Retention(Protocol):
+    """How long a database keeps its log, and for which tables."""
+
+    def served(self) -> Collection[str]:
+        """The tables for which the database keeps the log until `acknowledge`; none if it keeps it anyway."""
+        ...
+
+    def keep_apart(self, name: str) -> bool:
+        """Keep the log for one table apart, from where it is kept now, whatever is acknowledged. False if the database cannot, so that
+        `acknowledge` must wait for the table."""
+        ...
+
+    def kept_apart(self, names: Collection[str]) -> Collection[str]:
+        """Those of these tables for which the log is kept apart."""
+        ...
+
+    def rejoin(self, name: str, position: Position) -> bool:
+        """End `keep_apart` for a table that has all changes up to `position`. False if other tables are past that."""
+        ...
+
+    def kept_bytes(self, name: str) -> int | None:
+        """The bytes of the log that the database keeps for this table; None if it keeps it anyway."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep other processes from beginning to follow tables, and from acknowledging."""
+        ...
+
+
 class Source(Protocol):
     """A database whose changes can be read repeatedly from a position until they are acknowledged."""
 
@@ -159,6 +188,9 @@ class Source(Protocol):
     def name(self) -> str:
         """Identifies the log."""
         ...
+
+    @property
+    def retention(self) -> Retention: ...
 
     def table_names(self) -> list[str]: ...
 
@@ -172,12 +204,12 @@ class Source(Protocol):
         replaced. Raises `NotFound` if that is not so, and the database no longer keeps anything."""
         ...
 
-    def served(self) -> Collection[str]:
-        """The tables for which the database keeps the log until `acknowledge`; none if it keeps it anyway."""
+    def signatures(self, names: Collection[str]) -> Mapping[str, str]:
+        """Of each table that there is, a text that changes if `describe`, `kept` or `rewritten` change, by one query."""
         ...
 
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Keep other processes from beginning to follow tables, and from acknowledging."""
+    def apart(self, name: str) -> Source:
+        """A source that reads and acknowledges the log kept apart for this table."""
         ...
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from lakeformat.cdc import failures, progress
+from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report, require_names
+from lakeformat.cdc.run import BATCH_ROWS, Beside, Limits, Run, Until, run
 from lakeformat.cdc.shards import Shards, matching
-from lakeformat.cdc.source import Disconnected, Position, Source
-from lakeformat.errors import InvalidInput, LakeError, NotFound
+from lakeformat.cdc.source import Disconnected, Source
+from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.lake import Lake
 
-log = logging.getLogger(__name__)
-BATCH_ROWS = 100_000
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0  # Between tries to connect again.
 _Answer = TypeVar("_Answer")
-_STOP_SECONDS = 0.2  # A wait looks that often whether the call is over.
-
-
-class Until(StrEnum):
-    """When a sync ends."""
-
-    NOW = "now"  # Once everything committed before the call is in the table.
-    STOPPED = "stopped"  # When `stop()` returns true.
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of one call. Batches are whole transactions, so one batch may exceed `max_rows`."""
-
-    until: Until = Until.NOW
-    max_rows: int | None = None  # Over all tables, including snapshot chunks.
-    max_seconds: float | None = None
-    batch_rows: int = BATCH_ROWS  # Rows per commit.
-    stop: Callable[[], bool] | None = None  # Called after each commit.
-    poll_seconds: float = 1.0  # Pause if there are no new changes.
-    reconnect_seconds: float = 600.0  # How long a call tries to connect again after its connection dropped.
-
-    def __post_init__(self) -> None:
-        if self.reconnect_seconds < 0:
-            raise InvalidInput(f"reconnect_seconds={self.reconnect_seconds!r}: it must be at least 0")
-        for name in ("max_rows", "max_seconds", "batch_rows", "poll_seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidInput(f"{name}={value!r}: it must be above 0")
 
 
 def sync_table(
@@ -121,8 +86,8 @@ def sync_table(
         computed,
         on_progress,
     )
-    beside = _Beside(source, lake, slot_shared_with or {}, is_complete=True)
-    return _run(source, [follower], limits, beside, is_alone=True)[0]
+    beside = Beside(source, lake, slot_shared_with or {}, is_complete=True)
+    return run(Run(source, [follower], limits, beside))[0]
 
 
 def sync_database(
@@ -153,6 +118,9 @@ def sync_database(
     `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
     `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's slot keeps what the tables of earlier calls lack that these
     names leave out, or that cannot be followed.
+
+    `until="stopped"` also follows tables that match later (unless `merge_shards`), and tries a table that stopped again, after pauses of 1 to 60
+    seconds, as it may have been renamed for a moment.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     names = _reconnected(source, lambda: matching(source, including, excluding))
@@ -172,21 +140,34 @@ def sync_database(
             raise InvalidInput(
                 f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), or take them together (merge_shards=True)"
             )
-    followers, failed = dict[str, Follower](), dict[str, Report]()
-    for source_name, table in targets.items():
+
+    def opened(name: str, restart: bool | str = False) -> Follower:
+        with failures.of_table(name):
+            declared = source.describe(name)
+            return _follower(source, declared, lake, target(name), format, (), properties, restart, tell=on_progress)
+
+    followers, failed = dict[str, Follower](), dict[str, LakeError]()
+    for name in targets:
         try:
-            with failures.of_table(source_name):
-                declared = source.describe(source_name)
-                followers[source_name] = _follower(
-                    source, declared, lake, table, format, (), properties, restart, tell=on_progress
-                )
+            followers[name] = opened(name, restart)
         except LakeError as error:
-            failed[source_name] = Report(table, error=error)
-    parts = {part for follower in followers.values() for part in follower.names}
-    left_out = {name: target(name) for name in source.served() if name not in parts and lake.exists(target(name))}
-    beside = _Beside(source, lake, left_out, is_complete=False)
-    reports = _run(source, list(followers.values()), limits, beside, is_alone=False) if followers else []
-    return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
+            failed[name] = error
+    is_ongoing = limits.until is Until.STOPPED
+    if followers or is_ongoing:
+        parts = {part for follower in followers.values() for part in follower.names}
+        left_out = {
+            name: target(name) for name in source.retention.served() if name not in parts and lake.exists(target(name))
+        }
+        beside = Beside(source, lake, left_out, is_complete=False)
+        names_now = None if merge_shards else (lambda: matching(source, including, excluding))
+        call = Run(source, list(followers.values()), limits, beside, opened, names_now, failed)
+        made = run(call)
+        reports = {follower.source_table.name: report for follower, report in zip(call.followers, made, strict=True)}
+    else:
+        reports = {}
+    return dict(
+        sorted({**{name: Report(target(name), error=error) for name, error in failed.items()}, **reports}.items())
+    )
 
 
 def _reconnected(source: Source, look: Callable[[], _Answer]) -> _Answer:
@@ -234,174 +215,3 @@ def _follower(
             f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
         )
     return Follower(source, declared, made, restart, snapshot_properties, computed, tell)
-
-
-def _run(source: Source, followers: list[Follower], limits: Limits, beside: _Beside, is_alone: bool) -> list[Report]:
-    run = _Run(source, followers, limits, beside, is_alone)
-    try:
-        run.run()
-    except NotFound:
-        run.require_unmoved()
-        raise
-    finally:
-        for follower in followers:
-            follower.settle()
-    return [follower.settle() for follower in followers]
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """Tables of other calls through the same slot: source table or pattern -> its table in `lake`."""
-
-    source: Source
-    lake: Lake
-    tables: Mapping[str, str] | Mapping[str | re.Pattern[str], str]
-    is_complete: bool  # Whether no further table may follow the slot.
-
-    def require_served(self, names: Collection[str]) -> None:
-        """Raise `InvalidInput` if the slot serves tables other than `names` and these; if these are not all, if it serves none of `names`."""
-        served = set(self.source.served())
-        others = sorted(name for name in served.difference(names) if not self._has(name))
-        if others and (self.is_complete or served.isdisjoint(names)):
-            raise InvalidInput(
-                f"{self.source.name} serves {', '.join(others)}: take another slot for {', '.join(names)}, as two calls through one lose each other's "
-                f"changes, or follow all in one call (sync_database). If nobody follows {others[0]} any more, drop the slot (Postgres.drop(), lakeformat "
-                f"slot drop)"
-            )
-
-    def _has(self, name: str) -> bool:
-        return any(
-            key.fullmatch(name) is not None if isinstance(key, re.Pattern) else key == name for key in self.tables
-        )
-
-    def positions(self) -> list[Position]:
-        """The positions up to which these tables have all changes."""
-        positions = []
-        for key, name in self.tables.items():
-            text = key.pattern if isinstance(key, re.Pattern) else key
-            saved = progress.read(self.lake.table(name)) if self.lake.exists(name) else None
-            if saved is not None and saved[0] == f"{self.source.name}/{text}":
-                positions.append(self.source.parse(saved[1].position))
-        return positions
-
-
-class _Run:
-    """One call of a sync: the tables that it follows through one log, and when it ends."""
-
-    def __init__(
-        self, source: Source, followers: list[Follower], limits: Limits, beside: _Beside, is_alone: bool
-    ) -> None:
-        self._beside = beside
-        self._source, self._followers, self._limits, self._is_alone = source, followers, limits, is_alone
-        self._live, self._started = list(followers), time.monotonic()  # Live: not stopped by an error.
-        self._lost_at: float | None = None  # When the connection was lost that is not back yet.
-        self._delay, self._commits = _FIRST_DELAY, 0  # Commits of this call when it was lost.
-
-    def is_over(self) -> bool:
-        limits = self._limits
-        rows = sum(follower.report.rows + follower.report.snapshot_rows for follower in self._followers)
-        return (
-            (limits.stop is not None and limits.stop())
-            or (limits.max_rows is not None and rows >= limits.max_rows)
-            or (limits.max_seconds is not None and time.monotonic() - self._started >= limits.max_seconds)
-        )
-
-    def run(self) -> None:
-        """Follow the tables, and connect again when the connection drops, as when the server restarts."""
-        while True:
-            try:
-                self.begin()
-                self.follow()
-                return
-            except Disconnected as error:
-                if not self._waits_after(error):
-                    raise
-            if self.is_over():
-                return
-
-    def _waits_after(self, error: Disconnected) -> bool:
-        """Wait before the next try to connect; False if there is none."""
-        now, commits = time.monotonic(), sum(len(follower.report.snapshots) for follower in self._followers)
-        if self._lost_at is None or commits > self._commits:  # The connection was back for a while.
-            self._lost_at, self._commits, self._delay = now, commits, _FIRST_DELAY
-        left = self._lost_at + self._limits.reconnect_seconds - now
-        if left <= 0:
-            return False
-        delay = min(self._delay, left)
-        log.warning("%s; connecting again in %.0f s, for %.0f s at most", error, delay, left)
-        for follower in self._live:
-            follower.reconnect()
-        with suppress(LakeError):
-            self._source.close()
-        end, self._delay = now + delay, min(2 * self._delay, _LONGEST_DELAY)
-        while time.monotonic() < end and not self.is_over():
-            time.sleep(min(_STOP_SECONDS, max(0.0, end - time.monotonic())))
-        return True
-
-    def begin(self) -> None:
-        """Take or continue the snapshots."""
-        self._each_alone(lambda follower: follower.require_kept())
-        if self._live:
-            is_anew = all(follower.is_anew for follower in self._live)
-            self._beside.require_served([name for follower in self._followers for name in follower.names])
-            with self._source.exclusive():
-                start = self._source.begin([follower.source_table for follower in self._live], is_anew)
-                if self._beside.tables:
-                    self._each_alone(lambda follower: follower.hold(start))
-            self._each_alone(lambda follower: follower.begin(start, self._limits.batch_rows, self.is_over))
-
-    def follow(self) -> None:
-        """Apply changes: those up to now, or until the call is over."""
-        while self._live and not self.is_over():
-            has_read = self._apply_changes()
-            self._lost_at, self._delay = None, _FIRST_DELAY
-            self._each_alone(lambda follower: follower.fill(self._limits.batch_rows, self.is_over))
-            if self._limits.until is Until.NOW:
-                break
-            if not has_read:
-                time.sleep(self._limits.poll_seconds)
-            self._each_alone(lambda follower: follower.look_again())
-        self._each_alone(lambda follower: follower.carry())
-
-    def _apply_changes(self) -> bool:
-        """Apply the changes up to the log's present end, and acknowledge those that all tables have. False if there is no new log."""
-        tables = {follower.source_table.name: follower.source_table for follower in self._live}
-        end, after = self._source.position(), min(follower.covered for follower in self._live)
-        for batch in self._source.changes(
-            after, end, tables, self._limits.batch_rows
-        ):  # Also without new log: it may be lost.
-            self._each_alone(lambda follower, batch=batch: follower.apply(batch))  # type: ignore[misc]  # mypy cannot infer a lambda with a default.
-            if self._live and not batch.is_last:
-                continue
-            if not self._beside.tables:
-                self._acknowledge()
-            if self.is_over() or not self._live:
-                break
-        if self._beside.tables:  # Their positions take a while to read.
-            with self._source.exclusive():
-                self._acknowledge()
-        return after < end
-
-    def _acknowledge(self) -> None:
-        """Release the log that no table needs. A table without a position begins where the source keeps the log then."""
-        positions = [follower.committed for follower in self._followers if follower.progress is not None]
-        if positions:
-            self._source.acknowledge(min([*positions, *self._beside.positions()]))
-
-    def _each_alone(self, act: Callable[[Follower], None]) -> None:
-        """Act on each live table; an error stops it alone, or the call if it is of one table."""
-        for follower in list(self._live):
-            try:
-                with failures.of_table(follower.source_table.name):
-                    act(follower)
-            except LakeError as error:
-                if self._is_alone or isinstance(error, Disconnected):
-                    raise
-                follower.report = replace(follower.report, error=error)
-                self._live.remove(follower)
-
-    def require_unmoved(self) -> None:
-        """Raise `Conflict` if another process applied and acknowledged what a table here still needs."""
-        for follower in self._live:
-            if follower.progress is not None:
-                follower.require_unmoved()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Conflict, LakeError, SourceError, Table, UnsupportedFeature
-from lakeformat.cdc import readers, sync, sync_database, sync_table
+from lakeformat.cdc import readers, run, sync_database, sync_table
 from lakeformat.cdc.source import Disconnected
 from lakeformat.model.schema import Schema
 from lakeformat.storage.cache import Cache
@@ -55,7 +55,9 @@ class NthFetchFails:
         call = getattr(self._source, name)
         if name == "view":
             return lambda *tables: self._viewed(call(*tables))
-        return call if name == "parse" else self._counted(name, call)  # Positions are parsed without the server.
+        return (
+            call if name in {"parse", "retention"} else self._counted(name, call)
+        )  # Positions are parsed without the server.
 
     def _counted(self, name, call):
         def counted(*arguments):
@@ -171,7 +173,7 @@ def a_sync_goes_on_after_its_connections_drop(sources, lake, interrupt, insert, 
 
 def a_sync_up_to_now_goes_on_after_its_connections_drop(source, name, lake, drop, execute, monkeypatch, caplog):
     """Whichever call of the source the drop comes before; `t (id, v)` has no rows. Each try is in the log, and no change comes twice."""
-    monkeypatch.setattr(sync, "_FIRST_DELAY", 0.01)
+    monkeypatch.setattr(run, "FIRST_DELAY", 0.01)
     properties = changelog_properties("paimon")
     for number, kind in enumerate(("describe", "begin", "view", "chunks: fetch", "position", "changes: fetch")):
         execute("INSERT INTO t VALUES " + ", ".join(f"({10 * number + row}, 0)" for row in range(9)))
@@ -188,6 +190,46 @@ def a_sync_up_to_now_goes_on_after_its_connections_drop(source, name, lake, drop
     assert "connecting again in" in caplog.text
     with pytest.raises(Disconnected):
         sync_table(NthFetchFails(source, 1, drop=drop, kind="position"), name, lake, "d.t", reconnect_seconds=0)
+
+
+def a_sync_of_all_takes_up_tables(source, lake, execute, tables, including, has_names):
+    """A sync that goes on follows tables that are made later, and one that is renamed for a moment if the log has no names of tables (`has_names`), else
+    without it; `tables`: the full names of `t` and `late`."""
+    first, late = tables
+    execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    stopped = threading.Event()
+    how = {"until": "stopped", "stop": stopped.is_set, "poll_seconds": 0.05, "including": including}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sync_database, source, lake, "d", **how)
+
+        def follows(name, ids):
+            deadline = time.monotonic() + 60
+            while (
+                not lake.exists(f"d.{name}")
+                or sorted(lake.table(f"d.{name}").scan().to_arrow()["id"].to_pylist()) != ids
+            ):
+                assert time.monotonic() < deadline, f"{name}: {ids} do not come"
+                assert not running.done(), running.result()
+                time.sleep(0.05)
+
+        try:
+            follows("t", [1])
+            execute("CREATE TABLE late (id int PRIMARY KEY)", "INSERT INTO late VALUES (1)")
+            follows("late", [1])
+            execute("INSERT INTO t VALUES (2)", "INSERT INTO late VALUES (2)")
+            follows("t", [1, 2])
+            follows("late", [1, 2])
+            execute("ALTER TABLE t RENAME TO hidden", "INSERT INTO late VALUES (3)")
+            follows("late", [1, 2, 3])
+            execute("INSERT INTO hidden VALUES (3)", "ALTER TABLE hidden RENAME TO t", "INSERT INTO t VALUES (4)")
+            follows("t", [1, 2] if has_names else [1, 2, 3, 4])
+            execute("INSERT INTO late VALUES (4)")
+            follows("late", [1, 2, 3, 4])
+        finally:
+            stopped.set()
+        reports = running.result()
+    assert reports[late].error is None
+    assert has_names or reports[first].error is None
 
 
 class RaisesFor:

@@ -28,6 +28,7 @@ from tests.cdc.following import (
     a_library_stops_one_table,
     a_server_crashes_within_a_sync,
     a_sync_goes_on_after_its_connections_drop,
+    a_sync_of_all_takes_up_tables,
     a_sync_up_to_now_goes_on_after_its_connections_drop,
     every_change_comes_once,
     mysql_workload,
@@ -299,6 +300,12 @@ def test_a_sync_up_to_now_goes_on_after_its_connections_drop(run, source, lake, 
     run("CREATE TABLE t (id int PRIMARY KEY, v int)")
     a_sync_up_to_now_goes_on_after_its_connections_drop(
         source, f"{run.name}.t", lake, lambda: kill_connections(run), run, monkeypatch, caplog
+    )
+
+
+def test_a_sync_of_all_takes_up_tables(run, source, lake):
+    a_sync_of_all_takes_up_tables(
+        source, lake, run, [f"{run.name}.{name}" for name in ("t", "late")], rf"{run.name}\.(t|late)", has_names=True
     )
 
 
@@ -716,7 +723,7 @@ def test_a_snapshot_of_several_connections_goes_on_where_one_dropped(run, server
             run(f"KILL {max(row[0] for row in run('SHOW PROCESSLIST'))}")  # The last to come: it reads.
 
     with pytest.raises(SourceError, match="run it again"):
-        sync_table(source, name, lake, "d.t", batch_rows=2, stop=drop)
+        sync_table(source, name, lake, "d.t", batch_rows=2, stop=drop, reconnect_seconds=0)
     done = lake.table("d.t").scan().count()
     assert 6 <= done < 30
     assert [row["id"] for row in rows_of(lake.table("d.t"))] == list(range(1, done + 1))

@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import partial
 from threading import Event
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
@@ -28,9 +29,11 @@ from tests.cdc.following import (
     ROUNDS,
     WORKLOADS,
     OneTable,
+    RaisesFor,
     a_library_stops_one_table,
     a_server_crashes_within_a_sync,
     a_sync_goes_on_after_its_connections_drop,
+    a_sync_of_all_takes_up_tables,
     a_sync_up_to_now_goes_on_after_its_connections_drop,
     changelog_properties,
     every_change_comes_once,
@@ -431,6 +434,86 @@ def test_a_slot_keeps_what_a_table_lacks_that_cannot_be_followed_or_is_left_out(
     server.execute("INSERT INTO b VALUES (2)")
     sync_database(source, lake, "d")
     assert server.execute("SELECT min(confirmed_flush_lsn) FROM pg_replication_slots").fetchone() > before
+
+
+def test_a_sync_of_all_takes_up_tables(server, source, lake):
+    def execute(*statements):
+        for statement in statements:
+            server.execute(statement)
+
+    a_sync_of_all_takes_up_tables(
+        source, lake, execute, ["public.t", "public.late"], r"public\.(t|late)", has_names=False
+    )
+
+
+def test_idle_tables_cost_one_query_together(server, lake):
+    """A round of a sync that goes on asks as often for two tables as for twelve."""
+
+    class Counting(Postgres):
+        count = 0
+
+        def _rows(self, query, *values):
+            self.count += 1
+            return super()._rows(query, *values)
+
+    counts = []
+    for first, end in ((0, 2), (2, 12)):
+        server.execute("".join(f"CREATE TABLE t{number} (id int PRIMARY KEY);" for number in range(first, end)))
+        source, rounds = Counting(server.dsn, slot=server.info.dbname), []
+
+        def stop(source=source, rounds=rounds):
+            rounds.append(source.count)
+            return len(rounds) >= 40
+
+        sync_database(source, lake, "d", until="stopped", stop=stop, poll_seconds=0.001)
+        counts.append(sorted(np.diff(rounds)[-12:].tolist()))
+        source.close()
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_table_that_stops_does_not_hold_the_others_back(server, source, lake, is_shared):
+    """The slot advances without it, and what it lacks is kept and read again for it alone; the report says how much."""
+    server.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY, v text)")
+    confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+    broken, reports = RaisesFor(source, "public.a", SourceError("x")), {}
+
+    def sync(of):
+        if not is_shared:
+            reports.update(sync_database(of, lake, "d", batch_rows=100))
+            return
+        for name, other in (("public.a", "public.b"), ("public.b", "public.a")):
+            shared = {other: f"d.{other[-1]}"}
+            with suppress(SourceError):
+                reports[name] = sync_table(of, name, lake, f"d.{name[-1]}", slot_shared_with=shared, batch_rows=100)
+
+    sync(source)
+    sync(source)
+    # A comparison opens a view, which fails.
+    server.execute("INSERT INTO a VALUES (1, 1); ALTER TABLE a ALTER v TYPE bigint USING v + 1")
+    positions = []
+    for _ in range(4):
+        server.execute("INSERT INTO b SELECT coalesce(max(id), 0) + 1, repeat('x', 100000) FROM b")
+        sync(broken)
+        positions.append(source.parse(server.execute(confirmed, [server.info.dbname]).fetchone()[0]))
+        assert reports["public.b"].rows == 1
+    assert positions == sorted(set(positions))
+    assert server.execute(slots).fetchone() == (2,)
+    if not is_shared:
+        assert type(reports["public.a"].error) is SourceError
+        assert reports["public.a"].kept_bytes > 1000
+    for _ in range(2):
+        sync(source)
+        assert (rows_of(lake.table("d.a")), reports["public.a"].kept_bytes) == ([{"id": 1, "v": 2}], None)
+        assert lake.table("d.b").scan().count() == 4
+    assert server.execute(slots).fetchone() == (1,)
+    server.execute("INSERT INTO a VALUES (2, 2)")
+    sync(source)
+    assert len(rows_of(lake.table("d.a"))) == 2
+    sync(broken)
+    source.drop()
+    assert server.execute(slots).fetchone() == (0,)
 
 
 def test_a_slot_that_lost_its_log_is_made_anew(server, source, lake):

@@ -130,6 +130,10 @@ class MySql:
         here = f"{self._settings.get('unix_socket') or self._settings['host']}:{self._settings['port']}"
         return f"mysql/{here if self._name is None else self._name}"
 
+    @property
+    def retention(self) -> MySql:
+        return self
+
     # --- tables ---
 
     def table_names(self) -> list[str]:
@@ -380,6 +384,33 @@ class MySql:
 
     def served(self) -> Collection[str]:
         return ()
+
+    def keep_apart(self, name: str) -> bool:
+        """The log is kept anyway."""
+        return True
+
+    def kept_apart(self, names: Collection[str]) -> Collection[str]:
+        return ()
+
+    def apart(self, name: str) -> MySql:
+        return self
+
+    def rejoin(self, name: str, position: Position) -> bool:
+        return True
+
+    def kept_bytes(self, name: str) -> None:
+        return None
+
+    def signatures(self, names: Collection[str]) -> Mapping[str, str]:
+        if not names:
+            return {}
+        column = "CONCAT_WS('|', ordinal_position, column_name, column_type, is_nullable, column_comment)"
+        rows = self._rows(
+            f"SELECT table_schema, table_name, COUNT(*), BIT_XOR(CAST(CONV(LEFT(MD5({column}), 15), 16, 10) AS UNSIGNED)) "
+            "FROM information_schema.columns WHERE (table_schema, table_name) IN %s GROUP BY 1, 2",
+            tuple(tuple(name.split(".", 1)) for name in names),
+        )
+        return {f"{schema}.{table}": f"{count}/{digest}" for schema, table, count, digest in rows}
 
     def exclusive(self) -> AbstractContextManager[None]:
         return nullcontext()

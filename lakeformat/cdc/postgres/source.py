@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import select
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,6 +49,7 @@ from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, Un
 from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND, RowKind
 
+log = logging.getLogger(__name__)
 _LEAST_VERSION = 140000
 _COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
 _COPY_FIELD = 6  # Bytes before the single column of each row: column count (int16) and length (int32).
@@ -74,6 +77,10 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",  # The snapshot's connection is idle while a chunk is committed.
 }
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_APART, _APART_LENGTH = (
+    "_apart_",
+    44,
+)  # In the name of a slot that keeps the log for one table; the most characters before it.
 _FIRST_OWN_TYPE = 16384  # Oids below are of types that PostgreSQL brings.
 # The files of a table, or of the partitions of one, and whether each was made as a partition (CREATE TABLE ... PARTITION OF), before it had rows: ATTACH
 # PARTITION changes all columns of a table.
@@ -89,6 +96,19 @@ SELECT md5(COALESCE((SELECT string_agg(oid::text || enumlabel, ',' ORDER BY oid)
   SELECT string_agg(attrelid::text || ' ' || attnum::text || attname || atttypid::text, ',' ORDER BY attrelid, attnum)
   FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE c.relkind = 'c' AND attnum > 0), ''))
 """
+# What `describe`, `kept` and `rewritten` say of tables, but for comments.
+_SIGNATURES = """
+SELECT n.nspname || '.' || c.relname, md5(concat_ws('/', c.oid, c.relkind,
+  (SELECT string_agg(concat_ws(' ', a.attnum, a.attname, a.xmin), ',' ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum > 0),
+  (SELECT string_agg(concat_ws(' ', f.oid, f.relfilenode, f.relreplident), ',' ORDER BY f.oid) FROM pg_class f
+    WHERE f.oid = c.oid OR f.oid IN (SELECT relid FROM pg_partition_tree(c.oid))),
+  (SELECT string_agg(concat_ws(' ', p.xmin, r.oid, r.xmin), ',') FROM pg_publication p
+    JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE p.pubname = %s),
+  (SELECT string_agg(i.indexrelid::text, ',' ORDER BY 1) FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+  ({types})))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = ANY(%s)
+""".replace("{types}", _OWN_TYPES)
 _PEEK = """
 COPY (
   SELECT data FROM pg_logical_slot_peek_binary_changes({}, {}, {}, 'proto_version', '1', 'publication_names', {})
@@ -116,6 +136,7 @@ class Postgres:
         if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
             raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
         _require_parsed(dsn)
+        self._read_slot = slot  # A copy of the slot, in `apart`.
         self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
         self._excluded, self._readers = frozenset(exclude_columns), required(readers)
         self._connection: psycopg.Connection | None = None
@@ -130,6 +151,10 @@ class Postgres:
     @property
     def name(self) -> str:
         return f"postgres/{self._slot}"
+
+    @property
+    def retention(self) -> Postgres:
+        return self
 
     # --- tables ---
 
@@ -276,6 +301,54 @@ class Postgres:
     def served(self) -> Collection[str]:
         return sorted(self._published())
 
+    def signatures(self, names: Collection[str]) -> Mapping[str, str]:
+        return dict(self._rows(_SIGNATURES, self._slot, list(names)))
+
+    def keep_apart(self, name: str) -> bool:
+        """By a copy of the slot. False if the server has no slot left."""
+        if self.kept_apart([name]):
+            return True
+        try:
+            self._rows("SELECT pg_copy_logical_replication_slot(%s, %s)", self._slot, self._apart_slot(name))
+        except SourceError as error:
+            log.warning("the slot %r keeps the log for all tables while %s is stopped: %s", self._slot, name, error)
+            return False
+        return True
+
+    def kept_apart(self, names: Collection[str]) -> Collection[str]:
+        slots = {self._apart_slot(name): name for name in names}
+        rows = self._rows("SELECT slot_name FROM pg_replication_slots WHERE slot_name = ANY(%s)", list(slots))
+        return {slots[slot] for (slot,) in rows}
+
+    def apart(self, name: str) -> Postgres:
+        self._open()
+        other = copy(self)  # It shares the connection.
+        other._read_slot = self._apart_slot(name)
+        return other
+
+    def rejoin(self, name: str, position: Position) -> bool:
+        if not self.kept_apart([name]):
+            return True
+        confirmed = self._slot_state()
+        if confirmed is not None and confirmed > position:
+            return False
+        self._rows("SELECT pg_drop_replication_slot(%s)", self._apart_slot(name))
+        return True
+
+    def kept_bytes(self, name: str) -> int | None:
+        rows = self._rows(
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = ANY(%s) ORDER BY slot_name = %s",
+            [self._apart_slot(name), self._slot],
+            self._slot,
+        )
+        return int(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def _apart_slot(self, name: str) -> str:
+        """The name of the slot that keeps the log for one table."""
+        return (
+            f"{self._slot[:_APART_LENGTH]}{_APART}{hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:12]}"
+        )
+
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         self._rows("SELECT pg_advisory_lock(hashtext(%s))", self._slot)
@@ -380,16 +453,18 @@ class Postgres:
         rows = self._rows(
             "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() "
             "FROM pg_replication_slots WHERE slot_name = %s",
-            self._slot,
+            self._read_slot,
         )
         if not rows:
             return None
         confirmed, status, plugin, is_here = rows[0]
         if plugin != "pgoutput" or not is_here:
-            raise InvalidInput(f"slot {self._slot!r} is of another database or plugin ({plugin}); choose another slot=")
+            raise InvalidInput(
+                f"slot {self._read_slot!r} is of another database or plugin ({plugin}); choose another slot="
+            )
         if status == "lost" or confirmed is None:
             raise NotFound(
-                f"slot {self._slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, and take the table anew "
+                f"slot {self._read_slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, and take the table anew "
                 f"(restart=True), as all tables of the slot"
             )
         return self.parse(confirmed)
@@ -402,10 +477,13 @@ class Postgres:
     def acknowledge(self, position: Position) -> None:
         confirmed = self._slot_state()
         if confirmed is not None and confirmed < position:
-            self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._slot, position.text)
+            self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._read_slot, position.text)
 
     def drop(self) -> bool:
         """Drop the slot and the publication, so that the server no longer keeps its log for them. Returns whether there was a slot."""
+        apart = "SELECT slot_name FROM pg_replication_slots WHERE starts_with(slot_name, %s) AND database = current_database()"
+        for (name,) in self._rows(apart, f"{self._slot[:_APART_LENGTH]}{_APART}"):
+            self._rows("SELECT pg_drop_replication_slot(%s)", name)
         has_slot = bool(self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot))
         if has_slot:
             self._rows("SELECT pg_drop_replication_slot(%s)", self._slot)
@@ -555,7 +633,7 @@ class Postgres:
 
     def _peek(self, until: Position, limit: int, memory_bytes: int) -> Messages:
         """About `limit` log messages up to `until`, in whole transactions, and the COPY trailer."""
-        given = (self._slot, until.text, limit, f'"{self._slot}"')
+        given = (self._read_slot, until.text, limit, f'"{self._slot}"')
         query = sql.SQL(_PEEK).format(*map(sql.Literal, given))
         messages = Messages(memory_bytes)
         with refusals():
