@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dagster.spark import SparkResource
-from lakeformat.engines.choose import spark_engine
+from lakeformat.engines.choose import in_memory, spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
 
@@ -27,7 +27,7 @@ def to_write(data: Any) -> Any:
         case "duckdb" | "_duckdb":
             return data.to_arrow_table()
         case "pandas":
-            return pa.Table.from_pandas(data, preserve_index=any(name is not None for name in data.index.names))
+            return in_memory(data)
         case "polars":
             return (data.collect() if hasattr(data, "collect") else data).to_arrow()
     if hasattr(data, "__arrow_c_stream__"):

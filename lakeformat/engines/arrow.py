@@ -129,6 +129,11 @@ def batches(
         raise too_deep("the data") from error
 
 
+def in_memory(data: Any) -> pa.Table:
+    """All rows of `data`, which is whatever `batches` takes."""
+    return pa.Table.from_batches(batches(data))
+
+
 def _batches(
     data: Any, fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...] = ()
 ) -> Iterable[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeformat import lazy
 from lakeformat.arguments import is_spark
-from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.arrow import ArrowEngine, in_memory
 from lakeformat.engines.engine import Engine
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ else:
     spark_engine = lazy.library("lakeformat.engines.spark")  # What only a Spark session can do; loaded on first use.
 
 
-__all__ = ["engine_for", "spark_engine"]
+__all__ = ["engine_for", "in_memory", "spark_engine"]
 
 
 def engine_for(data: Any = None, spark: Any = None) -> Engine:

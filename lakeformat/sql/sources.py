@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.arguments import is_spark
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
-from lakeformat.engines.arrow import batches
+from lakeformat.engines.arrow import in_memory
 from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import evaluation
@@ -228,7 +228,7 @@ def of_frame(name: str, given: Any) -> Source:
     if isinstance(given, pa.RecordBatch):
         return _in_memory(pa.table(given))
     if type(given).__module__.startswith("pandas."):
-        return _in_memory(pa.Table.from_pandas(given, preserve_index=False))
+        return ArrowRows(in_memory(given))
     if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
         return _in_memory(pa.table(given))
     raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
@@ -236,7 +236,7 @@ def of_frame(name: str, given: Any) -> Source:
 
 def _in_memory(given: pa.Table) -> ArrowRows:
     """The rows in the plain layout: of others DuckDB reads some that it takes for something else. UUIDs stay such."""
-    rows = pa.Table.from_batches(batches(given))
+    rows = in_memory(given)
     for index, field in enumerate(given.schema):
         if field.type == pa.uuid():
             chunks = [pa.ExtensionArray.from_storage(pa.uuid(), chunk) for chunk in rows.column(index).chunks]

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Lake
+from lakeformat.dagster import frames as dagster_frames
 from lakeformat.errors import InvalidInput
 
 ID = (1 << 60) + 1
@@ -94,3 +95,29 @@ def test_frames_that_make_no_columns_are_refused_by_the_library(tmp_path):
     for match, frame in frames.items():
         with pytest.raises(InvalidInput, match=match):
             table.append(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a"),
+        (pd.DataFrame({"a": ["\ud800"]}, dtype=object), "not Unicode"),
+        (pd.DataFrame({"a": [1, "x"]}, dtype=object), "Arrow columns"),
+        (pd.DataFrame({"a": [1]}, index=pd.Index([1], name="a")), "index is called"),
+    ],
+)
+def test_frames_of_pandas_are_refused_alike_by_verbs_queries_and_assets(frame, message, tmp_path):
+    lake = Lake(str(tmp_path / "w"))
+    table = lake.create_table("d.t", pa.schema([("a", pa.string())]))
+    for take in (table.append, lambda data: lake.sql("SELECT * FROM f", f=data).to_arrow(), dagster_frames.to_write):
+        with pytest.raises(InvalidInput, match=message):
+            take(frame)
+
+
+def test_the_named_index_of_a_pandas_frame_is_a_column_everywhere(tmp_path):
+    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
+    lake = Lake(str(tmp_path / "w"))
+    rows = lake.sql("SELECT key, a FROM f", f=frame).to_arrow()
+    assert rows.to_pylist() == [{"key": "x", "a": 1}, {"key": "y", "a": 2}]
+    assert sorted(dagster_frames.to_write(frame).column_names) == ["a", "key"]
+    assert dagster_frames.to_write(frame.reset_index(drop=True)).column_names == ["a"]
