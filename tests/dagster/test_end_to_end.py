@@ -20,6 +20,7 @@ import pytest
 from assets.nycflights13 import read_days
 from assets.table import DAILY
 from lakeformat import Lake
+from tests.dagster.browser import Browser
 
 pytestmark = [pytest.mark.spark, pytest.mark.dagster]
 
@@ -241,3 +242,27 @@ def test_a_run_that_is_killed_mid_write_changes_nothing_and_leaves_no_process(se
     assert table.snapshots()[-1].id == before
     assert table.scan().count() == rows
     assert server.instance.get_materialized_partitions(dg.AssetKey("flights")) == set(DAYS)
+
+
+def test_launchpads_launch_as_they_open_in_a_browser(server):
+    """The button of the UI is pressed: it is grey where the configuration that a launchpad opens with is not valid."""
+    address = f"http://127.0.0.1:{server.port}"
+
+    def ended(job):
+        runs = [run for run in server.instance.get_runs(dg.RunsFilter(job_name=job)) if "lake/table" not in run.tags]
+        return finished(server, runs)
+
+    with Browser() as browser:
+        browser.open(f"{address}/assets/airlines")
+        browser.click("Materialize")
+        browser.wait("document.body.innerText.includes('Launched run')")
+        for job in ("maintain", "sweep_orphans", "rerun_partitions"):
+            browser.open(f"{address}/locations/lake/jobs/{job}/playground")
+            browser.click("Launch Run")
+            browser.wait("location.pathname.startsWith('/runs/')")
+    jobs = ("__ASSET_JOB", "maintain", "sweep_orphans", "rerun_partitions")
+    launched = {job: wait_for(lambda job=job: ended(job), f"the run of {job}", server) for job in jobs}
+    assert {job: {run.status.name for run in runs} for job, runs in launched.items()} == {
+        job: {"SUCCESS"} for job in launched
+    }
+    assert server.lake.table("nyc.airlines").scan().count() == 16

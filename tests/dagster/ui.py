@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
-from browser import Browser
-from test_end_to_end import ROOT, Server, finished, wait_for
 
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
+from tests.dagster.browser import Browser
+from tests.dagster.test_end_to_end import ROOT, Server, finished, wait_for
 from tests.dagster.transcript import commands, run
 
 DAYS = ["2013-02-01", "2013-02-02", "2013-02-03"]
