@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -270,8 +271,12 @@ def a_library_stops_one_table(source, names, lake):
     )
 
 
-def wide_rows_are_read_in_chunks_by_bytes(source, name, lake, format, count, width):
-    """`t (id, v)` has `count` rows, of `width` characters where `id` is even and of few where it is odd; an interrupted snapshot goes on."""
+def wide_rows_are_read_in_chunks_by_bytes(source, name, lake, format, count, width, monkeypatch):
+    """`t (id, v)` has `count` rows, of `width` characters where `id` is even and of few where it is odd; an interrupted snapshot goes on. Chunks are an
+    eighth of what they are."""
+    chunk_bytes = readers.CHUNK_BYTES // 8
+    for module in (readers, sys.modules[type(source).__module__]):
+        monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     table = source.describe(name)
     with source.view(table) as view:
         chunks = [(chunk.rows.nbytes, chunk.rows.num_rows, chunk.upto) for chunk in view.chunks(None, 100_000)]

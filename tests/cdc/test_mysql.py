@@ -258,16 +258,16 @@ def test_rows_of_several_packets_are_read(run, server):
 
 
 @pytest.mark.parametrize("readers", [1, 2])
-def test_wide_rows_are_read_in_chunks_by_bytes(run, server, lake, readers):
+def test_wide_rows_are_read_in_chunks_by_bytes(run, server, lake, readers, monkeypatch):
     run("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
     run(
         *(
-            f"INSERT INTO t SELECT {start} + seq, repeat('ab', IF(seq % 2, 1, 500000)) FROM (SELECT 0 AS seq UNION SELECT 1) s"
+            f"INSERT INTO t SELECT {start} + seq, repeat('ab', IF(seq % 2, 1, 62500)) FROM (SELECT 0 AS seq UNION SELECT 1) s"
             for start in range(0, 600, 2)
         )
     )
     source = MySql(server.url, readers=readers)
-    wide_rows_are_read_in_chunks_by_bytes(source, f"{run.name}.t", lake, "paimon", 600, 1_000_000)
+    wide_rows_are_read_in_chunks_by_bytes(source, f"{run.name}.t", lake, "paimon", 600, 125_000, monkeypatch)
     source.close()
 
 

@@ -316,13 +316,13 @@ def test_a_transaction_that_is_larger_than_a_batch_comes_in_parts_and_is_one_com
 
 
 @pytest.mark.parametrize("readers", [1, 2])
-def test_wide_rows_are_read_in_chunks_by_bytes(server, lake, readers):
+def test_wide_rows_are_read_in_chunks_by_bytes(server, lake, readers, monkeypatch):
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     server.execute(
-        "INSERT INTO t SELECT i, repeat('ab', CASE WHEN i % 2 = 1 THEN 1 ELSE 500000 END) FROM generate_series(0, 599) i"
+        "INSERT INTO t SELECT i, repeat('ab', CASE WHEN i % 2 = 1 THEN 1 ELSE 62500 END) FROM generate_series(0, 599) i"
     )
     source = Postgres(server.dsn, slot=server.info.dbname, readers=readers)
-    wide_rows_are_read_in_chunks_by_bytes(source, "public.t", lake, "iceberg", 600, 1_000_000)
+    wide_rows_are_read_in_chunks_by_bytes(source, "public.t", lake, "iceberg", 600, 125_000, monkeypatch)
     source.close()
 
 
