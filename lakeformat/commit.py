@@ -162,8 +162,8 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
             case Outcome.UNKNOWN:
                 raise CommitUnknown(
                     f"{store.root}: operation {operation.request.id} may or may not have landed: the snapshots that "
-                    "would show it have expired. Look whether its rows are there before running it again; delete none "
-                    "of its files; keep snapshots for longer than a commit may take"
+                    "would show it have expired. Check whether the table has its rows before you run it again; delete "
+                    "none of its files; keep snapshots for longer than a commit may take"
                 )
         doubts.remove(doubt)
         with suppress(StoreError):

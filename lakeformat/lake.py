@@ -314,7 +314,7 @@ class Lake:
             declared = replace(declared, properties={**self._table_defaults, **declared.properties})
         if location is not None and not self.places(format):
             raise UnsupportedFeature(
-                f"{name}: location={location!r}: only a table that a SQL catalog keeps lies where it is told; "
+                f"{name}: location={location!r}: only tables of a SQL catalog take a location; "
                 "others lie in the warehouse"
             )
         catalog = self._keeper(format)

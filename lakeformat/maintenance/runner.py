@@ -1,4 +1,4 @@
-"""Runs a verb: load the table, look whether its id has landed, plan, commit, and do the upkeep that follows."""
+"""Runs a verb: load the table, check whether its id has landed, plan, commit, and do the upkeep that follows."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _file(document: Any, name: str) -> LoadedFile:
 
 def _corrupt(name: str) -> CorruptFile:
     return CorruptFile(
-        f"{name}: no record of loaded files; look whether the rows of its load are in the table, and delete it then"
+        f"{name}: no record of loaded files; check whether the table has the rows of its load, then delete this file"
     )
 
 

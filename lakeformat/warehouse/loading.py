@@ -264,8 +264,8 @@ def _settle(table: Table, folder: str) -> None:
         elif not _is_told(table, begun):
             raise CommitUnknown(
                 f"{table.name}: a load of {len(begun.files)} files, e.g. {begun.files[0].path}, may or may not have "
-                "been committed: the snapshots that would show it have expired. Look whether its rows are in the "
-                f"table, then delete {store.location(f'{folder}/{begun.name}')}; if they are, load no such file again"
+                "been committed: the snapshots that would show it have expired. Check whether the table has its "
+                f"rows, then delete {store.location(f'{folder}/{begun.name}')}; if they are, load no such file again"
             )
         elif begun.started_ms < clock.now_ms() - _HOUR_MS:
             history.end(store, folder, begun.name)

@@ -133,7 +133,7 @@ def test_a_load_whose_commit_nobody_can_see_any_more_is_not_guessed(sql, lake, d
     for number in range(2):
         lake.sql(f"INSERT INTO t VALUES ({number}, 'q', 0)")
     lake.table("default.t").expire_snapshots(retain_last=1, older_than=AT_ONCE)
-    with pytest.raises(CommitUnknown, match=r"Look whether its rows are in the table, then delete .*pending-"):
+    with pytest.raises(CommitUnknown, match=r"Check whether the table has its rows, then delete .*pending-"):
         sql(LOAD)
     assert len(rows(lake.table("default.t"))) == 3
 

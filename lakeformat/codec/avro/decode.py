@@ -94,7 +94,7 @@ def skipper(node: Node, path: str = "record") -> _Skip:
     """A function (bytes, position) -> position after one value. Raises `CorruptFile` or IndexError past the end."""
     match node:
         case Leaf("null"):
-            return lambda data, at: at
+            return lambda data, position: position
         case Leaf("boolean"):
             return _skip_boolean(path)
         case Leaf("float"):
@@ -106,7 +106,9 @@ def skipper(node: Node, path: str = "record") -> _Skip:
         case Leaf("bytes" | "string"):
             return _skip_sized(path)
         case Leaf("enum", symbols=symbols):
-            return _skip_numbered([lambda data, at: at] * len(symbols), f"{path}: an enum of {len(symbols)} symbols")
+            return _skip_numbered(
+                [lambda data, position: position] * len(symbols), f"{path}: an enum of {len(symbols)} symbols"
+            )
         case Leaf():
             return _skip_varint(path)
         case Record(members):

@@ -70,11 +70,11 @@ def merge_in_batches(
     batch_rows = max(1, min(batch_rows, rows.num_rows * window_bytes // max(1, rows.nbytes)))
     keys = ranks.ranks([rows.column(name) for name in spec.key])
     result_names = [name for name in rows.column_names if name not in unasked] or rows.column_names[:1]
-    for some, own in _windows(rows, keys, batch_rows, window_bytes):
+    for some, window_keys in _windows(rows, keys, batch_rows, window_bytes):
         if gather.is_small(some):
             some = pa.Table.from_arrays([column.combine_chunks() for column in some.columns], schema=some.schema)
         if spec.engine in _CHOICES and not spec.ignore_delete:
-            chosen = _CHOICES[spec.engine](some, keyed(some, spec, own))
+            chosen = _CHOICES[spec.engine](some, keyed(some, spec, window_keys))
             if not with_retracts and VALUE_KIND.name in some.column_names:
                 chosen = chosen[~retracts(some)[chosen]]
             result = _take(some.select(result_names), chosen)
@@ -117,10 +117,10 @@ def _bounded(
 ) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """The rows of the pieces: of all, or of halves of their keys if they have more than twice `most_bytes`."""
     some = pa.concat_tables([rows.slice(start, stop - start) for start, stop in pieces])
-    own = np.concatenate([keys[start:stop] for start, stop in pieces])
-    distinct = np.unique(own) if some.nbytes > 2 * most_bytes else own[:1]
+    piece_keys = np.concatenate([keys[start:stop] for start, stop in pieces])
+    distinct = np.unique(piece_keys) if some.nbytes > 2 * most_bytes else piece_keys[:1]
     if len(distinct) < 2:
-        yield some, own
+        yield some, piece_keys
         return
     del some
     for half in _cut(keys, pieces, distinct[[len(distinct) // 2]]):

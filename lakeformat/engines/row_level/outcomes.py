@@ -106,10 +106,10 @@ class Index:
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         self._compared: list[tuple[Key, bool]] = []  # And whether it is compared in its own type.
         for key in merge.keys:
-            given, stored = _values_of(key.source, source.table), evaluation.evaluate(key.target, empty).type
-            type = evaluation.common_type(stored, given.type)
+            source_values, stored = _values_of(key.source, source.table), evaluation.evaluate(key.target, empty).type
+            type = evaluation.common_type(stored, source_values.type)
             self._compared.append((key, type == stored))
-            values = layouts.plain(_looked_up(key, key.target, given, type))
+            values = layouts.plain(_looked_up(key, key.target, source_values, type))
             distinct = _Values(values, key.null_safe)
             steps.append((key, type, distinct, distinct.places(values)))
         # The key with most values first: it excludes most rows of the table from the other look-ups.
