@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 
 def quoted(name: str) -> str:
@@ -14,19 +14,27 @@ def text(value: str) -> str:
 
 
 def selected(
-    columns: Iterable[str], types: Iterable[object], has_null_safe: bool = False, without_nan: Collection[str] = ()
+    columns: Iterable[str],
+    types: Iterable[object],
+    has_null_safe: bool = False,
+    without_nan: Collection[str] = (),
+    casts: Mapping[str, str] | None = None,
 ) -> str:
     """The SELECT list of these columns, such that DuckDB itself evaluates conditions that Arrow evaluates differently.
-    `without_nan`: columns known to hold no NaN.
+    `without_nan`: columns known to hold no NaN; `casts`: other types for some columns.
 
     DuckDB pushes conditions on Arrow columns down to Arrow, but not conditions on expressions. In Arrow no number
     compares with NaN, in Spark and DuckDB it is greater than all numbers; Arrow has no `<=>`. The row-group bounds by
     which DuckDB skips row groups exclude NaN too.
     """
+
+    def value(column: str, type: str) -> str:
+        if casts and column in casts:
+            return f"CAST({quoted(column)} AS {casts[column]})"
+        return quoted(column) if column in without_nan else _tested(quoted(column), type, has_null_safe)
+
     return ", ".join(
-        f"{quoted(column) if column in without_nan else _tested(quoted(column), str(type), has_null_safe)} AS "
-        f"{quoted(column)}"
-        for column, type in zip(columns, types, strict=True)
+        f"{value(column, str(type))} AS {quoted(column)}" for column, type in zip(columns, types, strict=True)
     )
 
 

@@ -12,27 +12,29 @@ from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
 from lakeformat.engines import once
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import sql_text
 from lakeformat.expression.duckdb_sql import quoted, selected, text
 from lakeformat.expression.evaluation import cast
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.type_text import parse_type
-from lakeformat.sql import functions, parameters, transforms
+from lakeformat.sql import parameters, transforms
+from lakeformat.sql import text as text_
 from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import LocalFile, Stream, TableRows
-from lakeformat.sql.titles import titled
+from lakeformat.sql.translation import queries
+from lakeformat.sql.translation.scopes import Rows
+from lakeformat.sql.translation.spark_types import VOID, SparkType, in_duckdb, is_integral
 
 _MOST_OPENED = 4  # Databases that may read files.
 _BATCH_ROWS = 122_880  # One row group of DuckDB's.
-_HUGE = ("HUGEINT", "UHUGEINT")
 _AS_IT_IS = "hive_partitioning = false, union_by_name = false"
 _LOADING_NOTHING = {
     "autoload_known_extensions": "false",
@@ -47,66 +49,72 @@ def rows(context: Context, query: Query) -> pa.Table:
     return stream(context, query).read_all()
 
 
-def stream(context: Context, query: Query) -> pa.RecordBatchReader:
-    """As `rows`, batch by batch: DuckDB computes the next batch when it is requested."""
-    tree = _replaced(query)
-    translated = functions.translated(tree, query.piece)
-    try:
-        sql = translated.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
-    except UnsupportedError as error:  # The generated SQL would mean something else.
-        raise query.piece.script.unsupported(query.piece.origin(0), f"in process: {error}; pass spark=") from error
-    values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
-    variants = list(functions.variant_gets(translated))
-    for function in variants:
+def stream(context: Context, query: Query, limit: int | None = None) -> pa.RecordBatchReader:
+    """As `rows`, batch by batch: DuckDB computes the next batch when it is requested. `limit`: at most so many rows."""
+    translated = _translated(query)
+    for function in translated.variants:
         _add_function(os.getpid(), *function)
     has_transforms = any(True for _ in transforms.calls(query.tree))
     if has_transforms:
         _add_transforms(os.getpid())
-    files = {} if variants or has_transforms or _stops_early(tree) else _files(query)
-    ask = partial(_ask, query, sql, values or None, context.script.position(query.piece.origin(0)))
+    files = {} if translated.variants or has_transforms or _stops_early(query.tree) else _files(query)
+    ask = partial(_ask, query, translated, limit, context.script.position(query.piece.origin(0)))
     if files:
         with suppress(InvalidInput):  # On an error, scans read the rows or report it.
             return ask(files)
     return ask({})
 
 
+def columns(query: Query) -> tuple[tuple[str, SparkType], ...]:
+    """The names and types of the query's columns."""
+    return _translated(query).columns
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
+def _translated(query: Query) -> queries.Translated:
+    tree = parameters.listed(parameters.marked(text_.parse(query.piece, dialect=sql_text.plain())), query.params)
+    tables = {
+        reference.start: Rows(reference.path, reference.source.typed_columns(), reference.names)
+        for reference in query.references
+    }
+    return queries.translated(tree, query.piece, tables, query.params)
+
+
 def _ask(
-    query: Query, sql: str, values: Any, position: str, files: Mapping[int, tuple[LocalFile, ...]]
+    query: Query,
+    translated: queries.Translated,
+    limit: int | None,
+    position: str,
+    files: Mapping[int, tuple[LocalFile, ...]],
 ) -> pa.RecordBatchReader:
     """The rows of DuckDB's answer. DuckDB itself reads the files of the references in `files`."""
     has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
     streams = {n: reference.source.stream() for n, reference in enumerate(query.references) if n not in files}
     database = _reading(file.path for local in files.values() for file in local) if files else _database(os.getpid())
     connection = database.cursor()  # Cursors do not share registered rows or temporary views.
+    sql = translated.sql if limit is None else f"SELECT * FROM ({translated.sql}) LIMIT {limit}"
     try:
         with _named(list(streams.values()), position):
             if files:
                 _open(connection, query, files)
             for number, source in streams.items():
                 connection.register(f"{_name(number)}_rows", source)
-                _view(connection, _name(number), has_null_safe)
-            result = _executed(connection, sql, values)
-            kinds = [str(kind) for _, kind, *_ in result.description or ()]
-            if "INTERVAL" in kinds:  # Spark has two kinds of intervals, DuckDB one of its own.
-                raise query.piece.script.unsupported(
-                    query.piece.origin(0),
-                    "a result with an interval in process; pass spark=, or select a number of days",
-                )
-            reader = result.to_arrow_reader(_BATCH_ROWS)
+                _view(connection, number, query.references[number].source.typed_columns(), has_null_safe)
+            reader = _executed(connection, sql, dict(translated.values) or None).to_arrow_reader(_BATCH_ROWS)
             first = list(islice(reader, 1))
     except BaseException:
         connection.close()
         raise
-    schema = pa.schema([pa.field(f.name, _type(f.type, kind)) for f, kind in zip(reader.schema, kinds, strict=True)])
+    given = zip(reader.schema, translated.columns, strict=True)
+    schema = pa.schema([pa.field(name, pa.null() if type == VOID else own.type) for own, (name, type) in given])
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             with _named(list(streams.values()), position):
                 for batch in chain(first, reader):
-                    yield _spelt(batch, schema, kinds)
+                    yield _with_nulls(batch, schema)
         finally:
             connection.close()
 
@@ -144,15 +152,27 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
         without_nan = {
             title for index, title in enumerate(titles) if all(file.names[index] in file.without_nan for file in local)
         }
-        _view(connection, _name(number), without_nan=without_nan)
+        _view(connection, number, query.references[number].source.typed_columns(), without_nan=without_nan)
 
 
-def _view(connection: Any, name: str, has_null_safe: bool = False, without_nan: Collection[str] = ()) -> None:
+def _view(
+    connection: Any,
+    number: int,
+    columns: Sequence[tuple[str, SparkType]],
+    has_null_safe: bool = False,
+    without_nan: Collection[str] = (),
+) -> None:
     """Create the view that the query reads by this name. DuckDB itself tests the conditions that Arrow or row-group bounds would
-    test differently."""
-    relation = connection.table(f"{name}_rows")
-    columns = selected(relation.columns, relation.types, has_null_safe, without_nan)
-    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
+    test differently. Unsigned numbers, and others that Spark has not, become the type that Spark reads."""
+    relation = connection.table(f"{_name(number)}_rows")
+    names = relation.columns
+    casts = {
+        name: in_duckdb(type)
+        for name, own, (_, type) in zip(names, relation.types, columns, strict=True)
+        if str(own).startswith("U") and is_integral(type)
+    }
+    listed = selected(names, relation.types, has_null_safe, without_nan, casts)
+    connection.execute(f"CREATE TEMP VIEW {_name(number)} AS SELECT {listed} FROM {_name(number)}_rows")
 
 
 @contextmanager
@@ -264,65 +284,10 @@ def _name(index: int) -> str:
     return f"_lakeformat_{index}"
 
 
-def _replaced(query: Query) -> Any:
-    """The query's tree with the registered rows in place of its tables."""
-    for index, reference in enumerate(query.references):
-        reference.node.meta["lakeformat"] = index
-    tree = query.tree.copy()
-    _title(tree)
-    for node in list(tree.find_all(exp.Table)):
-        index = node.meta.get("lakeformat")
-        if index is None:
-            continue
-        path = query.references[index].path
-        node.set("this", exp.to_identifier(_name(index), quoted=True))
-        for key in ("db", "catalog", "version"):
-            node.set(key, None)
-        if not node.args.get("alias"):
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(path[-1], quoted=True)))
-    _shorten_columns(tree, query)
-    return tree
-
-
-def _title(tree: Any) -> None:
-    """Name unnamed columns as Spark does: `count(1)`."""
-    while isinstance(tree, exp.SetOperation | exp.Subquery):
-        tree = tree.this
-    if not isinstance(tree, exp.Select):
-        return
-    for expression in list(tree.expressions):
-        if (name := titled(expression)) is not None:
-            expression.replace(exp.Alias(this=expression.copy(), alias=exp.to_identifier(name, quoted=True)))
-
-
-def _shorten_columns(tree: Any, query: Query) -> None:
-    """`shop.orders.id` -> `orders.id`, the table's alias in this tree."""
-    known = {tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1}
-    for column in list(tree.find_all(exp.Column)):
-        parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
-        for count in range(len(parts) - 1, 1, -1):
-            if tuple(p.name.casefold() for p in parts[:count]) in known:
-                kept = [part.copy() for part in parts[count - 1 :]]
-                column.replace(
-                    exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(kept), strict=False)))
-                )
-                break
-
-
-def _type(type: pa.DataType, kind: str) -> pa.DataType:
-    """DuckDB's HUGEINT, its sums of integers, becomes BIGINT as in Spark; columns of untyped NULL become null."""
-    return pa.int64() if kind in _HUGE else pa.null() if kind.strip('"') == "NULL" else type
-
-
-def _spelt(batch: pa.RecordBatch, schema: pa.Schema, kinds: list[str]) -> pa.RecordBatch:
-    columns = []
-    for field, column, kind in zip(schema, batch.columns, kinds, strict=True):
-        if kind in _HUGE:
-            try:
-                column = column.cast(pa.int64())
-            except pa.ArrowInvalid as error:
-                raise InvalidInput(f"column {field.name}: a sum beyond BIGINT") from error
-        elif pa.types.is_null(field.type):
-            column = pa.nulls(len(column))
-        columns.append(column)
+def _with_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in this schema: columns of untyped NULL become null, and each column has its name in Spark."""
+    columns = [
+        pa.nulls(len(column)) if pa.types.is_null(field.type) else column
+        for field, column in zip(schema, batch.columns, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -15,6 +15,8 @@ from lakeformat.model.exact import EXACT
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import text
 from lakeformat.sql.text import Piece, Script
+from lakeformat.sql.translation import spark_types
+from lakeformat.sql.translation.spark_types import SparkType
 
 UNKNOWN = object()  # Not a constant, or one that only an engine can evaluate.
 
@@ -49,7 +51,50 @@ def used(root: Any) -> list[str]:
     return sorted({str(node.this) for node in root.find_all(exp.Placeholder)})
 
 
+def listed(root: Any, params: Mapping[str, Any]) -> Any:
+    """The tree with a parameter for each member of a list: `IN (:ids)` is `IN (:ids[0], :ids[1])`. No row is in an empty list."""
+    for node in list(root.find_all(exp.In)):
+        members: list[Any] = []
+        for member in node.expressions:
+            given = params.get(str(member.this)) if isinstance(member, exp.Placeholder) else None
+            if isinstance(given, list | tuple | set | frozenset):
+                members += [exp.Placeholder(this=f"{member.this}[{index}]") for index in range(len(given))]
+            else:
+                members.append(member)
+        node.set("expressions", members or [exp.Null()])
+    return root
+
+
+def type_of(name: str, given: Any) -> SparkType:
+    """The type of a parameter in Spark."""
+    match given:
+        case None:
+            return spark_types.VOID
+        case bool():
+            return spark_types.BOOLEAN
+        case int():
+            return spark_types.INT if -(2**31) <= given < 2**31 else spark_types.BIGINT
+        case float():
+            return spark_types.DOUBLE
+        case Decimal() if given.is_finite():
+            _, digits, exponent = given.as_tuple()
+            scale = max(-int(exponent), 0)
+            return spark_types.decimal(max(len(digits) + max(int(exponent), 0), scale, 1), scale)
+        case str():
+            return spark_types.STRING
+        case bytes():
+            return spark_types.BINARY
+        case dt.datetime():
+            return spark_types.TIMESTAMP_NTZ if given.tzinfo is None else spark_types.TIMESTAMP
+        case dt.date():
+            return spark_types.DATE
+    raise _unfit(name, given)
+
+
 def value(params: Mapping[str, Any], name: str) -> Any:
+    outer, bracket, index = name.partition("[")
+    if bracket:
+        return list(value(params, outer))[int(index[:-1])]
     if name not in params:
         known = ", ".join(f":{param}" for param in params if not param.startswith("_")) or "none"
         raise NotFound(f"no parameter :{name}; params has {known}")
@@ -109,8 +154,12 @@ def _literal(name: str, given: Any) -> Any:
             return exp.Cast(this=exp.Literal.string(given.isoformat(" ")), to=exp.DataType.build(kind, dialect="spark"))
         case dt.date():
             return exp.Cast(this=exp.Literal.string(given.isoformat()), to=exp.DataType.build("date"))
-    raise InvalidInput(
-        f"parameter :{name} is {given!r}; give None, a bool, a number, text, bytes, a date or a datetime"
+    raise _unfit(name, given)
+
+
+def _unfit(name: str, given: Any) -> InvalidInput:
+    return InvalidInput(
+        f"parameter :{name} is {given!r}; give None, a bool, a number, text, bytes, a date or a datetime, or in IN (:{name}) a list of them"
     )
 
 

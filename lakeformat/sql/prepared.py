@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lakeformat.model.dataclass import dataclass
@@ -19,6 +20,7 @@ class Reference:
     path: tuple[str, ...]
     source: Source
     pushed: str = ""  # The pushed conditions, for EXPLAIN.
+    names: tuple[str, ...] = ()  # All columns, before narrowing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,4 @@ class Query:
     piece: Piece
     tree: Any
     references: tuple[Reference, ...]
+    params: Mapping[str, Any]

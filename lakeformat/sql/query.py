@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token
 
 from lakeformat.arguments import epoch_ms
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
@@ -27,13 +27,13 @@ from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
 from lakeformat.sql.statements import settings
-from lakeformat.sql.text import Cursor, Piece, Script
+from lakeformat.sql.text import Piece, Script
+from lakeformat.sql.translation.spark_types import SparkType
 
 _INCREMENTAL, _BETWEEN = "paimon_incremental_query", "paimon_incremental_between_timestamp"
 _TO_TAG = "paimon_incremental_to_auto_tag"
 _PERIOD = re.compile(r"\d{4}-\d{2}-\d{2}( \d{2})?")  # Names that Paimon gives tags of a day or an hour.
 _WATERMARK = re.compile(r"watermark-(\d+)")
-_TIMES = {"TIMESTAMP", "VERSION"}
 _SECONDS = 1 << 53  # Since 1970; NaN and infinity are not below it either.
 
 
@@ -49,7 +49,7 @@ def prepare(context: Context, piece: Piece) -> Query:
     references = resolved(context, piece, tree)
     for reference, need in zip(references, pushdown.needs(tree, references, context.params), strict=True):
         _narrow(reference, need)
-    return Query(piece, tree, tuple(references))
+    return Query(piece, tree, tuple(references), context.params)
 
 
 def resolved(context: Context, piece: Piece, tree: Any) -> list[Reference]:
@@ -80,8 +80,7 @@ def tables(script: Script) -> list[tuple[str, ...]]:
     for node in _tables(tree):
         if isinstance(node.this, exp.Identifier | exp.Dot):
             path, _, end = _spelt(node)
-            after = [token.text.upper() for token in tokens if token.start >= end][:3]
-            if not (len(after) == 3 and after[0] in _TIMES and after[1:] == ["AS", "OF"]):
+            if not text.version_end([token for token in tokens if token.start >= end], 0):
                 paths[path] = None
     return list(paths)
 
@@ -100,9 +99,7 @@ def schema(context: Context, piece: Piece) -> Any:
     query = prepare(context, piece)
     if context.spark is not None:
         return on_spark.frame(context, query).schema
-    if isinstance(query.tree, exp.Query):
-        query = replace(query, tree=query.tree.limit(0, copy=False))
-    return in_process.rows(context, query).schema
+    return in_process.stream(context, query, limit=0).schema
 
 
 def rows(context: Context, piece: Piece) -> Any:
@@ -145,6 +142,11 @@ class ViewRows:
     @property
     def types(self) -> Mapping[str, Type]:
         return {}
+
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]:
+        with self._named():
+            types = [type for _, type in in_process.columns(self.prepared())]
+        return tuple(zip(self.names, types, strict=False))
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ViewRows:
         if not self.can_narrow:
@@ -337,24 +339,11 @@ def _frame(context: Context, name: str) -> tuple[str, Any] | None:
 def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> tuple[dict[str, Any], int]:
     """The `VERSION AS OF ...` or `TIMESTAMP AS OF ...` after a name, and where it ends."""
     following = [token for token in tokens if token.start >= end]
-    if len(following) < 4 or [t.text.upper() for t in following[1:3]] != ["AS", "OF"]:
+    stop = text.version_end(following, 0)
+    if not stop:
         return {}, end
-    kind = following[0].text.upper()
-    if kind not in _TIMES or following[0].token_type is TokenType.IDENTIFIER:
-        return {}, end
-    cursor = Cursor(context.script, following, 3)
-    first = cursor.at
-    if cursor.take("(") or (cursor.word(1) == "(" and (cursor.part(), cursor.take("("))):
-        depth = 1
-        while depth and not cursor.done:
-            depth += (cursor.word() == "(") - (cursor.word() == ")")
-            cursor.at += 1
-    elif cursor.word() in {"-", ":", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"}:
-        cursor.at += 2
-    else:
-        cursor.at += 1
-    start, until = following[first].start, following[cursor.at - 1].end + 1
-    said = Piece(context.script, piece.text[start:until], ((0, piece.origin(start)),))
+    kind, first, until = following[0].text.upper(), following[3].start, following[stop - 1].end + 1
+    said = Piece(context.script, piece.text[first:until], ((0, piece.origin(first)),))
     value = parameters.constant(said, context.params)
     return {kind: constant(context, said) if value is parameters.UNKNOWN else value}, until
 
@@ -446,6 +435,7 @@ def _latest(table: Any, given: Any, where: str) -> int:
 
 def _narrow(reference: Reference, need: pushdown.Need) -> None:
     """Narrow a reference to the columns and conditions that the query needs."""
+    reference.names = reference.source.names
     if need.columns is not None:
         reference.source = reference.source.narrowed(need.columns, None)
     said = []

@@ -24,6 +24,7 @@ from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.reading.scan import Scan
 from lakeformat.sql.names import CHANGES, ROW_TRACKING, Named, tracked_columns
 from lakeformat.sql.statements import changelog
+from lakeformat.sql.translation.spark_types import SparkType, of_model
 from lakeformat.storage.cache import Cache, cache_of
 from lakeformat.table import Table
 
@@ -38,6 +39,7 @@ class Source(Protocol):
     def names(self) -> tuple[str, ...]: ...
     @property
     def types(self) -> Mapping[str, Type]: ...  # of the columns whose types are known without reading
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]: ...  # in order, with their types in Spark
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
     def stream(self) -> Any: ...  # with `__arrow_c_stream__`, new on each call
     def frame(self, spark: Any) -> Any: ...
@@ -66,6 +68,9 @@ class TableRows:
     @property
     def types(self) -> Mapping[str, Type]:
         return {field.name: field.type for field in self.scan.fields}
+
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]:
+        return tuple((field.name, of_model(field.type)) for field in self.scan.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
         """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
@@ -125,6 +130,9 @@ class ChangedRows:
     def types(self) -> Mapping[str, Type]:
         return {field.name: field.type for field in self.changes.fields}
 
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]:
+        return tuple((field.name, of_model(field.type)) for field in self.changes.fields)
+
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source:
         return self
 
@@ -158,6 +166,9 @@ class ArrowRows:
     def types(self) -> Mapping[str, Type]:
         return {field.name: field.type for field in fields_from_arrow(self.rows.schema)}
 
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]:
+        return tuple((field.name, of_model(field.type)) for field in fields_from_arrow(self.rows.schema))
+
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ArrowRows:
         return self if columns is None else ArrowRows(self.rows.select(list(columns)))
 
@@ -181,6 +192,9 @@ class SparkRows:
     @property
     def types(self) -> Mapping[str, Type]:
         return {field.name: field.type for field in spark_engine.fields_from_spark(self.given.schema)}
+
+    def typed_columns(self) -> tuple[tuple[str, SparkType], ...]:
+        return tuple((field.name, of_model(field.type)) for field in spark_engine.fields_from_spark(self.given.schema))
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> SparkRows:
         return self

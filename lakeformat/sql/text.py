@@ -127,7 +127,10 @@ def read(original: str) -> Script:
         changed[mark.start] = chr(_QUESTION + index)
     _spell_time_travel(tokens, changed)
     text = "".join(changed)
-    return Script(original, text, tuple(_tokenize(text) if text != original else tokens))
+    script = Script(original, text, tuple(_tokenize(text) if text != original else tokens))
+    for statement in statements(script):
+        _require_operands(statement)
+    return script
 
 
 def question_mark(text: str) -> int | None:
@@ -316,10 +319,10 @@ def tokens(piece: Piece) -> list[Token]:
     return _tokenize(piece.text)
 
 
-def parse(piece: Piece, what: str = "query") -> Any:
+def parse(piece: Piece, what: str = "query", dialect: Any = None) -> Any:
     """Parse a piece to sqlglot's tree. Raises `InvalidInput` with the place in the script."""
     try:
-        trees = sqlglot.parse(piece.text, read=sql_text.spark())
+        trees = sqlglot.parse(_without_versions(piece), read=dialect or sql_text.spark())
     except (ParseError, TokenError) as error:
         raise _misread(piece, error, what) from error
     except (SqlglotError, LookupError, AttributeError, TypeError, ValueError) as error:
@@ -329,6 +332,22 @@ def parse(piece: Piece, what: str = "query") -> Any:
     if len(trees) != 1 or trees[0] is None:
         raise piece.script.invalid(piece.origin(0), f"expected one {what}")
     return trees[0]
+
+
+TIMES = frozenset({"TIMESTAMP", "VERSION"})
+
+
+def version_end(tokens: Sequence[Token], start: int) -> int:
+    """The index behind the `VERSION | TIMESTAMP AS OF expression` that begins at an index; the index itself if none does."""
+    if start + 3 >= len(tokens) or tokens[start].token_type in (TokenType.IDENTIFIER, *_QUOTED):
+        return start
+    words = [token.text.upper() for token in tokens[start : start + 3]]
+    if words[0] not in TIMES or words[1:] != ["AS", "OF"]:
+        return start
+    end = _operand_end(tokens, start + 3)
+    while words[0] == "TIMESTAMP" and end < len(tokens) and tokens[end].token_type in _ARITHMETIC:
+        end = _operand_end(tokens, end + 1)
+    return end
 
 
 def expression(piece: Piece) -> Any:
@@ -347,6 +366,167 @@ def expression(piece: Piece) -> Any:
 
 def _said(node: Any) -> Iterator[str]:
     return (key for key, value in node.args.items() if value not in (None, False, []))
+
+
+_ARITHMETIC = {TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE}
+_UNITS = re.compile(r"(YEAR|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?", re.IGNORECASE)
+
+
+def _operand_end(tokens: Sequence[Token], start: int) -> int:
+    """The index behind one operand: a literal, a parameter, a name, a call, an interval, or what stands in parentheses."""
+    index = start
+
+    def kind(ahead: int = 0) -> TokenType | None:
+        return tokens[index + ahead].token_type if index + ahead < len(tokens) else None
+
+    while kind() in (TokenType.DASH, TokenType.PLUS):
+        index += 1
+    if kind() is TokenType.INTERVAL:
+        index += 2 if kind(1) is TokenType.DASH else 1
+        while kind() in (TokenType.NUMBER, TokenType.STRING) or (
+            kind() is not None and _UNITS.fullmatch(tokens[index].text)
+        ):
+            index += 1
+        return index
+    if kind() is TokenType.COLON or (
+        kind(1) is TokenType.STRING and kind() is not TokenType.L_PAREN
+    ):  # :name, DATE '...'
+        return index + 2
+    while kind(1) is TokenType.DOT:
+        index += 2
+    if kind(1) is TokenType.L_PAREN and kind() not in (TokenType.STRING, TokenType.NUMBER):
+        index += 1
+    depth = 0
+    while kind() is not None:
+        depth += (kind() in OPENING) - (kind() in CLOSING)
+        index += 1
+        if depth <= 0:
+            break
+    return index
+
+
+def _without_versions(piece: Piece) -> str:
+    """A piece's text with spaces in place of `VERSION | TIMESTAMP AS OF expression`: sqlglot reads a part of the expression only."""
+    if not re.search(r"\bAS\s+OF\b", piece.text, re.IGNORECASE):
+        return piece.text
+    spelt, changed = tokens(piece), list(piece.text)
+    for index in range(1, len(spelt)):
+        if (end := version_end(spelt, index)) > index and spelt[index - 1].token_type is not TokenType.COMMA:
+            if end < len(spelt) and spelt[end].token_type in _ARITHMETIC:
+                said = f"VERSION AS OF takes a number or a text, found {spelt[end].text!r} behind it"
+                raise piece.script.invalid(piece.origin(spelt[end].start), said)
+            start, stop = spelt[index].start, spelt[end - 1].end + 1
+            changed[start:stop] = " " * (stop - start)
+    return "".join(changed)
+
+
+_WANTING = {  # After these comes an operand.
+    TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS,
+    TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE, TokenType.NULLSAFE_EQ, TokenType.DIV,
+}  # fmt: skip
+_WANTING_WORDS = {
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "HAVING",
+    "QUALIFY",
+    "ON",
+    "USING",
+    "BY",
+    "JOIN",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "LIKE",
+}
+_BEHIND_NAMES = {TokenType.DOT, TokenType.ALIAS, TokenType.FROM, TokenType.FARROW}
+_ENDING = {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.SEMICOLON}
+_CLAUSES = {
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "ON",
+    "THEN",
+    "WHEN",
+    "ELSE",
+    "END",
+    "USING",
+}
+
+
+def _require_operands(cursor: Cursor) -> None:
+    """Refuse a comma, an operator or a keyword with nothing behind it, which sqlglot reads as if it were not there."""
+    if cursor.word() in ("SET", "RESET"):  # A value may be any text.
+        return
+    tokens = cursor.tokens
+    has_types = any(
+        here.text.upper() in ("ARRAY", "MAP", "STRUCT", "ROW", "MULTISET") and after.token_type is TokenType.LT
+        for here, after in itertools.pairwise(tokens)
+    )
+    for index, token in enumerate(tokens):
+        cursor.at = index
+        if has_types and token.token_type is TokenType.GT:  # ARRAY<INT>, ...
+            continue
+        word = cursor.word()
+        if token.token_type is TokenType.HEX_STRING and cursor.script.text[token.start] == "0":
+            raise cursor.script.invalid(token.start, f"0x{token.text} is no number; write X'{token.text}' for bytes")
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if following is not None and _is_empty(cursor, following):
+            raise cursor.script.invalid(
+                following.start, f"expected something between {token.text!r} and {following.text!r}"
+            )
+        if word in ("LIMIT", "OFFSET") and following is None and index > 1:
+            cursor.at = index + 1
+            cursor.fail(f"expected a number behind {token.text!r}")
+        is_name = index > 0 and tokens[index - 1].token_type is TokenType.DOT
+        is_dot = token.token_type is TokenType.DOT
+        if not is_dot and token.token_type not in _WANTING and (word not in _WANTING_WORDS or is_name):
+            continue
+        cursor.at = index + 1
+        if (
+            cursor.done
+            or cursor.kind in _ENDING
+            or (is_dot and cursor.kind is TokenType.DOT)
+            or _is_clause(cursor, word, is_dot)
+        ):
+            cursor.fail(f"expected something behind {token.text!r}")
+    cursor.at = 0
+
+
+def _is_empty(cursor: Cursor, following: Token) -> bool:
+    """Whether a token and the next one enclose a part that may not be empty."""
+    if cursor.kind is TokenType.L_PAREN and following.token_type is TokenType.COMMA:
+        return True
+    words = (cursor.word(), cursor.word(1))
+    if words[0] == "LIMIT" and following.token_type is TokenType.COMMA and cursor.word(2).isdecimal():
+        return True
+    return words in {("OVER", "FROM"), ("OVER", "WHERE"), ("OVER", "GROUP")} or (
+        words == ("EXCEPT", "(") and cursor.word(2) == ")"
+    )
+
+
+def _is_clause(cursor: Cursor, before: str, is_dot: bool) -> bool:
+    """Whether a keyword comes next that begins a clause, and is no name."""
+    word = cursor.word()
+    if is_dot or word not in _CLAUSES:
+        return False
+    if word in ("GROUP", "ORDER"):
+        return cursor.word(1) == "BY"
+    if before == "SELECT" and word != "FROM":
+        return False
+    following = cursor.tokens[cursor.at + 1] if cursor.at + 1 < len(cursor.tokens) else None
+    is_named = following is None or following.token_type in _ENDING | _WANTING | _BEHIND_NAMES
+    return not is_named or (following is None and word in ("END", "WHERE", "HAVING"))
 
 
 def _is_word(text: str) -> bool:

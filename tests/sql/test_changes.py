@@ -279,7 +279,7 @@ def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):
         staged=staged,
     )
     assert rows(table) == [(2, 5, "y"), (5, 50, "most")]
-    with pytest.raises(InvalidInput, match="Ambiguous"):
+    with pytest.raises(InvalidInput, match="ambiguous"):
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND a > (SELECT 1) THEN DELETE", staged=staged
         )

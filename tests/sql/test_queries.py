@@ -1,6 +1,7 @@
 """Queries in process: what they answer, what they read, and how the tables in them are found."""
 
 import datetime as dt
+import re
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -11,7 +12,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from lakeformat import CorruptFile, InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat import CorruptFile, InvalidInput, Lake, LakeError, NotFound, UnsupportedFeature
 from lakeformat.sql import in_process
 from lakeformat.sql.sources import TableRows
 from tests.sql.conftest import rows
@@ -23,7 +24,7 @@ def one(result):
 
 
 def ids(lake, text, **more):
-    return sorted(lake.sql(text, **more).to_arrow()["id"].to_pylist())
+    return sorted(lake.sql(text, **more).to_arrow().column(0).to_pylist())
 
 
 def test_a_query_joins_groups_and_orders(lake, orders):
@@ -275,11 +276,11 @@ def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
         ("SELECT id\n  FROM shop.orders\n  WHERE WHERE", InvalidInput, "line 3, column 9"),
         ("SELECT id, hash(id) FROM shop.orders", UnsupportedFeature, "line 1, column 12: the function hash"),
         ("SELECT nope FROM shop.orders", InvalidInput, "nope"),
-        ("SELECT exists(array(1), x -> x = 1)", UnsupportedFeature, "the function exists"),
+        ("SELECT zip_with(array(1), array(2), (x, y) -> x)", UnsupportedFeature, "the function zip_with"),
         ("SELECT 'a", InvalidInput, "cannot be taken apart"),
         ("", InvalidInput, "no statement"),
         ("-- nothing", InvalidInput, "no statement"),
-        ("SELECT * FROM ROWS FROM (range(3))", UnsupportedFeature, "the table function table"),
+        ("SELECT * FROM ROWS FROM (range(3))", UnsupportedFeature, "the table function ROWS FROM"),
         ("SELECT * FROM `/etc/passwd`", InvalidInput, "line 1, column 15: 'default./etc/passwd' is no table name"),
         ("SELECT * FROM shop.orders TIMESTAMP AS OF 1e400", InvalidInput, "is no time"),
         ("ALTER TABLE shop.orders CREATE TAG", InvalidInput, "expected"),
@@ -477,7 +478,7 @@ QUERIES = (
     "SELECT count(*), count(`A value`), sum(id), min(name), max(name) FROM t",
     "SELECT name, count(*) AS n, max(id) AS last FROM t WHERE `A value` > 0.5 GROUP BY name ORDER BY name",
     "SELECT id, `A value`, small FROM t WHERE `A value` > 100 ORDER BY id",  # NaN is above all numbers.
-    "SELECT id, `A value`, 1 / `A value` FROM t WHERE `A value` = 0 ORDER BY id",  # -0.0 as well.
+    "SELECT id, `A value`, try_divide(1, `A value`) FROM t WHERE `A value` = 0 ORDER BY id",  # -0.0 as well.
     "SELECT max(`A value`), max(small), min(exact), max(exact), min(day), max(day), min(at), max(at), max(seen) FROM t",
     "SELECT day, sum(exact) AS total FROM t WHERE at >= TIMESTAMP '2020-01-01 00:00:10' AND flag GROUP BY day ORDER BY day",
     "SELECT a.id, b.name FROM t a JOIN t b ON a.id = b.id + 1 WHERE a.id < 50 AND b.name IS NOT NULL ORDER BY a.id",
@@ -618,3 +619,128 @@ def test_values_of_every_type_stand_in_queries_of_views(lake):
         for index, value in enumerate(both):
             for relation in (f"d.{name}", f"v_{name}"):
                 assert ids(lake, f"SELECT id FROM {relation} WHERE p = :v", params={"v": value}) == [index], relation
+
+
+def test_a_version_by_an_expression_is_that_of_the_whole_expression(lake, orders):
+    assert one(lake.sql("SELECT count(*) FROM shop.orders TIMESTAMP AS OF now() + INTERVAL 1 DAY AS o")) == 5
+    for text in (
+        "now() - INTERVAL 7 DAYS",
+        "CAST(now() AS TIMESTAMP) - INTERVAL '7' DAY",
+        "now() - INTERVAL 7 DAYS - INTERVAL 1 HOUR",
+    ):
+        for select in (
+            f"SELECT id FROM shop.orders TIMESTAMP AS OF {text}",
+            f"SELECT id FROM shop.orders TIMESTAMP AS OF {text} o",
+        ):
+            with pytest.raises(NotFound):
+                lake.sql(select)
+        with pytest.raises(NotFound):
+            lake.sql(f"CREATE TABLE shop.copied AS SELECT * FROM shop.orders TIMESTAMP AS OF {text}")
+    for text in ("1 + 1", "1 - 0", "'1' || '2'"):
+        with pytest.raises(InvalidInput, match="VERSION AS OF takes a number or a text"):
+            lake.sql(f"SELECT id FROM shop.orders VERSION AS OF {text}")
+
+
+WELL_FORMED = (
+    "SELECT id, amount FROM shop.orders WHERE id IN (1, 2) AND amount > 3 ORDER BY id, amount",
+    "SELECT dt, count(*) AS n FROM shop.orders GROUP BY dt HAVING count(*) > 0 LIMIT 3",
+    "SELECT o.id FROM shop.orders o JOIN shop.orders p ON o.id = p.id",
+    "SELECT coalesce(id, 1), row_number() OVER (PARTITION BY dt ORDER BY id) FROM shop.orders",
+)
+
+
+@pytest.mark.parametrize("text", WELL_FORMED)
+def test_a_part_that_is_missing_or_twice_is_refused(lake, orders, text):
+    """A comma, an operator, a dot or a keyword without what belongs behind it, wherever it stands."""
+    assert lake.sql(text).to_arrow().num_rows > 0
+    words = re.findall(r"\w+|[^\w\s]", text)
+    for index, word in enumerate(words):
+        if word == ",":
+            broken = [[*words[:index], ",", *words[index:]]]
+        elif word in ("(", "SELECT", "BY", "WHERE", "FROM"):
+            broken = [[*words[: index + 1], ",", *words[index + 1 :]]]
+        elif word in (")", "FROM"):
+            broken = [[*words[:index], ",", *words[index:]]]
+        elif word in ("=", ">", "ON", "AND", "."):
+            broken = (
+                [[*words[: index + 1], *words[index + 2 :]]] if word != "." else [[*words[:index], ".", *words[index:]]]
+            )
+        else:
+            continue
+        for parts in broken:
+            with pytest.raises(LakeError):
+                print(" ".join(parts), lake.sql(" ".join(parts)).to_arrow().to_pylist())
+    with pytest.raises(LakeError):
+        lake.sql(f"{text},").to_arrow()
+
+
+@pytest.mark.parametrize("text", ["SELECT 0x1F", "SELECT sum(id) OVER FROM shop.orders", "SELECT * EXCEPT () FROM shop.orders", "SELECT id FROM shop.orders LIMIT", "SELECT substr('a', 1, 2, 3)", "SELECT id FROM shop.orders WHERE id LIKE"])  # fmt: skip
+def test_what_sqlglot_reads_and_spark_does_not_is_refused(lake, orders, text):
+    with pytest.raises(LakeError):
+        lake.sql(text).to_arrow()
+
+
+def test_an_unknown_column_is_told_with_its_place_and_those_near_it(lake, orders):
+    for text, place, near in (
+        ("SELECT amont FROM shop.orders", "column 8: no column amont", "did you mean amount"),
+        ("SELECT o.id,\n  o.nme FROM shop.orders o", "line 2, column 5: no column o.nme", "did you mean name"),
+        ("SELECT id FROM shop.orders WHERE ammount > 3", "column 34: no column ammount", "did you mean amount"),
+    ):
+        with pytest.raises(InvalidInput) as raised:
+            lake.sql(text).to_arrow()
+        assert place in str(raised.value)
+        assert near in str(raised.value)
+    with pytest.raises(InvalidInput, match="takes 1 to 2 arguments, and 3 are given"):
+        lake.sql("SELECT round(1.5, 1, 2)")
+    with pytest.raises(UnsupportedFeature, match="the function try_ad is not known; did you mean try_add"):
+        lake.sql("SELECT try_ad(1, 2)")
+
+
+def test_a_list_is_the_members_of_in(lake, orders):
+    text = "SELECT id FROM shop.orders WHERE id IN (:ids) AND dt IN (:days, '05-03')"
+    assert ids(lake, text, params={"ids": [1, 3, 5], "days": ["05-01", "05-02"]}) == [1, 3, 5]
+    assert ids(lake, text, params={"ids": [], "days": ["05-01"]}) == []
+    assert ids(lake, "SELECT id FROM shop.orders WHERE id NOT IN (?)", params=[(1, 2, 3)]) == [4, 5]
+
+
+def test_columns_that_differ_only_in_case_are_ambiguous(lake):
+    table = lake.create_table(
+        "d.t", pa.schema([("a", pa.int64()), ("A", pa.int64()), ("b", pa.int64())]), format="iceberg"
+    )
+    table.append(pa.table({"A": [10, 20], "a": [1, 2], "b": [5, 6]}))
+    assert one(lake.sql("SELECT sum(b) FROM d.t")) == 11
+    assert one(lake.sql("SELECT count(*) FROM d.t")) == 2
+    for text in (
+        "SELECT sum(A) FROM d.t",
+        "SELECT * FROM d.t",
+        "SELECT t.* FROM d.t",
+        "SELECT b FROM d.t WHERE a = 1",
+        "SELECT r.p FROM g",
+    ):
+        with pytest.raises(InvalidInput, match=r"ambiguous|differ only in case"):
+            lake.sql(text, g=pa.table({"r": [{"p": 1, "P": 2}]})).to_arrow()
+    with pytest.raises(InvalidInput, match="differ only in case"):
+        lake.sql(
+            "MERGE INTO d.t USING f s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *",
+            f=pa.table({"a": [1], "A": [201], "b": [0]}),
+        )
+    lake.sql("UPDATE d.t SET A = 99 WHERE a = 2")
+    assert rows(table) == [(1, 10, 5), (2, 99, 6)]
+    table.merge_into(pa.table({"a": [1], "A": [7], "b": [5]}), on="t.a = s.a").when_matched().update_all().merge()
+    assert rows(table) == [(1, 7, 5), (2, 99, 6)]
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_floats_are_compared_as_doubles_in_scans_and_in_queries(lake, format):
+    """The FLOAT 0.1 is above the DOUBLE 0.1, whether a literal, a text or a cast gives it."""
+    floats = pa.table({"r": pa.array([0.1, 0.5], pa.float32())})
+    table = lake.create_table("shop.floats", floats.schema, format=format)
+    table.append(floats)
+    counts = {"=": 0, ">": 2, "<=": 0, "<": 0, "<>": 2, "<=>": 0}
+    for (sign, count), value in product(counts.items(), ("0.1", "'0.1'", "CAST(0.1 AS DOUBLE)")):
+        condition = f"r {sign} {value}"
+        assert table.scan(where=condition).count() == count, condition
+        assert one(lake.sql(f"SELECT count(*) FROM shop.floats WHERE {condition}")) == count, condition
+        assert one(lake.sql(f"SELECT count_if({condition}) FROM shop.floats")) == count, condition
+    lake.sql("DELETE FROM shop.floats WHERE r = '0.1'")
+    assert table.scan(where="r = CAST(0.1 AS FLOAT)").count() == 1

@@ -39,7 +39,8 @@ def coerce(value: Any, type: Type, label: str = "value") -> Any:
     fitted, exact, side = fit(value, type, label)
     if side or not exact:
         raise InvalidInput(f"{label}: {type} cannot hold {value!r}")
-    return fitted
+    # The text of a FLOAT column's value, e.g. a partition's, is that value. In a comparison text is a DOUBLE, as in Spark.
+    return _single(fitted) if isinstance(value, str) and type == Scalar(Kind.FLOAT) else fitted
 
 
 def fit(value: Any, type: Type, label: str) -> tuple[Any, bool, int]:
@@ -59,7 +60,7 @@ def fit(value: Any, type: Type, label: str) -> tuple[Any, bool, int]:
                 limit = 10**precision - 1
                 result = _fit_number(value, scale, -limit, limit, lambda n: EXACT.scaleb(Decimal(n), -scale))
             case Kind.FLOAT | Kind.DOUBLE:
-                result = _fit_float(value, type.kind)
+                result = _fit_float(value)
             case kind if kind in TEXTS:
                 result = (value, True, 0) if isinstance(value, str) else None
             case kind if kind in _BYTES:
@@ -165,13 +166,11 @@ def _fit_number(
     return make(floor), exact, 0
 
 
-def _fit_float(value: Any, kind: Kind) -> tuple[Any, bool, int] | None:
+def _fit_float(value: Any) -> tuple[Any, bool, int] | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        number = float(number_text(value))
-        # The text of a FLOAT column's value, e.g. a partition's, must equal that value.
-        return (_single(number) if kind is Kind.FLOAT else number), True, 0
+        return float(number_text(value)), True, 0
     if isinstance(value, int | float | Decimal):
         try:
             return float(value), True, 0
