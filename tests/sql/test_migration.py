@@ -119,7 +119,7 @@ def test_a_snapshot_table_lies_where_it_is_told_but_not_at_its_source(lake, spar
             lake.snapshot_spark_table(spark, source, "d.other", location=location)
     with pytest.raises(AlreadyExists):
         lake.snapshot_spark_table(spark, source, "d.snap")
-    with pytest.raises(UnsupportedFeature, match="only a table that a SQL catalog keeps"):
+    with pytest.raises(UnsupportedFeature, match="only tables of a SQL catalog take a location"):
         Lake(tmp_path / "folders").snapshot_spark_table(spark, source, "d.snap", location=str(tmp_path / "x"))
     assert lake.tables() == ["d.snap"]
 
