@@ -8,6 +8,7 @@ format, and the old metadata is deleted.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Plan, Snapshot
-from lakeformat.model.work import Adopted, AdoptTask, RewriteTask
+from lakeformat.model.work import Adopted, AdoptTask, ReadTask, RewriteTask
 from lakeformat.reading.scan import Scan
 from lakeformat.storage import fence, load_history
 from lakeformat.storage.fence import Conversion
@@ -158,6 +159,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     initial = {field.id: field.initial for field in schema.fields}
     like = replace(like, fields=tuple(replace(field, initial=initial.get(field.id)) for field in like.fields))
     tasks = view.tasks(view.files(), view.schema.fields, alone=True)
+    _require_apart(store, tasks, to)
     whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
     adopting = (AdoptTask(t.paths[0], like, t.mapping, t.positions, has_schema=True) for t in whole)
     adopted = engine.adopt(store, list(adopting))
@@ -185,6 +187,19 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     folders = tuple(f"{folder}/" for folder in kept)
     reached = {path for wave in format.everything(store).waves for path in wave if not path.startswith(folders)}
     return view, tuple(sorted(path for path in reached if store.location(path) not in used))
+
+
+def _require_apart(store: Store, tasks: Sequence[ReadTask], to: Format) -> None:
+    """Raise `UnsupportedFeature` for a table whose files lie where `to` has its metadata, which a conversion clears."""
+    folders = tuple(f"{folder}/" for folder in to.metadata_folders)
+    for task in tasks:
+        for path in (*task.paths, *(file.path for files in task.deletes for file in files)):
+            inner = relative(store.root, store.location(path)) or ""
+            if inner.startswith(folders):
+                raise UnsupportedFeature(
+                    f"{store.root}: {inner} is a file of the table, in a folder where {to.name.capitalize()} has metadata: "
+                    "set write.data.path to another folder, compact(full=True, sort_by=...), and expire the snapshots before"
+                )
 
 
 def _declared(schema: Schema) -> Schema:

@@ -1,5 +1,6 @@
 """A table of one format becomes one of the other where it lies, whatever happens on the way."""
 
+import datetime
 import uuid
 from contextlib import suppress
 
@@ -510,3 +511,21 @@ def test_only_data_files_of_the_former_table_are_left_to_delete(kind):
     _, leaves = convert._adopted(store, Iceberg(), Paimon(), ArrowEngine())
     now = {store.location(path) for task in opened_as(store, Paimon()).scan().plan() for path in task.paths}
     assert {store.location(path) for path in leaves} == before - now
+
+
+@pytest.mark.parametrize("folder", ["manifest", "snapshot", "schema", "tag/deep"])
+def test_data_files_where_the_other_format_has_metadata_are_not_cleared(folder, tmp_path):
+    lake = Lake(tmp_path / "w")
+    properties = {"write.data.path": str(tmp_path / "w/d.db/t" / folder), "write.delete.mode": "merge-on-read"}
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg", properties=properties)
+    table.append(pa.table({"id": [1, 2]}))
+    table.delete("id = 1")
+    with pytest.raises(UnsupportedFeature, match="is a file of the table, in a folder where Paimon has metadata"):
+        lake.convert("d.t", "paimon")
+    assert lake.table("d.t").format == "iceberg"
+    assert lake.table("d.t").scan().to_arrow()["id"].to_pylist() == [2]
+    assert lake.table("d.t").missing_files() == []
+    lake.table("d.t").alter().set_properties({"write.data.path": str(tmp_path / "w/d.db/t/data")}).commit()
+    lake.table("d.t").compact(full=True, sort_by=["id"])
+    lake.table("d.t").expire_snapshots(retain_last=1, older_than=datetime.timedelta(days=-1))
+    assert lake.convert("d.t", "paimon").scan().to_arrow()["id"].to_pylist() == [2]
