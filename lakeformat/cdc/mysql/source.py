@@ -406,7 +406,7 @@ class MySql:
             return {}
         column = "CONCAT_WS('|', ordinal_position, column_name, column_type, is_nullable, column_comment)"
         rows = self._rows(
-            f"SELECT table_schema, table_name, COUNT(*), BIT_XOR(CAST(CONV(LEFT(MD5({column}), 15), 16, 10) AS UNSIGNED)) "
+            f"SELECT table_schema, table_name, COUNT(*), BIT_XOR(CAST(CONV(LEFT(SHA2({column}, 256), 15), 16, 10) AS UNSIGNED)) "
             "FROM information_schema.columns WHERE (table_schema, table_name) IN %s GROUP BY 1, 2",
             tuple(tuple(name.split(".", 1)) for name in names),
         )
