@@ -199,6 +199,31 @@ def test_analyze_table_counts_distinct_values(lake, orders):
         lake.sql(f"{text} FOR COLUMNS nope")
 
 
+def test_rollback_takes_a_number_for_a_snapshot_or_else_a_tag(tmp_path):
+    lake = Lake(str(tmp_path))
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64())]))
+    for number in (1, 2, 3):
+        table.append({"id": [number]})
+    root = tmp_path / "d.db" / "t"
+    (root / "tag").mkdir()
+    for tag in ("20240731", "2"):
+        (root / "tag" / f"tag-{tag}").write_bytes((root / "snapshot" / "snapshot-1").read_bytes())
+    lake.sql("CALL sys.rollback('d.t', version => '2')")
+    assert table.scan().to_arrow()["id"].to_pylist() == [1, 2]
+    lake.sql("CALL sys.rollback('d.t', version => '20240731')")
+    assert table.scan().to_arrow()["id"].to_pylist() == [1]
+    with pytest.raises(NotFound):
+        lake.sql("CALL sys.rollback('d.t', version => '20240801')")
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_change_ordinal", "_commit_snapshot_id"])
+def test_a_changelog_refuses_columns_that_are_called_as_its_own(lake, name):
+    rows = pa.table({"id": [1], name: ["a"]})
+    lake.create_table("shop.t", rows.schema, format="paimon").append(rows)
+    with pytest.raises(InvalidInput, match=f"'{name}'"):
+        lake.sql("CALL system.create_changelog_view('shop.t')")
+
+
 def test_tags_and_snapshots_expire_as_procedures_ask(lake, orders):
     if orders.format == "iceberg":
         return

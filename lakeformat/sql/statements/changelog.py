@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.reading.changes import KIND_COLUMN
 from lakeformat.table import Table
 
@@ -33,6 +33,11 @@ def read(
     the whole range removed and added back. With `update_keys`, a removed and an added row of one snapshot with the same
     values in these columns become UPDATE_BEFORE and UPDATE_AFTER.
     """
+    for name in {TYPE, ORDINAL, SNAPSHOT}.intersection(field.name for field in table.schema.fields):
+        raise InvalidInput(
+            f"{table.name}: a column of the table is called {name!r}, as a column of its changelog is; rename it, or "
+            "read changes() of other columns"
+        )
     ids = [snapshot.id for snapshot in table.snapshots(after or 0)]
     ids = ids if until is None else ids[: ids.index(until) + 1] if until in ids else []
     parts, since = [], after or 0
@@ -58,6 +63,7 @@ def read(
 # --- private ----------------------------------------------------------------------------------------------------------
 
 _SIGN = "_lakeformat_sign"
+_POSITION = "_lakeformat_position"
 _NONE = pa.nulls(0, pa.int64())  # pa.array would import pandas.
 
 
@@ -87,10 +93,10 @@ def _labelled(rows: pa.Table, update_keys: Sequence[str]) -> pa.Table:
     if update_keys and len(rows):
         keys = [*update_keys, ORDINAL]
         positions = pa.array(np.arange(len(rows)))
-        numbered = rows.select([*keys, _SIGN]).append_column("_place", positions)
+        numbered = rows.select([*keys, _SIGN]).append_column(_POSITION, positions)
         sides = numbered.group_by(keys).aggregate([(_SIGN, "min"), (_SIGN, "max")])
         both = sides.filter(pc.less(sides[f"{_SIGN}_min"], sides[f"{_SIGN}_max"])).select(keys)
-        updated = np.asarray(numbered.join(both, keys, join_type="left semi")["_place"])
+        updated = np.asarray(numbered.join(both, keys, join_type="left semi")[_POSITION])
         kinds[updated] = np.where(came[updated], "UPDATE_AFTER", "UPDATE_BEFORE")
     labelled = rows.drop_columns([_SIGN])
     return labelled.add_column(labelled.column_names.index(ORDINAL), TYPE, pa.array(kinds, pa.string()))

@@ -317,8 +317,7 @@ def _orphans(call: Call) -> Result:
     return listing({"orphan_file_location": pa.string()}, [(file.path,) for file in files])
 
 
-def _rolled(call: Call, **to: Any) -> Result:
-    table = call.table()
+def _rolled(call: Call, table: Table, **to: Any) -> Result:
     before = table.current_snapshot()
     call.close()
     made: Snapshot | None = table.rollback_to(**to, **call.context.verb)
@@ -330,13 +329,17 @@ def _rolled(call: Call, **to: Any) -> Result:
 
 
 def _rollback_paimon(call: Call) -> Result:
-    snapshot, tag = call.whole_or_none("snapshot"), call.take("tag")
+    table, snapshot, tag = call.table(), call.whole_or_none("snapshot"), call.take("tag")
     if snapshot is not None:
-        return _rolled(call, snapshot_id=snapshot)
+        return _rolled(call, table, snapshot_id=snapshot)
     if tag is not None:
-        return _rolled(call, tag=str(tag))
-    to = str(call.need("version"))
-    return _rolled(call, **({"snapshot_id": int(to)} if to.isdecimal() else {"tag": to}))
+        return _rolled(call, table, tag=str(tag))
+    version = str(call.need("version"))
+    # A tag may be called by a number, as daily tags are, where Java takes each number for a snapshot's.
+    is_tag = not version.isdecimal()
+    if not is_tag and int(version) not in {snapshot.id for snapshot in table.snapshots()}:
+        is_tag = version in table.inspect.tags()["tag_name"].to_pylist()
+    return _rolled(call, table, **({"tag": version} if is_tag else {"snapshot_id": int(version)}))
 
 
 def _rollback_to_watermark(call: Call) -> Result:
@@ -349,8 +352,7 @@ def _rollback_to_watermark(call: Call) -> Result:
         raise call.context.script.invalid(
             call.offset, f"{call.name}: no snapshot has a watermark of {limit} or earlier"
         )
-    call.given["table"] = table.name
-    return _rolled(call, snapshot_id=max(passed))
+    return _rolled(call, table, snapshot_id=max(passed))
 
 
 def _tag_from_timestamp(call: Call) -> Result:
@@ -527,7 +529,7 @@ def _set_current(call: Call) -> Result:
     snapshot_id, ref = call.take("snapshot_id"), call.take("ref")
     if (snapshot_id is None) == (ref is None):
         raise call.context.script.invalid(call.offset, f"{call.name} takes snapshot_id or ref")
-    return _rolled(call, **({"snapshot_id": snapshot_id} if ref is None else {"tag": ref}))
+    return _rolled(call, call.table(), **({"snapshot_id": snapshot_id} if ref is None else {"tag": ref}))
 
 
 def _create_tag(call: Call) -> Result:
@@ -852,10 +854,10 @@ def _repair(call: Call) -> Result:
 
 _ICEBERG: Mapping[str, Procedure] = {
     "rollback_to_snapshot": Procedure(
-        ("table", "snapshot_id"), lambda c: _rolled(c, snapshot_id=c.need("snapshot_id"))
+        ("table", "snapshot_id"), lambda c: _rolled(c, c.table(), snapshot_id=c.need("snapshot_id"))
     ),
     "rollback_to_timestamp": Procedure(
-        ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))
+        ("table", "timestamp"), lambda c: _rolled(c, c.table(), as_of=_moment(c.need("timestamp")))
     ),
     "set_current_snapshot": Procedure(("table", "snapshot_id", "ref"), _set_current),
     "fast_forward": Procedure(("table", "branch", "to"), _fast_forward_iceberg),
@@ -981,7 +983,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "alter_view_dialect": Procedure(("view", "action", "engine", "query"), _alter_view_dialect),
     "clear_consumers": Procedure(("table", "including_consumers", "excluding_consumers"), _clear_consumers),
     "rollback_to_timestamp": Procedure(
-        ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))
+        ("table", "timestamp"), lambda c: _rolled(c, c.table(), as_of=_moment(c.need("timestamp")))
     ),
     "remove_orphan_files": Procedure(("table", "older_than", "dry_run", "parallelism", "mode"), _orphans),
     "create_branch": Procedure(("table", "branch", "tag"), _create_branch),
