@@ -176,7 +176,7 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
 
 def newest(store: Store, format: Format, loaded: AnyView | None = None) -> AnyView:
     """The table as it is now. `loaded`: see `commit`."""
-    return load_newest(format.head(store), partial(format.load, store, known=loaded))
+    return load_newest(format.head(store), partial(format.load, store, earlier=loaded))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:

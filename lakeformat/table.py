@@ -1206,12 +1206,12 @@ class Table:
             raise InvalidInput("a version is one of snapshot_id, as_of and tag, not several")
         if snapshot_id is not None:
             snapshot_id = arguments.whole("snapshot_id", snapshot_id, 0)
-            return self._of_branch(self._format.at(self._store, snapshot_id), f"snapshot {snapshot_id}")
+            return self._of_branch(self._format.load_snapshot(self._store, snapshot_id), f"snapshot {snapshot_id}")
         if as_of is not None and self._branch is not None:
             passed = [s.id for s in self.snapshots() if s.timestamp_ms <= arguments.epoch_ms(as_of)]
             if not passed:
                 raise NotFound(f"{self.name}: branch {self._branch!r} has no snapshot as old as {as_of}")
-            return self._format.at(self._store, passed[-1])
+            return self._format.load_snapshot(self._store, passed[-1])
         if as_of is not None:
             return self._format.at_time(self._store, arguments.epoch_ms(as_of))
         if tag is not None:

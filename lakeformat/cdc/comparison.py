@@ -25,43 +25,43 @@ class Difference:
     same_keys: int  # How many of the table's rows the source has, changed or not.
 
 
-def difference(there: pa.Table, read: pa.Table, key: Sequence[str]) -> Difference:
-    """Compare the table's rows `there` with the source's rows `read`, in the columns of `read`, which may be fewer."""
+def difference(existing: pa.Table, read: pa.Table, key: Sequence[str]) -> Difference:
+    """Compare the table's rows `existing` with the source's rows `read`, in the columns of `read`, which may be fewer."""
     keys = list(key)
-    codes = _codes(there, read, keys)
-    order = np.argsort(codes[there.num_rows :], kind="stable")
-    sought = codes[there.num_rows :][order]
-    at = np.minimum(np.searchsorted(sought, codes[: there.num_rows]), max(0, len(sought) - 1))
-    known = np.flatnonzero(sought[at] == codes[: there.num_rows]) if len(sought) else np.empty(0, np.int64)
+    codes = _codes(existing, read, keys)
+    order = np.argsort(codes[existing.num_rows :], kind="stable")
+    sought = codes[existing.num_rows :][order]
+    matches = np.minimum(np.searchsorted(sought, codes[: existing.num_rows]), max(0, len(sought) - 1))
+    same_keys = np.flatnonzero(sought[matches] == codes[: existing.num_rows]) if len(sought) else np.empty(0, np.int64)
     is_new = np.ones(read.num_rows, bool)
-    is_new[order[at[known]]] = False
-    old, now = there.take(pa.array(known)), read.take(pa.array(order[at[known]]))
+    is_new[order[matches[same_keys]]] = False
+    old, now = existing.take(pa.array(same_keys)), read.take(pa.array(order[matches[same_keys]]))
     differs, after = pa.array(np.zeros(old.num_rows, bool)), old
     for name in set(read.schema.names) - set(keys):
         same = pc.fill_null(pc.equal(old[name], now[name]), False)
         both_null = pc.and_(pc.is_null(old[name]), pc.is_null(now[name]))
         differs = pc.or_(differs, pc.invert(pc.or_(same, both_null)))
         after = after.set_column(after.schema.get_field_index(name), name, now[name])
-    return Difference(old.filter(differs), after.filter(differs), read.filter(pa.array(is_new)), len(known))
+    return Difference(old.filter(differs), after.filter(differs), read.filter(pa.array(is_new)), len(same_keys))
 
 
 def surplus(
-    there: Callable[[], Iterator[pa.Table]],
+    read_table: Callable[[], Iterator[pa.Table]],
     shown: Callable[[], Iterator[pa.Table]],
     key: Sequence[str],
     count: int,
     keys_at_once: int = KEYS_AT_ONCE,
 ) -> Iterator[pa.Table]:
-    """The keys of the table that its source lacks. `there` and `shown` return the keys of both, a batch at a time; they are called once
+    """The keys of the table that its source lacks. `read_table` and `shown` return the keys of both, a batch at a time; they are called once
     for each `keys_at_once` of the table's `count` keys."""
     names, parts = list(key), 1 + count // keys_at_once
     for part in range(parts):
-        own, source = (
+        existing, source = (
             pa.concat_tables(_part(chunk.select(names), part, parts) for chunk in read()).combine_chunks()
-            for read in (there, shown)
+            for read in (read_table, shown)
         )
-        codes = _codes(own, source, names)
-        yield own.filter(pa.array(~np.isin(codes[: own.num_rows], codes[own.num_rows :])))
+        codes = _codes(existing, source, names)
+        yield existing.filter(pa.array(~np.isin(codes[: existing.num_rows], codes[existing.num_rows :])))
 
 
 def matching(rows: pa.Table, keys: pa.Table) -> pa.Table:

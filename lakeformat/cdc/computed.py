@@ -32,19 +32,19 @@ class Computed:
 
     def fields(self, table: SourceTable) -> tuple[Field, ...]:
         """The computed columns of a table, all nullable. Raises `InvalidInput` for a duplicate name or a column without a type."""
-        there = {column.name for column in table.fields}
-        if same := sorted(there & self.expressions.keys()):
+        names = {column.name for column in table.fields}
+        if same := sorted(names & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
-        if self.expressions and (same := sorted(there & {SOURCE_TABLE, COMMITTED_AT})):
+        if self.expressions and (same := sorted(names & {SOURCE_TABLE, COMMITTED_AT})):
             raise InvalidInput(
                 f"{table.name} has a column {same[0]!r}, as computed columns call another; leave it out (exclude_columns)"
             )
         empty = pa.Table.from_batches([], table.arrow_schema)
-        made = self.added(empty, table.name, None)
+        computed = self.added(empty, table.name, None)
         for name in self.expressions:
-            if pa.types.is_null(made.schema.field(name).type):
+            if pa.types.is_null(computed.schema.field(name).type):
                 raise InvalidInput(f"computed column {name!r} has no type; give it one: cast(... as ...)")
-        return tuple(Field(NO_ID, name, from_arrow(made.schema.field(name).type)) for name in self.expressions)
+        return tuple(Field(NO_ID, name, from_arrow(computed.schema.field(name).type)) for name in self.expressions)
 
     def added(self, rows: pa.Table, table: str, committed_ms: np.ndarray | None) -> pa.Table:
         """`rows` of `table` with the computed columns added. `committed_ms`: the commit time of each row's change, in

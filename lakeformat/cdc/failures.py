@@ -12,12 +12,12 @@ def named(name: str, error: Exception) -> LakeError:
     """`error`, if it is a `LakeError`; else an `UnsupportedFeature` that names the table."""
     if isinstance(error, LakeError):
         return error
-    made = UnsupportedFeature(
+    failure = UnsupportedFeature(
         f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; leave the column out "
         f"(exclude_columns), or the table"
     )
-    made.__cause__ = error
-    return made
+    failure.__cause__ = error
+    return failure
 
 
 @contextmanager

@@ -112,17 +112,17 @@ class Follower:
         self.report = Report(table.name)
         self._covered: Position | None = None
         self._earlier = Rows()  # Earlier parts of the commit that is being assembled.
-        known = None if restart else progress.read(table)
-        if known is not None and known[0] != self._follows:
+        saved = None if restart else progress.read(table)
+        if saved is not None and saved[0] != self._follows:
             raise InvalidInput(
-                f"{table.name} follows {known[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
+                f"{table.name} follows {saved[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
             )
-        if known is None and not restart and table.scan(limit=1).count():
+        if saved is None and not restart and table.scan(limit=1).count():
             raise InvalidInput(
                 f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: make "
                 f"another table, or take it anew (restart=True), which removes them"
             )
-        self.progress = known[1] if known else None
+        self.progress = saved[1] if saved else None
         self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
         self._number, self._restart = self._next_number(), restart
 
@@ -339,11 +339,13 @@ class Follower:
         keep[: emptied.row] &= ~is_own[: emptied.row]
         self._earlier.drop(emptied.where)
         for batch in self.table.scan(where=condition).to_batches():
-            there = pa.Table.from_batches([batch])
-            gone = self._fresh(there, np.full(len(there), emptied.end), np.full(len(there), emptied.transaction))
-            there = there.filter(pa.array(gone))
-            kinds = pa.repeat(pa.scalar(RowKind.DELETE.short), len(there))
-            self._earlier.append(there.append_column(ROW_KIND.name, kinds))
+            existing = pa.Table.from_batches([batch])
+            is_fresh = self._fresh(
+                existing, np.full(len(existing), emptied.end), np.full(len(existing), emptied.transaction)
+            )
+            existing = existing.filter(pa.array(is_fresh))
+            kinds = pa.repeat(pa.scalar(RowKind.DELETE.short), len(existing))
+            self._earlier.append(existing.append_column(ROW_KIND.name, kinds))
 
     def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         """Per row: whether its transaction is after the position and not visible in the snapshot view that read its key."""
@@ -446,10 +448,10 @@ class Follower:
 
     # --- the schema ---
 
-    def evolve(self, now: SourceTable, at: Position | None) -> None:
+    def evolve(self, now: SourceTable, position: Position | None) -> None:
         """Apply the source's schema changes: add new columns, widen types, make dropped columns nullable. The log has values of the
-        new columns from `at` on (None: from now on)."""
-        if now == self.source_table and at is not None:
+        new columns from `position` on (None: from now on)."""
+        if now == self.source_table and position is not None:
             return
         require_names(now)
         have = {column.name: column for column in self.table.schema.fields}
@@ -467,15 +469,20 @@ class Follower:
                 changes.append(ChangeNullability(column.name, True))
             if column.comment is not None and column.comment != old.comment:
                 changes.append(ChangeComment(column.name, column.comment))
-        own = {column.name for column in now.fields}
+        column_names = {column.name for column in now.fields}
         changes += [
             ChangeNullability(name, True)
             for name, old in have.items()  # Columns that the source dropped.
-            if not old.nullable and name not in own and name not in self.source_table.key
+            if not old.nullable and name not in column_names and name not in self.source_table.key
         ]
         if changes:
             self._begin_filling(
-                [change.name[0] for change in changes if isinstance(change, AddColumn) and change.name[0] in own], at
+                [
+                    change.name[0]
+                    for change in changes
+                    if isinstance(change, AddColumn) and change.name[0] in column_names
+                ],
+                position,
             )
             try:
                 self.table.evolve(changes)
@@ -493,17 +500,17 @@ class Follower:
 
     # --- values of columns that the source added ---
 
-    def _begin_filling(self, names: list[str], at: Position | None) -> None:
+    def _begin_filling(self, names: list[str], position: Position | None) -> None:
         """Record that added columns must be filled, before the table gets them: a process that dies between resumes there."""
         assert self.progress is not None
         names = self._in_source(names) if self.progress.is_complete or self.progress.views else []
         if not names or not self.source.has_values(self.source_table, names):
             return
         before = self.progress.filling
-        at = at or self.source.position()
+        position = position or self.source.position()
         names = list(dict.fromkeys([*(before.columns if before is not None else ()), *names]))
         until = None if before is None else before.until
-        self._commit(None, replace(self.progress, filling=Filling(tuple(names), at.text, None, until)))
+        self._commit(None, replace(self.progress, filling=Filling(tuple(names), position.text, None, until)))
 
     def _in_source(self, names: Collection[str]) -> list[str]:
         try:
@@ -567,16 +574,16 @@ class Follower:
         version = self.source_table.version
         mark = replace(self.progress, views=(), is_complete=False, compares=True, version=version)
         with self.source.view(self.source_table) as view:
-            count, known = self.table.scan().count(), 0
+            count, same_count = self.table.scan().count(), 0
             with closing(_ahead(view.chunks(None, size))) as chunks:
                 for chunk in chunks:
                     read = self._computed.added(chunk.rows, self.source_table.name, None)
                     read, names = _fitted(read, self.table.schema.fields), chunk.rows.schema.names
                     difference = comparison.difference(self._there(read), read.select(names), self.source_table.key)
-                    known += difference.same_keys
+                    same_count += difference.same_keys
                     new = comparison.matching(read, difference.new.select(self.source_table.key))
                     self._repair([*self._updates(difference, set(names)), _of_kind(new, RowKind.INSERT)], mark)
-            if known < count:
+            if same_count < count:
                 for keys in self._surplus(view, size):
                     gone = comparison.matching(self._there(keys), keys)
                     self._repair([_of_kind(gone, RowKind.DELETE)], mark)
@@ -584,18 +591,18 @@ class Follower:
             self._commit(None, replace(mark, views=shown, is_complete=True, compares=False, filling=None))
 
     def _repair(self, rows: list[pa.Table], mark: Progress) -> None:
-        made = pa.concat_tables(rows, promote_options="default")
-        if made.num_rows:
-            self._commit(made, mark)
+        changes = pa.concat_tables(rows, promote_options="default")
+        if changes.num_rows:
+            self._commit(changes, mark)
             updates = sum(row.num_rows for row in rows[:1]) if len(rows) > 1 else 0
-            self._have(filled_rows=self.report.filled_rows + made.num_rows - updates)
+            self._have(filled_rows=self.report.filled_rows + changes.num_rows - updates)
 
     def _surplus(self, view: View, size: int) -> Iterator[pa.Table]:
         """The keys of the table's rows that the view does not show, at most `size` at a time. Rows of dropped shards stay."""
         key, table = self.source_table.key, self.source_table
-        only = view.of(replace(table, fields=tuple(column for column in table.fields if column.name in key)))
+        only = view.narrowed_to(replace(table, fields=tuple(column for column in table.fields if column.name in key)))
 
-        def there() -> Iterator[pa.Table]:
+        def table_rows() -> Iterator[pa.Table]:
             names = list(dict.fromkeys([*key, *(NAMES if table.parts else ())]))
             for batch in self.table.scan(columns=names).to_batches():
                 rows = pa.Table.from_batches([batch])
@@ -604,7 +611,7 @@ class Follower:
         def shown() -> Iterator[pa.Table]:
             return (_fitted(chunk.rows, self.table.schema.fields) for chunk in only.chunks(None, size))
 
-        for keys in comparison.surplus(there, shown, key, self.table.scan().count()):
+        for keys in comparison.surplus(table_rows, shown, key, self.table.scan().count()):
             yield from (keys.slice(start, size) for start in range(0, keys.num_rows, size))
 
     # --- commits ---
@@ -641,7 +648,7 @@ class Follower:
             try:
                 given = rows.batches(fitted) if isinstance(rows, Rows) else fitted(rows)
                 prepared = self._session.prepare(number, given, appends=appends)
-                made = self._session.commit(prepared, empty=True, properties=properties)
+                snapshot = self._session.commit(prepared, empty=True, properties=properties)
                 break
             except Conflict:
                 self.require_unmoved()
@@ -651,16 +658,16 @@ class Follower:
                 saved = progress.read(self.table)
                 if saved is None or saved[1] != next_:
                     raise
-                made = self.table.current_snapshot()
+                snapshot = self.table.current_snapshot()
                 break
-        if made is None or made.properties.get(progress.POSITION) != next_.position:
+        if snapshot is None or snapshot.properties.get(progress.POSITION) != next_.position:
             self.require_unmoved()
             raise Conflict(f"{self.table.name}: commit {number} of {progress.USER!r} is another's; run it again")
         self._number, self.progress, self._recorded, self._covered = number + 1, next_, next_, None
-        self._report(made)
+        self._report(snapshot)
 
-    def _report(self, made: Snapshot) -> None:
-        self.report = replace(self.report, snapshots=(*self.report.snapshots, made.id))
+    def _report(self, snapshot: Snapshot) -> None:
+        self.report = replace(self.report, snapshots=(*self.report.snapshots, snapshot.id))
 
     def require_unmoved(self) -> None:
         """Raise `Conflict` if another process advanced the table's position."""
@@ -700,14 +707,14 @@ def _of_kind(rows: pa.Table, kind: RowKind) -> pa.Table:
 def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     """`rows` cast to the table's column types."""
     types = {column.name: to_arrow(column.type) for column in fields}
-    made = []
+    columns = []
     for name in rows.schema.names:
-        column, wanted = rows[name], types.get(name)
-        if wanted is not None and wanted != column.type:
-            is_time = pa.types.is_time(wanted)
+        column, target = rows[name], types.get(name)
+        if target is not None and target != column.type:
+            is_time = pa.types.is_time(target)
             try:
-                column = column.cast(wanted, safe=not is_time)  # Paimon stores TIME in milliseconds.
+                column = column.cast(target, safe=not is_time)  # Paimon stores TIME in milliseconds.
             except pa.ArrowInvalid as error:
-                raise InvalidInput(f"column {name!r}: a value of the source is none of {wanted}: {error}") from error
-        made.append(column)
-    return pa.Table.from_arrays(made, names=rows.schema.names)
+                raise InvalidInput(f"column {name!r}: a value of the source is none of {target}: {error}") from error
+        columns.append(column)
+    return pa.Table.from_arrays(columns, names=rows.schema.names)

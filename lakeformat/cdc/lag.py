@@ -22,14 +22,14 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
     source no longer has the changes."""
     if not lake.exists(table):
         return None
-    there = lake.table(table)
-    saved = progress.read(there)
+    target = lake.table(table)
+    saved = progress.read(target)
     if saved is None or not saved[1].is_complete:
         return None
     if isinstance(source_table, re.Pattern):
         source = Shards.matching(source, source_table)
         source_table = source_table.pattern
-    declared = source.describe(source_table, there.schema.primary_key)
+    declared = source.describe(source_table, target.schema.primary_key)
     if not set(declared.parts) <= set(saved[1].parts):
         return None
     if source.retention.kept_apart([declared.name]):

@@ -85,15 +85,15 @@ class Progress:
 
 def read(table: Table) -> tuple[str, Progress] | None:
     """The source and progress recorded in the newest snapshot that has them; rollbacks are followed to the restored snapshot."""
-    at, history = None, {snapshot.id: snapshot for snapshot in table.snapshots()}
+    snapshot_id, history = None, {snapshot.id: snapshot for snapshot in table.snapshots()}
     for id in reversed(history):
-        if at is not None and id != at:
+        if snapshot_id is not None and id != snapshot_id:
             continue
-        properties, at = history[id].properties, None
+        properties, snapshot_id = history[id].properties, None
         if POSITION in properties:
             return properties.get(SOURCE, ""), _parse(properties, table.name)
         if origin := properties.get(_RESTORED):
-            at = int(origin)
+            snapshot_id = int(origin)
     return None
 
 

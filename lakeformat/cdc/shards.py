@@ -132,10 +132,10 @@ class Shards:
         at = table.parts.index(shard)
         covered = np.isin(_names(rows), table.parts[: at if last else at + 1])
         if last:
-            own = np.flatnonzero(_names(rows) == shard)
+            indexes = np.flatnonzero(_names(rows) == shard)
             inner = self._parts[table.name].get(shard)
-            if len(own) and inner is not None:
-                covered[own] = self._source.upto(inner, rows.take(pa.array(own)), tuple(last))
+            if len(indexes) and inner is not None:
+                covered[indexes] = self._source.upto(inner, rows.take(pa.array(indexes)), tuple(last))
         return covered
 
     # --- changes ---
@@ -151,15 +151,15 @@ class Shards:
     ) -> Iterator[Transactions]:
         shards = {part.name: part for table in tables.values() for part in self._shards(table)}
         for batch in self._source.changes(after, until, shards, limit):
-            made = {}
+            changes_by_table = {}
             for name, table in tables.items():
                 own = [shard.name for shard in self._shards(table) if shard.name in batch.tables]
                 if own:
                     changes = {name: batch.tables[name] for name in own}
-                    made[name] = self._together(table, changes) if table.parts else changes[name]
+                    changes_by_table[name] = self._together(table, changes) if table.parts else changes[name]
             yield replace(
                 batch,
-                tables=made,
+                tables=changes_by_table,
                 failed={name: self._of_shards(table, batch.failed) for name, table in tables.items()},
                 rewritten={name: self._of_shards(table, batch.rewritten) for name, table in tables.items()},
             )
@@ -211,21 +211,21 @@ class _ShardsView:
     _table: SourceTable
     _shards: Sequence[SourceTable]
 
-    def of(self, table: SourceTable) -> View:
-        return replace(self, _table=table) if table.parts else self._view.of(table)
+    def narrowed_to(self, table: SourceTable) -> View:
+        return replace(self, _table=table) if table.parts else self._view.narrowed_to(table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
         parts, names = self._table.parts, {field.name for field in self._table.fields}
-        at = -1 if after is None else parts.index(after[0])
+        shard_index = -1 if after is None else parts.index(after[0])
         left = [
             shard
             for shard in self._shards
-            if parts.index(shard.name) > at or (after is not None and after[1:] and shard.name == after[0])
+            if parts.index(shard.name) > shard_index or (after is not None and after[1:] and shard.name == after[0])
         ]
         for shard in left:
             inner = replace(shard, fields=tuple(field for field in shard.fields if field.name in names))
             start = after[1:] if after is not None and shard.name == after[0] else None
-            for chunk in self._view.of(inner).chunks(start, size):
+            for chunk in self._view.narrowed_to(inner).chunks(start, size):
                 is_last = chunk.upto is None and shard is left[-1]
                 rows = _fitted(chunk.rows, shard.name, self._table)
                 yield Chunk(rows, None if is_last else (shard.name, *(chunk.upto or ())))
@@ -273,11 +273,11 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
 def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:
     """Rows of a shard with the columns of the merged table."""
     schema = table.arrow_schema
-    known = dict(zip((DATABASE, TABLE), _named(shard), strict=True))
+    constants = dict(zip((DATABASE, TABLE), _named(shard), strict=True))
     columns: list[Any] = []
     for field in schema:
-        if field.name in known:
-            columns.append(pa.repeat(pa.scalar(known[field.name], field.type), rows.num_rows))
+        if field.name in constants:
+            columns.append(pa.repeat(pa.scalar(constants[field.name], field.type), rows.num_rows))
         elif field.name in rows.schema.names:
             columns.append(rows[field.name].cast(field.type))
         else:

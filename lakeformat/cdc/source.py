@@ -50,10 +50,10 @@ class SourceTable:
 
 
 def chosen_key(
-    table: str, declared: Sequence[str], asked: Sequence[str] | None, columns: Collection[str]
+    table: str, declared: Sequence[str], key: Sequence[str] | None, columns: Collection[str]
 ) -> tuple[str, ...]:
-    """The key columns of `table`: `asked`, or its primary key. Raises `InvalidInput` if there is none, or a column is missing."""
-    chosen = tuple(declared if asked is None else asked)
+    """The key columns of `table`: `key`, or its primary key. Raises `InvalidInput` if there is none, or a column is missing."""
+    chosen = tuple(declared if key is None else key)
     if not chosen:
         raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
     if missing := [column for column in chosen if column not in columns]:
@@ -143,7 +143,7 @@ class View(Protocol):
     text: str  # Identifies those transactions for `covers`, also in a later process.
     until: Position  # The view shows no transaction after this position.
 
-    def of(self, table: SourceTable) -> View:
+    def narrowed_to(self, table: SourceTable) -> View:
         """Another table in the same view."""
         ...
 

@@ -59,13 +59,13 @@ class Messages:
 
     def ranges(self, count: int) -> list[tuple[int, int]]:
         """Split all messages into ranges (first, end) of at most `count` messages and `memory_bytes`; a larger message is its own range."""
-        made, first = list[tuple[int, int]](), 0
+        ranges, first = list[tuple[int, int]](), 0
         while first < len(self):
             before = self._start(first)
             end = min(first + count, int(np.searchsorted(self._ends, before + self.memory_bytes, side="right")))
-            made.append((first, max(end, first + 1)))
-            first = made[-1][1]
-        return made
+            ranges.append((first, max(end, first + 1)))
+            first = ranges[-1][1]
+        return ranges
 
     def read(self, first: int, end: int) -> tuple[bytearray, np.ndarray]:
         """The bytes of messages `first` to `end`, and the offset of each; other bytes may follow."""

@@ -180,10 +180,10 @@ def _reconnected(source: Source, look: Callable[[], _Answer]) -> _Answer:
         return look()
 
 
-def _until(given: str) -> Until:
-    if given not in list(Until):
-        raise InvalidInput(f"until={given!r}: it is 'now' or 'stopped'")
-    return Until(given)
+def _until(text: str) -> Until:
+    if text not in list(Until):
+        raise InvalidInput(f"until={text!r}: it is 'now' or 'stopped'")
+    return Until(text)
 
 
 def _follower(
@@ -200,7 +200,7 @@ def _follower(
     tell: Callable[[Report], None] | None = None,
 ) -> Follower:
     require_names(declared)
-    made = lake.create_table(
+    target = lake.create_table(
         table,
         (*declared.fields, *computed.fields(declared)),
         format=format,
@@ -210,8 +210,8 @@ def _follower(
         comment=declared.comment,
         if_exists="ignore",
     )
-    if made.schema.primary_key != declared.key:
+    if target.schema.primary_key != declared.key:
         raise InvalidInput(
-            f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
+            f"{table}: its primary key is ({', '.join(target.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
         )
-    return Follower(source, declared, made, restart, snapshot_properties, computed, tell)
+    return Follower(source, declared, target, restart, snapshot_properties, computed, tell)

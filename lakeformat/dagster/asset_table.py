@@ -55,16 +55,20 @@ class Written:
     partitions: Mapping[str, Mapping[str, Any]]
 
 
-def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
-    """Evolve the table's columns towards those of a frame as far as `how` allows; the write refuses the rest."""
-    there = {field.name: field for field in table.schema.fields}
+def _evolve(table: Any, fields: Iterable[Field], mode: str) -> None:
+    """Evolve the table's columns towards those of a frame as far as `mode` allows; the write refuses the rest."""
+    existing = {field.name: field for field in table.schema.fields}
     change = table.alter()
     for field in fields:
-        if field.name not in there:
+        if field.name not in existing:
             if is_untyped(field.type):
                 continue
             change = change.add_column(field.name, field.type, comment=field.comment)
-        elif how == "widen" and field.type != there[field.name].type and can_widen(there[field.name].type, field.type):
+        elif (
+            mode == "widen"
+            and field.type != existing[field.name].type
+            and can_widen(existing[field.name].type, field.type)
+        ):
             change = change.change_type(field.name, field.type)
     if change.changes:
         change.commit()
@@ -73,10 +77,10 @@ def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
 def _describe(table: Any, to: AssetTable) -> None:
     """Set the table's and columns' comments to those the asset declares. Comments that it does not declare stay, and so
     do those of a table that another asset wrote last."""
-    there = {field.name: field.comment for field in table.schema.fields}
+    comments = {field.name: field.comment for field in table.schema.fields}
     change = table.alter()
     for name, text in to.descriptions:
-        if name in there and there[name] != text:
+        if name in comments and comments[name] != text:
             change = change.change_comment(name, text)
     if to.comment and table.schema.comment != to.comment:
         last = table.current_snapshot()

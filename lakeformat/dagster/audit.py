@@ -43,14 +43,14 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     if not staged.audits:
         raise InvalidInput(f"{staged.name}: published() is for assets whose metadata has 'audit': True")
     metadata = {name: value for name, value in staged.metadata.items() if name not in NOT_PUBLISHED}
-    own = {
+    defaults = {
         "partitions_def": audited.partitions_def,
         "backfill_policy": audited.backfill_policy,
         "group_name": audited.specs_by_key[staged.key].group_name,
         "pool": staged.pool,
         "description": f"What {staged.name} wrote, once its blocking checks have passed.",
     }
-    asset = {**own, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}
+    asset = {**defaults, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}
 
     @dg.asset(key=key, deps=[audited], **asset)
     def publish(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:

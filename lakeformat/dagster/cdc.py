@@ -87,10 +87,10 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
         """Open the source through the slot that `table`, in `lake`, follows `name` by; through that of all tables if it follows none."""
         saved = progress.read(lake.table(table)) if lake.exists(table) else None
         if saved is not None:
-            own = self.open(name)
-            if saved[0] == f"{own.name}/{name}":
-                return own
-            own.close()
+            source = self.open(name)
+            if saved[0] == f"{source.name}/{name}":
+                return source
+            source.close()
         return self.open_shared()
 
     def _slot_of(self, table: str) -> str:

@@ -297,13 +297,13 @@ def _repeated(keys: pa.Table, indexes: np.ndarray, over_table: bool) -> dict[int
     partitions, groups = partitions[order], np.asarray(pc.list_parent_indices(lists))[order]
     repeated: dict[int, tuple[int, dg.MarkdownMetadataValue]] = {}
     for index in np.unique(partitions[partitions >= 0]).tolist():
-        own = groups[slice(*np.searchsorted(partitions, [index, index + 1]))]
-        distinct = np.unique(own)
+        codes = groups[slice(*np.searchsorted(partitions, [index, index + 1]))]
+        distinct = np.unique(codes)
         sample = grouped.take(distinct[:SAMPLES])
         values = zip(*(sample.column(n).to_pylist() for n in range(keys.num_columns)), strict=True)
         counts = pc.list_value_length(sample["row_list"]).to_pylist()
         cells = [[*map(cell, value), f"{count:,}"] for value, count in zip(values, counts, strict=True)]
-        number = len(own) if over_table else len(own) - len(distinct)
+        number = len(codes) if over_table else len(codes) - len(distinct)
         repeated[index] = number, markdown_table([*keys.column_names, "rows"], cells)
     return repeated
 

@@ -258,12 +258,12 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
     if not name.strip("."):
         raise InvalidInput(f"rows: {path!r}; give '.module.function' beside the YAML, or 'package.module.function'")
     if name.startswith("."):
-        at = dg.ComponentLoadContext.from_resolution_context(context)
+        component = dg.ComponentLoadContext.from_resolution_context(context)
         file = Path(*name[1:].split(".")).with_suffix(".py")
-        folder = at.path.parent if at.path.is_file() else at.path
+        folder = component.path.parent if component.path.is_file() else component.path
         if not (folder / file).exists():
             raise InvalidInput(f"rows: {path!r} is the function {function} of {file}, and there is no {folder / file}")
-        module = at.load_defs_relative_python_module(file)
+        module = component.load_defs_relative_python_module(file)
     else:
         module = import_module(name)
     loaded = getattr(module, function, None)
@@ -658,19 +658,19 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredAssets)
         with _betas_allowed():
-            made = [(component, asset) for component in declared for asset in component.assets()]
-        assets = [asset for _, asset in made]
-        own = dg.Definitions(
+            pairs = [(component, asset) for component in declared for asset in component.assets()]
+        assets = [asset for _, asset in pairs]
+        definitions = dg.Definitions(
             jobs=[rerun_partitions(assets)] if assets else [],
             sensors=[foreign_commits(assets)] if assets else [],
             resources={"lake": lake, "spark": spark, "io_manager": LakeIOManager(lake=lake, spark=spark)},
             executor=dg.in_process_executor if self.in_process else None,
         )
-        kept = [asset for component, asset in made if component.is_maintained]
+        kept = [asset for component, asset in pairs if component.is_maintained]
         if not (self.maintenance and kept):
-            return own
+            return definitions
         upkeep = maintenance(kept, upkeep=Upkeep(**self.upkeep), sweep_cron=self.sweep_cron)
-        return dg.Definitions.merge(own, upkeep)
+        return dg.Definitions.merge(definitions, upkeep)
 
 
 def _place(warehouse: Text, root: Path) -> Any:

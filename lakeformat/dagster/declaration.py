@@ -234,38 +234,44 @@ def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
     return replace(of, partition_by=partition_by, is_expression=False, layout=layout)
 
 
-def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
+def pin_of(subject: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
     """The version and the columns that an input's metadata asks for; None for all columns."""
     if unknown := [name for name in metadata if name not in OF_INPUTS and "/" not in name]:
         near = difflib.get_close_matches(unknown[0], sorted(OF_INPUTS), 1) or sorted(OF_INPUTS)
-        raise InvalidInput(f"{what}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?")
+        raise InvalidInput(
+            f"{subject}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?"
+        )
     columns = metadata.get("columns")
     if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
-        raise InvalidInput(f"{what}: columns={columns!r}; give a list of names, e.g. ['id', 'dt']")
+        raise InvalidInput(f"{subject}: columns={columns!r}; give a list of names, e.g. ['id', 'dt']")
     pin = Pin(**{name: metadata[name] for name in ("snapshot_id", "tag", "as_of") if name in metadata})
     return pin, None if columns is None else list(columns)
 
 
-def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None:
+def refuse_near(subject: str, names: Iterable[str], known_names: Collection[str]) -> None:
     """Raise `InvalidInput` for a misspelt name; names with a slash belong to others."""
     for name in names:
-        near = [] if name in known or "/" in name else difflib.get_close_matches(name, sorted(known), 1, 0.75)
+        near = (
+            [] if name in known_names or "/" in name else difflib.get_close_matches(name, sorted(known_names), 1, 0.75)
+        )
         if near:
-            raise InvalidInput(f"{what}: {name!r} means nothing here; did you mean {near[0]!r}?")
+            raise InvalidInput(f"{subject}: {name!r} means nothing here; did you mean {near[0]!r}?")
 
 
-def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def names_of(subject: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """The column or columns that the metadata `key` names. Raises `InvalidInput`."""
     names = metadata.get(key) or ()
     names = (names,) if isinstance(names, str) else names
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise InvalidInput(f"{what}: {key}={names!r}; name a column, or a list of them")
+        raise InvalidInput(f"{subject}: {key}={names!r}; name a column, or a list of them")
     return tuple(names)
 
 
-def unique_over(what: str, metadata: Mapping[str, Any]) -> str:
+def unique_over(subject: str, metadata: Mapping[str, Any]) -> str:
     """Where the metadata's `unique_key` is unique: in each partition, or in the table. Raises `InvalidInput`."""
-    return _one_of(what, "unique_over", str(metadata.get("unique_over", OVER_PARTITION)), (OVER_PARTITION, OVER_TABLE))
+    return _one_of(
+        subject, "unique_over", str(metadata.get("unique_over", OVER_PARTITION)), (OVER_PARTITION, OVER_TABLE)
+    )
 
 
 def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -320,36 +326,36 @@ def _schema_descriptions(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {column.name: column.description for column in schema.columns if column.description}
 
 
-def _write_of(what: str, metadata: Mapping[str, Any]) -> str:
+def _write_of(subject: str, metadata: Mapping[str, Any]) -> str:
     declared = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
     if len(set(declared.values())) > 1:
-        raise InvalidInput(f"{what}: {declared} do not agree; say one of them")
+        raise InvalidInput(f"{subject}: {declared} do not agree; say one of them")
     return next(iter(declared.values()), "replace")
 
 
-def _one_of(what: str, key: str, value: str, known: Collection[str]) -> str:
-    if value not in known:
-        raise InvalidInput(f"{what}: {key}={value!r}; it must be one of {', '.join(known)}")
+def _one_of(subject: str, key: str, value: str, choices: Collection[str]) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{subject}: {key}={value!r}; it must be one of {', '.join(choices)}")
     return value
 
 
-def _mapping(what: str, metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping(subject: str, metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     mapping = metadata.get(key) or {}
     if not isinstance(mapping, Mapping):
-        raise InvalidInput(f"{what}: {key}={mapping!r}; give a mapping")
+        raise InvalidInput(f"{subject}: {key}={mapping!r}; give a mapping")
     return mapping
 
 
-def _flag(what: str, metadata: Mapping[str, Any], key: str) -> bool:
+def _flag(subject: str, metadata: Mapping[str, Any], key: str) -> bool:
     flag = metadata.get(key, False)
     if not isinstance(flag, bool):
-        raise InvalidInput(f"{what}: {key}={flag!r}; give True or False")
+        raise InvalidInput(f"{subject}: {key}={flag!r}; give True or False")
     return flag
 
 
-def _check_merge(what: str, merge: Any) -> None:
+def _check_merge(subject: str, merge: Any) -> None:
     """Raise `InvalidInput` for a `merge` of another shape, whose clauses or conditions would otherwise be ignored."""
-    wrong = f"{what}: merge="
+    wrong = f"{subject}: merge="
     if not isinstance(merge, Mapping) or not isinstance(merge.get(ON), str):
         raise InvalidInput(f"{wrong}{merge!r}; it has a condition, 'on': 't.id = s.id', and clauses")
     for kind, clauses in merge.items():
@@ -363,8 +369,8 @@ def _check_merge(what: str, merge: Any) -> None:
             _check_clause(f"{wrong}{{{kind!r}: [{clause!r}]}}", clause, THEN[kind])
 
 
-def _check_clause(what: str, clause: Any, named: tuple[str, ...]) -> None:
+def _check_clause(subject: str, clause: Any, named: tuple[str, ...]) -> None:
     if not isinstance(clause, Mapping) or "then" not in clause or not clause.keys() <= {"when", "then"}:
-        raise InvalidInput(f"{what}; a clause has 'then', and 'when' where it has a condition")
+        raise InvalidInput(f"{subject}; a clause has 'then', and 'when' where it has a condition")
     if not isinstance(clause["then"], Mapping) and clause["then"] not in named:
-        raise InvalidInput(f"{what}; 'then' is {' or '.join(map(repr, named))}, or maps columns to expressions")
+        raise InvalidInput(f"{subject}; 'then' is {' or '.join(map(repr, named))}, or maps columns to expressions")

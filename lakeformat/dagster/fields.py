@@ -15,10 +15,10 @@ class KnownFields:
     message shows no values, which may be secrets."""
 
     def __init__(self, **fields: Any) -> None:
-        known: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.
-        if unknown := [name for name in fields if name not in known]:
-            near = difflib.get_close_matches(unknown[0], known, 1)
-            advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+        model_fields: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.
+        if unknown := [name for name in fields if name not in model_fields]:
+            near = difflib.get_close_matches(unknown[0], model_fields, 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model_fields)}"
             raise InvalidInput(f"{type(self).__name__} has no field {unknown[0]!r}; {advice}")
         super().__init__(**fields)
 

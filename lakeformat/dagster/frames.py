@@ -113,10 +113,10 @@ class NoRows:
         return spark.createDataFrame([], "struct<>")
 
 
-def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
+def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
     """`scan` as the frame that an input's annotation names; a Spark frame without an annotation."""
-    name = getattr(wanted, "__name__", str(wanted))
-    match _library(wanted), name:
+    name = getattr(annotation, "__name__", str(annotation))
+    match _library(annotation), name:
         case "pyarrow", "Table":
             return scan.to_arrow()
         case "pyarrow", "RecordBatchReader":
@@ -131,21 +131,21 @@ def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
             return scan
         case ("duckdb" | "_duckdb", "DuckDBPyRelation") if not isinstance(scan, NoRows):
             return scan.to_duckdb()
-        case _ if wants_spark(wanted):
+        case _ if wants_spark(annotation):
             return scan.to_spark(spark.session)
     if isinstance(scan, NoRows):
         raise NotFound(
             f"the table is not there yet, and {name} has no form without columns; annotate the input as pyarrow.Table"
         )
     raise InvalidInput(
-        f"an input is annotated {wanted}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "
+        f"an input is annotated {annotation}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "
         f"a pyarrow.Table or RecordBatchReader, a DuckDBPyRelation, or a lakeformat Scan"
     )
 
 
-def wants_spark(wanted: Any) -> bool:
+def wants_spark(annotation: Any) -> bool:
     """Whether an input's annotation is a Spark frame, or missing."""
-    return _library(wanted) in {"pyspark", "typing", "builtins"}
+    return _library(annotation) in {"pyspark", "typing", "builtins"}
 
 
 def _library(type: Any) -> str:

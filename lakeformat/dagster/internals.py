@@ -113,14 +113,14 @@ def check_targets(
     counts as current if it names that."""
     targets: dict[str, AssetCheckEvaluationTargetMaterializationData] = {}
     for start in range(0, len(keys), KEYS_IN_QUERY):
-        wanted, cursor = set(keys[start : start + KEYS_IN_QUERY]), None
-        while wanted:
-            records = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=sorted(wanted))
-            result = instance.fetch_materializations(records, limit=len(wanted), cursor=cursor)
+        missing, cursor = set(keys[start : start + KEYS_IN_QUERY]), None
+        while missing:
+            records = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=sorted(missing))
+            result = instance.fetch_materializations(records, limit=len(missing), cursor=cursor)
             targets |= {str(record.partition_key): check_target(record) for record in reversed(result.records)}
             if not result.has_more:
                 break
-            wanted, cursor = wanted - targets.keys(), result.cursor
+            missing, cursor = missing - targets.keys(), result.cursor
     return targets
 
 

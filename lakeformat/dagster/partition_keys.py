@@ -126,11 +126,11 @@ def indexes_of(specs: Mapping[str, Sequence[Spec]], rows: pa.Table) -> np.ndarra
         distinct = list(dict.fromkeys(spec[column] for _, spec in flat))
         if isinstance(distinct[0], Window):
             distinct.sort(key=lambda window: window.start)
-            own = _within(rows[column], distinct)
+            column_codes = _within(rows[column], distinct)
         else:
             value_set = pa.array(distinct, rows[column].type)
-            own = np.asarray(pc.fill_null(pc.index_in(rows[column], value_set=value_set), -1))
-        codes = np.where((codes < 0) | (own < 0), -1, codes * len(distinct) + own)
+            column_codes = np.asarray(pc.fill_null(pc.index_in(rows[column], value_set=value_set), -1))
+        codes = np.where((codes < 0) | (column_codes < 0), -1, codes * len(distinct) + column_codes)
         places = {value: index for index, value in enumerate(distinct)}
         spec_codes = spec_codes * len(distinct) + np.array([places[spec[column]] for _, spec in flat], np.int64)
     order = np.argsort(spec_codes)
@@ -266,7 +266,7 @@ def _time_window(
             )
     window = definition.time_window_for_partition_key(key)
 
-    def at(instant: datetime) -> tuple[Any, ...]:
+    def values_at(instant: datetime) -> tuple[Any, ...]:
         return tuple(
             _window(window.start, window.end, key, types[column])
             if name == "window"
@@ -276,10 +276,10 @@ def _time_window(
 
     steps = [_WITHIN[name][1] for name in parts if name in _WITHIN]
     instants = _instants(window.start, window.end, min(steps)) if steps else iter([window.start])
-    specs = dict.fromkeys(at(instant) for instant in instants)
+    specs = dict.fromkeys(values_at(instant) for instant in instants)
     # Where the next or the previous partition has the same values, this partition is not the only one in there.
     whole_key = any(name == "window" or (name == "key" and _holds_key(types[column])) for name, column in parts.items())
-    if not whole_key and (at(window.end) in specs or at(window.start - timedelta(seconds=1)) in specs):
+    if not whole_key and (values_at(window.end) in specs or values_at(window.start - timedelta(seconds=1)) in specs):
         raise InvalidInput(
             f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(specs))} with its neighbour; "
             f"map more of its parts (for hourly partitions {{'date': ..., 'hour': ...}}, in UTC if the clock is set)"
@@ -295,10 +295,10 @@ def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datet
             yield start
             start += step
     else:
-        at = start.astimezone(UTC)
-        while at < end.astimezone(UTC):
-            yield at.astimezone(start.tzinfo)
-            at += step
+        instant = start.astimezone(UTC)
+        while instant < end.astimezone(UTC):
+            yield instant.astimezone(start.tzinfo)
+            instant += step
 
 
 def _window(start: datetime, end: datetime, key: str, type: pa.DataType) -> Window:
@@ -311,27 +311,31 @@ def _window(start: datetime, end: datetime, key: str, type: pa.DataType) -> Wind
     return Window(*(_time_value("start", moment, key, type) for moment in (start, end)))
 
 
-def _time_value(part: str, at: datetime, key: str, type: pa.DataType) -> Any:
+def _time_value(part: str, instant: datetime, key: str, type: pa.DataType) -> Any:
     if part == "key":
         if _holds_key(type):
             return _parse(key, type)
         part = "start" if pa.types.is_timestamp(type) else "date"
     part = _WITHIN[part][0] if part in _WITHIN else part
-    value = _AT_START[part](at)
+    value = _AT_START[part](instant)
     if pa.types.is_string(type) or pa.types.is_large_string(type):
-        return value.isoformat() if part == "start" else at.strftime(_TEXT[part])
+        return value.isoformat() if part == "start" else instant.strftime(_TEXT[part])
     if pa.types.is_integer(type):
         match part:
             case "date":
-                return int(at.strftime("%Y%m%d"))
+                return int(instant.strftime("%Y%m%d"))
             case "month":
-                return int(at.strftime("%Y%m"))
+                return int(instant.strftime("%Y%m"))
             case "year" | "hour" | "minute":
                 return value
     if pa.types.is_date(type) and isinstance(value, date):
         return value.date() if isinstance(value, datetime) else value
     if pa.types.is_timestamp(type) and isinstance(value, date):
-        whole = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=at.tzinfo)
+        whole = (
+            value
+            if isinstance(value, datetime)
+            else datetime(value.year, value.month, value.day, tzinfo=instant.tzinfo)
+        )
         return whole.astimezone(UTC) if type.tz else whole.replace(tzinfo=None)
     raise InvalidInput(
         f"the {part} of partition {key!r} has no form of type {type}; use a string, integer or date column"

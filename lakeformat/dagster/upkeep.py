@@ -52,16 +52,18 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
-    def of(self, asset: TableAsset) -> "Upkeep":
+    def limits_of(self, asset: TableAsset) -> "Upkeep":
         """This upkeep with the asset's own overrides. Raises `InvalidInput`."""
-        own = asset.metadata.get("maintenance") or {}
-        if own is True:
+        limits = asset.metadata.get("maintenance") or {}
+        if limits is True:
             return self
-        if not isinstance(own, Mapping):
+        if not isinstance(limits, Mapping):
             raise InvalidInput(
-                f"{asset.name}: maintenance={own!r}; give limits of its own, e.g. {{'max_small_files': 4}}, or False"
+                f"{asset.name}: maintenance={limits!r}; give limits of its own, e.g. {{'max_small_files': 4}}, or False"
             )
-        return Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **own}) if own else self
+        return (
+            Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **limits}) if limits else self
+        )
 
 
 class Tables(KnownFields, dg.Config):
@@ -91,7 +93,7 @@ def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
             if config.compact or is_all:
                 compact(context, lake, asset, config.full)
             if config.expire or is_all:
-                expire(context, lake, upkeep.of(asset), asset)
+                expire(context, lake, upkeep.limits_of(asset), asset)
 
         _in_turn(context, lake, assets, config.tables, maintain_table)
 
@@ -116,7 +118,7 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
         def sweep_table(asset: TableAsset) -> None:
             table = asset.table(lake)
             with as_dagster_failures(table.asset, []):
-                age = timedelta(hours=upkeep.of(asset).orphan_hours)
+                age = timedelta(hours=upkeep.limits_of(asset).orphan_hours)
                 removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
             _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)

@@ -137,7 +137,7 @@ class Compaction(Protocol):
         """All files of each partition in `scope`, to be rewritten in that order. Raises `UnsupportedFeature` if the
         rows' order is fixed."""
 
-    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+    def has_many_manifests(self, request: RewriteManifests) -> bool:
         """Whether rewriting manifests would make them fewer, or sort them. Raises `UnsupportedFeature` for a sort order
         if the format has one of its own."""
 
@@ -150,8 +150,8 @@ class Expiring(Protocol):
     """What may be deleted, and what keeps it."""
 
     def default_retention(self, now_ms: int) -> Retention: ...
-    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        """The retention after the commit `made`, if the table expires snapshots with its commits and some may expire;
+    def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
+        """The retention after the commit `snapshot`, if the table expires snapshots with its commits and some may expire;
         else None."""
 
     def snapshots(self, retention: Retention, now_ms: int) -> Expiry: ...
@@ -345,8 +345,8 @@ class Mirroring(Protocol):
     def mirror(self) -> Mirror | None:
         """The mirror; None if the table has none."""
 
-    def published(self, known: Snapshot | None, schema_id: int) -> Published:
-        """What to publish to the mirror that shows the snapshot `known` (None: none that it can continue from) and has
+    def published(self, earlier: Snapshot | None, schema_id: int) -> Published:
+        """What to publish to the mirror that shows the snapshot `earlier` (None: none that it can continue from) and has
         the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
 
     def unshown(self) -> list[RewriteTask]:
@@ -618,7 +618,7 @@ class View(Part[S], ABC):
         """How to tag the snapshot: by an operation, or by a file (path, bytes) of the tag's own."""
 
     @abstractmethod
-    def inspect(self, name: str, *how: Any) -> pa.Table:
+    def inspect(self, name: str, *arguments: Any) -> pa.Table:
         """Metadata as a table, by name."""
 
 
@@ -652,11 +652,11 @@ class Format(Protocol):
         invalid name."""
 
     def head(self, store: Store) -> Head: ...
-    def load(self, reader: Reader, version: int, known: Any = None) -> AnyView:
-        """The table at a version, with its newest schema. `known` is a view that was loaded before; what it has of that
+    def load(self, reader: Reader, version: int, earlier: Any = None) -> AnyView:
+        """The table at a version, with its newest schema. `earlier` is a view that was loaded before; what it has of that
         version is not read again."""
 
-    def at(self, reader: Reader, snapshot_id: int) -> AnyView:
+    def load_snapshot(self, reader: Reader, snapshot_id: int) -> AnyView:
         """The table at a snapshot, with that snapshot's schema. Raises `NotFound`."""
 
     def at_tag(self, reader: Reader, name: str) -> AnyView: ...

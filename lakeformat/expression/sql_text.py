@@ -76,40 +76,40 @@ def spark() -> Any:
 def plain() -> Any:
     """sqlglot's Spark dialect without its functions: each call is read as it is typed, name and arguments; only calls with words
     between the arguments, such as `CAST(a AS INT)`, have nodes of their own."""
-    known = dialects.Spark.Parser
+    spark_parser = dialects.Spark.Parser
     words = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 
     def separated(*separators: Any) -> Callable[[Any], Any]:
         """A reader of arguments between which words may stand in place of commas: `substring(a FROM 2 FOR 1)`."""
 
         def read(self: Any) -> Any:
-            name, given = self._tokens[self._index - 2].text, self._parse_csv(self._parse_bitwise)
+            name, arguments = self._tokens[self._index - 2].text, self._parse_csv(self._parse_bitwise)
             for separator in separators:
                 if self._match(separator):
-                    given.append(self._parse_bitwise())
-            return self.expression(exp.Anonymous(this=name, expressions=given))
+                    arguments.append(self._parse_bitwise())
+            return self.expression(exp.Anonymous(this=name, expressions=arguments))
 
         return read
 
     def position(self: Any) -> Any:
-        given = self._parse_csv(self._parse_bitwise)
+        arguments = self._parse_csv(self._parse_bitwise)
         if self._match(tokens.IN):
-            given.append(self._parse_bitwise())
-        return self.expression(exp.Anonymous(this="position", expressions=given))
+            arguments.append(self._parse_bitwise())
+        return self.expression(exp.Anonymous(this="position", expressions=arguments))
 
     tokens = sqlglot.TokenType
     apart = dict.fromkeys(("SUBSTRING", "SUBSTR"), separated(tokens.FROM, tokens.FOR))
 
-    class Parser(known):  # type: ignore[misc, valid-type]  # sqlglot is not typed.
+    class Parser(spark_parser):  # type: ignore[misc, valid-type]  # sqlglot is not typed.
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = (
-            {name: reader for name, reader in known.FUNCTION_PARSERS.items() if name in words}
+            {name: reader for name, reader in spark_parser.FUNCTION_PARSERS.items() if name in words}
             | apart
             | {"POSITION": position}
         )
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: reader
-            for name, reader in known.NO_PAREN_FUNCTION_PARSERS.items()
+            for name, reader in spark_parser.NO_PAREN_FUNCTION_PARSERS.items()
             if name in ("ANY", "CASE", "TRANSFORM")
         }
 

@@ -113,7 +113,7 @@ def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
     """Write the other format's metadata into the table's folder."""
 
     def load(snapshot_id: int | None) -> AnyView:
-        loaded = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
+        loaded = newest(store, format) if snapshot_id is None else format.load_snapshot(store, snapshot_id)
         return _shown(loaded)
 
     kept = mirror.of_view(view)

@@ -49,7 +49,7 @@ def is_one(name: str) -> bool:
         return True
     try:
         script = text.read(f"{name}(1)")
-        called = text.expression(Piece.of(script, 0, len(script.text)))
+        called = text.expression(Piece.cut(script, 0, len(script.text)))
     except InvalidInput:  # Quoted names are no built-in's.
         return name.isidentifier() and name.isascii()
     return not isinstance(called, exp.Anonymous)

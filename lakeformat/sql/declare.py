@@ -154,7 +154,7 @@ def transform(cursor: Cursor) -> str:
             return str(cursor.number())
         return ".".join(cursor.path())
 
-    given = cursor.listed(item)
-    if len(given) == 2 and given[1].isdecimal():
-        given.reverse()
-    return f"{name.lower()}({', '.join(given)})"
+    arguments = cursor.listed(item)
+    if len(arguments) == 2 and arguments[1].isdecimal():
+        arguments.reverse()
+    return f"{name.lower()}({', '.join(arguments)})"

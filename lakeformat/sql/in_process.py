@@ -207,14 +207,14 @@ def _database(process: int) -> Any:
 def _reading(paths: Iterable[str]) -> Any:
     """An in-memory database that may read these files, and maybe files of recent queries, and nothing else. It is reused, since
     making one takes as long as reading a million rows."""
-    process, wanted = os.getpid(), frozenset(paths)
-    current = next((opened for opened in _opened if opened.process == process and wanted <= opened.paths), None)
+    process, allowed = os.getpid(), frozenset(paths)
+    current = next((opened for opened in _opened if opened.process == process and allowed <= opened.paths), None)
     if current is None:
-        made = _duckdb().connect(":memory:", config={"enable_external_file_cache": "false", **_LOADING_NOTHING})
-        made.execute(f"SET allowed_paths=[{', '.join(map(text, wanted))}]")
-        made.execute("SET enable_external_access=false")
-        _shut(made)
-        current = _Opened(process, wanted, made)
+        connection = _duckdb().connect(":memory:", config={"enable_external_file_cache": "false", **_LOADING_NOTHING})
+        connection.execute(f"SET allowed_paths=[{', '.join(map(text, allowed))}]")
+        connection.execute("SET enable_external_access=false")
+        _shut(connection)
+        current = _Opened(process, allowed, connection)
     others = [opened for opened in _opened if opened is not current]
     kept, rest = others[: _MOST_OPENED - 1], others[_MOST_OPENED - 1 :]
     # A database inherited by fork has lost its threads and cannot be closed: keep a reference to it.
@@ -254,10 +254,10 @@ def _add_function(process: int, name: str, text: str, spelt: str) -> None:
 @cache
 def _add_transforms(process: int) -> None:
     """Register Iceberg's partition transforms, which take any type."""
-    database, how = _database(process), {"type": "arrow", "null_handling": "special"}
+    database, settings = _database(process), {"type": "arrow", "null_handling": "special"}
     of = {TransformKind.DAY: "DATE", TransformKind.TRUNCATE: "VARCHAR"}
     for kind in dict.fromkeys(transforms.KINDS.values()):
-        database.create_function(transforms.name_of(kind), _of(kind), None, of.get(kind, "INTEGER"), **how)
+        database.create_function(transforms.name_of(kind), _of(kind), None, of.get(kind, "INTEGER"), **settings)
 
 
 def _of(kind: TransformKind) -> Callable[..., pa.Array]:

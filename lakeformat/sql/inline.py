@@ -104,7 +104,7 @@ def body_of(context: Context, function: Function, references: References) -> Bod
         raise InvalidInput(
             f"function {function.name}: a body is an expression or a query without parameters of its own"
         )
-    whole = Piece.of(script, tokens[0].start, tokens[-1].end + 1)
+    whole = Piece.cut(script, tokens[0].start, tokens[-1].end + 1)
     head = "" if tokens[0].text.upper() in ("SELECT", "WITH", "VALUES", "FROM") else "SELECT "
     piece = transforms.with_constants(context, Piece.join(script, [head, whole]))
     if head:
@@ -228,22 +228,22 @@ class _Text:
         index = next(i for i, token in enumerate(tokens) if token.start == node.meta["start"])
         first = index - 2 * (len(path) - 1)
         depth, arguments, begin = 0, [], index + 2
-        for at in range(index + 1, len(tokens)):
-            kind = tokens[at].token_type
+        for position in range(index + 1, len(tokens)):
+            kind = tokens[position].token_type
             depth += (kind in text.OPENING) - (kind in text.CLOSING)
-            if (depth == 0 or (depth == 1 and kind is TokenType.COMMA)) and at > begin:
-                arguments.append(_argument(tokens[begin:at]))
+            if (depth == 0 or (depth == 1 and kind is TokenType.COMMA)) and position > begin:
+                arguments.append(_argument(tokens[begin:position]))
             if depth == 1 and kind is TokenType.COMMA:
-                begin = at + 1
+                begin = position + 1
             if depth == 0:
-                return Call(node, function, tokens[first].start, tokens[at].end + 1, tuple(arguments))
+                return Call(node, function, tokens[first].start, tokens[position].end + 1, tuple(arguments))
         raise self._invalid(node, "expected a closing parenthesis")
 
-    def _invalid(self, node: Any, said: str) -> InvalidInput:
-        return self.piece.script.invalid(self.piece.origin(node.meta["start"]), said)
+    def _invalid(self, node: Any, message: str) -> InvalidInput:
+        return self.piece.script.invalid(self.piece.origin(node.meta["start"]), message)
 
-    def _unsupported(self, node: Any, said: str) -> UnsupportedFeature:
-        return self.piece.script.unsupported(self.piece.origin(node.meta["start"]), said)
+    def _unsupported(self, node: Any, message: str) -> UnsupportedFeature:
+        return self.piece.script.unsupported(self.piece.origin(node.meta["start"]), message)
 
     def _replacement(self, call: Call, tree: Any) -> str:
         """The body with the arguments in place of the parameters."""
@@ -251,23 +251,23 @@ class _Text:
         _require_sql(self, call)
         if name.casefold() in map(str.casefold, self.context.functions):
             raise self._invalid(call.node, f"function {name} calls itself, by {' and '.join(self.context.functions)}")
-        given = self._given(call)
+        spans = self._given(call)
         with self._named(call):
             body = body_of(self.context, function, self.references)
         bound = self._bound_arguments(call, tree, body)
         edits = list(body.edits)
         values = [
-            self._value(call, parameter, given.get(index), body, bound)
+            self._value(call, parameter, spans.get(index), body, bound)
             for index, parameter in enumerate(function.parameters)
         ]
         for index, parameter in enumerate(function.parameters):
             uses = [use for use in body.uses if use.parameter == index]
-            if (len(uses) > 1 or (uses and body.reads_tables)) and self._is_random(call, given.get(index)):
+            if (len(uses) > 1 or (uses and body.reads_tables)) and self._is_random(call, spans.get(index)):
                 raise self._unsupported(
                     call.node,
                     f"function {name} would evaluate its argument {parameter.name} several times, and it is random; compute it in a subquery first",
                 )
-            self._require_apart(call, given.get(index), uses)
+            self._require_apart(call, spans.get(index), uses)
             edits += [(use.start, use.end, values[index]) for use in uses]
         script = text.Script(body.text, body.text, ())
         inside = replace(within(self.context, function), script=script, functions=(*self.context.functions, name))
@@ -294,7 +294,7 @@ class _Text:
 
     def _given(self, call: Call) -> dict[int, tuple[int, int]]:
         """The arguments by the index of the parameter."""
-        function, given = call.function, dict[int, tuple[int, int]]()
+        function, spans = call.function, dict[int, tuple[int, int]]()
         names = [parameter.name.casefold() for parameter in function.parameters]
         shown = f"{function.name}({', '.join(parameter.name for parameter in function.parameters)})"
         is_named = False
@@ -305,22 +305,22 @@ class _Text:
             if name is not None and name.casefold() not in names:
                 raise self._invalid(call.node, f"{shown} has no parameter {name!r}")
             index = position if name is None else names.index(name.casefold())
-            if index >= len(names) or index in given:
-                said = (
+            if index >= len(names) or index in spans:
+                message = (
                     "is given twice"
-                    if index in given
+                    if index in spans
                     else f"takes {len(names)} arguments, and {len(call.arguments)} are given"
                 )
-                raise self._invalid(call.node, f"{shown}{'' if index >= len(names) else f': {name}'} {said}")
-            given[index] = (start, end)
+                raise self._invalid(call.node, f"{shown}{'' if index >= len(names) else f': {name}'} {message}")
+            spans[index] = (start, end)
         for index, parameter in enumerate(function.parameters):
-            if index not in given and parameter.default is None:
+            if index not in spans and parameter.default is None:
                 raise self._invalid(
                     call.node, f"{shown} needs {parameter.name}; {len(call.arguments)} arguments are given"
                 )
         if isinstance(call.node.parent, exp.Window | exp.Filter | exp.WithinGroup):
             raise self._invalid(call.node, f"{shown} is no aggregate: OVER, FILTER and WITHIN GROUP do not apply")
-        return given
+        return spans
 
     def _bound_arguments(self, call: Call, tree: Any, body: Body) -> Mapping[int, str]:
         """The tables of the caller's unqualified columns, by their offset; needed where a body has tables of its own."""
@@ -346,7 +346,7 @@ class _Text:
         """An argument's text; its columns are qualified if the body has tables of its own."""
         if span is None:
             script = text.read(str(parameter.default))
-            piece = Piece.of(script, script.tokens[0].start, script.tokens[-1].end + 1)
+            piece = Piece.cut(script, script.tokens[0].start, script.tokens[-1].end + 1)
             if any(True for _ in text.expression(piece).find_all(exp.Column, exp.Query, exp.Placeholder)):
                 raise self._invalid(
                     call.node, f"function {call.function.name}: the default of {parameter.name} is no constant"
@@ -362,19 +362,19 @@ class _Text:
             )
         for column in call.node.find_all(exp.Column):
             first = column.parts[0]
-            at = first.meta.get("start", -1)
-            if not start <= at < end or _has_query_between(column, call.node):
+            offset = first.meta.get("start", -1)
+            if not start <= offset < end or _has_query_between(column, call.node):
                 continue
-            table = bound.get(at, "")
+            table = bound.get(offset, "")
             if not body.reads_tables and not table:
                 continue
-            if not table and (len(column.parts) == 1 or at in bound):
+            if not table and (len(column.parts) == 1 or offset in bound):
                 raise self._invalid(
                     call.node,
                     f"function {call.function.name} reads tables, and it is not clear whose column {first.name!r} is: qualify it by its table",
                 )
             if table:
-                edits.append((at, at, f"{quoted(table)}."))
+                edits.append((offset, offset, f"{quoted(table)}."))
             if (table or first.name).casefold() in body.columns:
                 raise self._invalid(
                     call.node, f"function {call.function.name} reads a table with a column {table or first.name!r}; give your table another alias"
@@ -422,7 +422,7 @@ def calls_reader(context: Context, tree: Any, above: tuple[str, ...] = ()) -> bo
         if called is None or called.body is None or called.name in above:
             continue
         script = text.read(called.body)
-        whole = Piece.of(script, script.tokens[0].start, script.tokens[-1].end + 1)
+        whole = Piece.cut(script, script.tokens[0].start, script.tokens[-1].end + 1)
         inner = text.parse(Piece.join(script, ["SELECT (", whole, "\n)"]))
         if any(query is not inner and not isinstance(query, exp.Subquery) for query in inner.find_all(exp.Query)):
             return True
@@ -568,12 +568,12 @@ def _is_of_database(context: Context, parts: Sequence[Any]) -> bool:
     """Whether a table's name in a body begins below the database."""
     first = parts[0].name
     if context.frames or context.session.temporary:  # A temporary function may name them.
-        known = {
+        names = {
             *map(str.casefold, context.frames),
             *context.session.temporary,
             *map(str.casefold, context.session.views),
         }
-        if ".".join(part.name for part in parts).casefold() in known:
+        if ".".join(part.name for part in parts).casefold() in names:
             return False
     return len(parts) == 1 or not ({first} & {*context.databases, *context.session.catalogs})
 
@@ -581,13 +581,13 @@ def _is_of_database(context: Context, parts: Sequence[Any]) -> bool:
 def _uses(function: Function, tree: Any, bound: Mapping[int, str], tables: frozenset[str]) -> Iterator[Use]:
     """The columns of a body that are parameters: `x`, `f.x`, or `x.part`. A column of a table comes first, as in Spark."""
     names = {parameter.name.casefold(): index for index, parameter in enumerate(function.parameters)}
-    own = function.name.rpartition(".")[2].casefold()
+    function_name = function.name.rpartition(".")[2].casefold()
     for column in tree.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         if not parts or "start" not in parts[0].meta:
             continue
         first, start = parts[0].name.casefold(), parts[0].meta["start"]
-        is_own = len(parts) > 1 and first == own and parts[1].name.casefold() in names
+        is_own = len(parts) > 1 and first == function_name and parts[1].name.casefold() in names
         if (len(parts) > 1 and first in tables) or (bound.get(start) and not is_own):
             continue
         lambdas = frozenset(
@@ -654,9 +654,9 @@ def _edited(piece: Piece, edits: Sequence[Edit]) -> Piece:
     if not edits:
         return piece
     parts: list[str | Piece] = []
-    at = 0
+    position = 0
     for start, end, new in sorted(edits, key=lambda edit: (edit[0], edit[1])):
-        assert start >= at, (piece.text, edits)
-        parts += [piece.part(at, start), new]
-        at = end
-    return Piece.join(piece.script, [*parts, piece.part(at, len(piece.text))])
+        assert start >= position, (piece.text, edits)
+        parts += [piece.part(position, start), new]
+        position = end
+    return Piece.join(piece.script, [*parts, piece.part(position, len(piece.text))])

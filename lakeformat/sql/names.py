@@ -146,12 +146,12 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
         else:
             metadata = word.lower()
     if metadata is not None and metadata not in tables_of_metadata(table):
-        known = ", ".join(tables_of_metadata(table))
+        metadata_tables = ", ".join(tables_of_metadata(table))
         if metadata in _ELSEWHERE:
-            raise UnsupportedFeature(f"{where}: {table.name}.{metadata} is not supported; there are {known}")
+            raise UnsupportedFeature(f"{where}: {table.name}.{metadata} is not supported; there are {metadata_tables}")
         near = difflib.get_close_matches(metadata, tables_of_metadata(table), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise NotFound(f"{where}: {table.name} has no metadata table {metadata!r}; {hint}there are {known}")
+        raise NotFound(f"{where}: {table.name} has no metadata table {metadata!r}; {hint}there are {metadata_tables}")
     return Named(table, tag, metadata)
 
 

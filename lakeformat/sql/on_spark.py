@@ -74,12 +74,12 @@ def spliced(query: Query) -> str:
         mark = text.question_mark(token.text) if token.token_type is TokenType.VAR else None
         if mark is not None:
             edits.append((token.start, token.end + 1, f":_{mark}"))
-    pieces, at = [], 0
+    pieces, position = [], 0
     for start, end, new in sorted(edits):
-        assert start >= at, (query.piece.text, edits)
-        pieces += [double(original[at:start]), new]
-        at = end
-    return "".join(pieces) + double(original[at:])
+        assert start >= position, (query.piece.text, edits)
+        pieces += [double(original[position:start]), new]
+        position = end
+    return "".join(pieces) + double(original[position:])
 
 
 def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]) -> Any:
@@ -139,12 +139,14 @@ def _alias(reference: Any) -> str:
 
 def _shortened(query: Query) -> list[tuple[int, int, str]]:
     """`shop.orders.id` -> `orders.id`: drop the qualifiers of the table's name."""
-    known = {tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1}
+    qualified_names = {
+        tuple(p.casefold() for p in reference.path) for reference in query.references if len(reference.path) > 1
+    }
     edits = []
     for column in query.tree.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         for count in range(len(parts) - 1, 1, -1):
-            if tuple(p.name.casefold() for p in parts[:count]) in known and "start" in parts[0].meta:
+            if tuple(p.name.casefold() for p in parts[:count]) in qualified_names and "start" in parts[0].meta:
                 edits.append((parts[0].meta["start"], parts[count - 1].meta["start"], ""))
                 break
     return edits

@@ -25,13 +25,13 @@ def named(script: Script, params: Any) -> dict[str, Any]:
     """Parameters by name; the first `?` is `_0`. Raises `InvalidInput` for too few or too many."""
     if params is not None and not isinstance(params, Mapping | list | tuple):
         raise InvalidInput(f"params={params!r}: give a mapping for :name, or a list for ?")
-    given = list(params) if isinstance(params, list | tuple) else []
-    if script.question_marks != len(given):
-        raise InvalidInput(f"the SQL has {script.question_marks} ?, and params has {len(given)} values for them")
+    values = list(params) if isinstance(params, list | tuple) else []
+    if script.question_marks != len(values):
+        raise InvalidInput(f"the SQL has {script.question_marks} ?, and params has {len(values)} values for them")
     named = dict(params) if isinstance(params, Mapping) else {}
     if not all(isinstance(name, str) for name in named):
         raise InvalidInput(f"params={params!r}: names must be text")
-    return named | {f"_{index}": value for index, value in enumerate(given)}
+    return named | {f"_{index}": value for index, value in enumerate(values)}
 
 
 def marked(root: Any) -> Any:
@@ -65,19 +65,19 @@ def listed(root: Any, params: Mapping[str, Any]) -> Any:
     return root
 
 
-def type_of(name: str, given: Any) -> SparkType:
+def type_of(name: str, value: Any) -> SparkType:
     """The type of a parameter in Spark."""
-    match given:
+    match value:
         case None:
             return spark_types.VOID
         case bool():
             return spark_types.BOOLEAN
         case int():
-            return spark_types.INT if -(2**31) <= given < 2**31 else spark_types.BIGINT
+            return spark_types.INT if -(2**31) <= value < 2**31 else spark_types.BIGINT
         case float():
             return spark_types.DOUBLE
-        case Decimal() if given.is_finite():
-            _, digits, exponent = given.as_tuple()
+        case Decimal() if value.is_finite():
+            _, digits, exponent = value.as_tuple()
             scale = max(-int(exponent), 0)
             return spark_types.decimal(max(len(digits) + max(int(exponent), 0), scale, 1), scale)
         case str():
@@ -85,10 +85,10 @@ def type_of(name: str, given: Any) -> SparkType:
         case bytes():
             return spark_types.BINARY
         case dt.datetime():
-            return spark_types.TIMESTAMP_NTZ if given.tzinfo is None else spark_types.TIMESTAMP
+            return spark_types.TIMESTAMP_NTZ if value.tzinfo is None else spark_types.TIMESTAMP
         case dt.date():
             return spark_types.DATE
-    raise _unfit(name, given)
+    raise _unfit(name, value)
 
 
 def value(params: Mapping[str, Any], name: str) -> Any:
@@ -128,38 +128,38 @@ def node_constant(node: Any, params: Mapping[str, Any]) -> Any:
     return expression.value if isinstance(expression, Literal) else UNKNOWN
 
 
-def _literal(name: str, given: Any) -> Any:
-    match given:
+def _literal(name: str, value: Any) -> Any:
+    match value:
         case None:
             return exp.Null()
         case bool():
-            return exp.Boolean(this=given)
+            return exp.Boolean(this=value)
         case int():
-            return _signed(given)
-        case float() if given == given and abs(given) != float("inf"):
-            return exp.Cast(this=_signed(Decimal(repr(given))), to=exp.DataType.build("double"))
+            return _signed(value)
+        case float() if value == value and abs(value) != float("inf"):
+            return exp.Cast(this=_signed(Decimal(repr(value))), to=exp.DataType.build("double"))
         case float():
-            return exp.Cast(this=exp.Literal.string(str(given)), to=exp.DataType.build("double"))
-        case Decimal() if given.is_finite():
-            scale = max(-int(given.as_tuple().exponent), 0)
-            digits = max(len(given.as_tuple().digits) + max(int(given.as_tuple().exponent), 0), scale, 1)
+            return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("double"))
+        case Decimal() if value.is_finite():
+            scale = max(-int(value.as_tuple().exponent), 0)
+            digits = max(len(value.as_tuple().digits) + max(int(value.as_tuple().exponent), 0), scale, 1)
             target = exp.DataType.build(f"decimal({digits}, {scale})", dialect="spark")
-            return exp.Cast(this=exp.Literal.string(f"{given:f}"), to=target)
+            return exp.Cast(this=exp.Literal.string(f"{value:f}"), to=target)
         case str():
-            return exp.Literal.string(given)
+            return exp.Literal.string(value)
         case bytes():
-            return exp.HexString(this=given.hex())
+            return exp.HexString(this=value.hex())
         case dt.datetime():
-            kind = "timestamp_ntz" if given.tzinfo is None else "timestamp"
-            return exp.Cast(this=exp.Literal.string(given.isoformat(" ")), to=exp.DataType.build(kind, dialect="spark"))
+            kind = "timestamp_ntz" if value.tzinfo is None else "timestamp"
+            return exp.Cast(this=exp.Literal.string(value.isoformat(" ")), to=exp.DataType.build(kind, dialect="spark"))
         case dt.date():
-            return exp.Cast(this=exp.Literal.string(given.isoformat()), to=exp.DataType.build("date"))
-    raise _unfit(name, given)
+            return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType.build("date"))
+    raise _unfit(name, value)
 
 
-def _unfit(name: str, given: Any) -> InvalidInput:
+def _unfit(name: str, value: Any) -> InvalidInput:
     return InvalidInput(
-        f"parameter :{name} is {given!r}; give None, a bool, a number, text, bytes, a date or a datetime, or in IN (:{name}) a list of them"
+        f"parameter :{name} is {value!r}; give None, a bool, a number, text, bytes, a date or a datetime, or in IN (:{name}) a list of them"
     )
 
 

@@ -45,18 +45,18 @@ class Need:
 
 def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any]) -> list[Need]:
     """One `Need` per reference, in order; all columns and rows if the query cannot be analysed."""
-    wanted = [Need() for _ in references]
+    needed = [Need() for _ in references]
     if any(True for _ in tree.find_all(*_WHOLE)) or any(j.args.get("method") for j in tree.find_all(exp.Join)):
-        return wanted
+        return needed
     spelt = [{name.lower(): name for name in reference.source.names} for reference in references]
     if any(len(names) != len(reference.source.names) for names, reference in zip(spelt, references, strict=True)):
-        return wanted  # Columns whose names differ only in case.
+        return needed  # Columns whose names differ only in case.
     try:
         scopes, mentioned = _scopes(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
-        return wanted
+        return needed
     conditions = _conditions(scopes)
-    for index, need in enumerate(wanted):
+    for index, need in enumerate(needed):
         read = _read(scopes, _named(index))
         if read is None:
             continue
@@ -65,7 +65,7 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
             need.columns = tuple(name for name in references[index].source.names if name in named)
             need.columns = need.columns or references[index].source.names[:1]
         need.conditions = [e for c in conditions.get(index, ()) if (e := _expression(c, params)) is not None]
-    return wanted
+    return needed
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
@@ -199,10 +199,10 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
     return by_source
 
 
-def _testing(select: Any, given: list[Any], extended: set[str]) -> Iterator[tuple[Any, str]]:
+def _testing(select: Any, conditions: list[Any], extended: set[str]) -> Iterator[tuple[Any, str]]:
     """(condition, alias): conditions on a single source that all rows used by the select meet."""
     where = select.args.get("where")
-    tests = [(condition, None) for condition in given]
+    tests = [(condition, None) for condition in conditions]
     tests += [(conjunct, None) for conjunct in _conjuncts(where.this)] if where else []
     for join in select.args.get("joins") or ():
         on, side = join.args.get("on"), (join.side or "").upper()
@@ -251,11 +251,11 @@ def _inside(condition: Any, select: Any) -> Any:
         for _ in expression.find_all(exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     ):
         return None
-    given = {expression.alias_or_name.lower(): expression.unalias() for expression in select.expressions}
+    outputs = {expression.alias_or_name.lower(): expression.unalias() for expression in select.expressions}
 
     def change(node: Any) -> Any:
         if isinstance(node, exp.Column):
-            inner = given.get(node.name.lower())
+            inner = outputs.get(node.name.lower())
             if not isinstance(inner, exp.Column):
                 raise KeyError(node.name)
             return inner.copy()

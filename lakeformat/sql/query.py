@@ -61,7 +61,7 @@ def resolved(context: Context, piece: Piece, tree: Any) -> list[Reference]:
 def run(context: Context, piece: Piece) -> Result:
     """The query's rows."""
     query = prepare(context, piece)
-    origins = partial(lineage.of, query.tree, query.references)
+    origins = partial(lineage.origins, query.tree, query.references)
     if context.spark is not None:
         return Result(frame=on_spark.frame(context, query), origins=origins)
     return Result(stream=partial(in_process.stream, context, query), origins=origins)
@@ -71,7 +71,7 @@ def tables(script: Script) -> list[tuple[str, ...]]:
     """The names of the tables that a text of one query reads at their current version, in the order of the text. The warehouse is
     not read, so a name may be that of a frame or a metadata table."""
     statements = list(text.statements(script))
-    piece = Piece.of(script, statements[0].offset, statements[-1].end)
+    piece = Piece.cut(script, statements[0].offset, statements[-1].end)
     if len(statements) != 1:
         raise script.invalid(statements[1].offset, "expected one query")
     tree = _tree(piece)
@@ -208,10 +208,12 @@ def _temporary(context: Context, path: tuple[str, ...]) -> ViewRows | None:
     return None if made is None else of_temporary(context, made)
 
 
-def of_temporary(context: Context, made: Temporary) -> ViewRows:
+def of_temporary(context: Context, temporary: Temporary) -> ViewRows:
     """The rows of a temporary view."""
-    inside = replace(made.context, spark=context.spark, views=(*context.views, made.name))
-    return ViewRows(made.name, inside, made.query, made.columns, _is_named(made.query, made.columns))
+    inside = replace(temporary.context, spark=context.spark, views=(*context.views, temporary.name))
+    return ViewRows(
+        temporary.name, inside, temporary.query, temporary.columns, _is_named(temporary.query, temporary.columns)
+    )
 
 
 def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | None:
@@ -225,7 +227,7 @@ def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | Non
     session = Session(view.namespace, context.session.settings, catalogs=context.session.catalogs)
     inside = Context(context.lake, session, script, {}, {}, context.spark, views=(*context.views, view.name))
     columns = tuple(zip(view.query_columns, (field.name for field in view.fields), strict=True))
-    whole = Piece.of(script, 0, len(script.text))
+    whole = Piece.cut(script, 0, len(script.text))
     return ViewRows(view.name, inside, whole, columns, _is_named(whole, columns))
 
 
@@ -327,10 +329,10 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
 
 def _frame(context: Context, name: str) -> tuple[str, Any] | None:
     """The caller's frame or the session's changelog view of this name; the case may differ."""
-    for known in (context.frames, context.session.views):
-        if name in known:
-            return name, known[name]
-        for spelt, frame in known.items():
+    for frames in (context.frames, context.session.views):
+        if name in frames:
+            return name, frames[name]
+        for spelt, frame in frames.items():
             if spelt.casefold() == name.casefold():
                 return spelt, frame
     return None
@@ -385,16 +387,16 @@ def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any)
     up to another (`..._between_timestamp`); or after the tag of the period before, up to that of a day or hour (`..._to_auto_tag`)."""
     token = next(t for t in tokens if t.start == node.this.meta["start"])
     where = f"SQL at {context.script.position(piece.origin(token.start))}"
-    given = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]
+    arguments = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]
     name = node.this.name.lower()
     wanted = 2 if name == _TO_TAG else 3
-    if len(given) != wanted or any(value is parameters.UNKNOWN or value is None for value in given):
+    if len(arguments) != wanted or any(value is parameters.UNKNOWN or value is None for value in arguments):
         raise InvalidInput(f"{where}: write {name}('db.t', {'tag' if wanted == 2 else 'from, to'})")
-    table = names.table(context, tuple(str(given[0]).split(".")), where)
+    table = names.table(context, tuple(str(arguments[0]).split(".")), where)
     if name == _TO_TAG:
-        ends = _period(table, str(given[1]), where)
+        ends = _period(table, str(arguments[1]), where)
     else:
-        ends = [(_latest if name == _BETWEEN else _snapshot)(table, end, where) for end in given[1:]]
+        ends = [(_latest if name == _BETWEEN else _snapshot)(table, end, where) for end in arguments[1:]]
     close, depth = next(i for i, t in enumerate(tokens) if t is token) + 1, 0
     while True:
         depth += (tokens[close].text == "(") - (tokens[close].text == ")")
@@ -408,14 +410,14 @@ def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any)
     return Reference(node, token.start, tokens[close].end + 1, (_INCREMENTAL,), source)
 
 
-def _snapshot(table: Any, given: Any, where: str) -> int:
+def _snapshot(table: Any, version: Any, where: str) -> int:
     tags = table.inspect.tags().to_pylist()
     tagged = {tag["tag_name"]: tag["snapshot_id"] for tag in tags if "tag_name" in tag}
-    if str(given) in tagged:
-        return int(tagged[str(given)])
-    if not str(given).isdecimal():
-        raise InvalidInput(f"{where}: {given!r} is no snapshot and no tag of {table.name}")
-    return int(given)
+    if str(version) in tagged:
+        return int(tagged[str(version)])
+    if not str(version).isdecimal():
+        raise InvalidInput(f"{where}: {version!r} is no snapshot and no tag of {table.name}")
+    return int(version)
 
 
 def _period(table: Any, tag: str, where: str) -> list[int]:
@@ -427,9 +429,9 @@ def _period(table: Any, tag: str, where: str) -> list[int]:
     return [tagged[max(before)], tagged[tag]] if before and tag in tagged else [0, 0]
 
 
-def _latest(table: Any, given: Any, where: str) -> int:
+def _latest(table: Any, version: Any, where: str) -> int:
     """The newest snapshot committed by this time, a text or milliseconds since 1970; 0 if there is none."""
-    until = int(given) if str(given).isdecimal() else epoch_ms(str(given))
+    until = int(version) if str(version).isdecimal() else epoch_ms(str(version))
     return max((snapshot.id for snapshot in table.snapshots() if snapshot.timestamp_ms <= until), default=0)
 
 
@@ -438,11 +440,11 @@ def _narrow(reference: Reference, need: pushdown.Need) -> None:
     reference.names = reference.source.names
     if need.columns is not None:
         reference.source = reference.source.narrowed(need.columns, None)
-    said = []
+    conditions_shown = []
     for condition in need.conditions:
         try:
             reference.source = reference.source.narrowed(None, condition)
         except InvalidInput:  # A comparison that the engine may support.
             continue
-        said.append(pushdown.shown(condition))
-    reference.pushed = " AND ".join(said)
+        conditions_shown.append(pushdown.shown(condition))
+    reference.pushed = " AND ".join(conditions_shown)

@@ -163,9 +163,9 @@ class Result:
         return f"{shown}\n(only the first {rows} rows)" if len(first) > rows else shown
 
 
-def metrics(made: Snapshot | None) -> Result:
+def metrics(snapshot: Snapshot | None) -> Result:
     """One row with the snapshot's metrics; zeros and no id if nothing changed."""
-    if made is None:
+    if snapshot is None:
         row = {
             "operation": "none",
             **{f.name: 0 for f in METRICS if pa.types.is_integer(f.type)},
@@ -174,17 +174,19 @@ def metrics(made: Snapshot | None) -> Result:
         }
     else:
         row = {
-            "operation": made.kind,
-            "snapshot_id": made.id,
-            **{name: getattr(made, name) for name in ("rows_added", "rows_removed", "files_added", "files_removed")},
-            "bytes_added": made.bytes_added,
-            "bytes_removed": made.bytes_removed,
-            "partitions": None if made.partitions is None else len(made.partitions),
-            "total_rows": made.total_rows,
-            "attempts": made.attempts,
-            "milliseconds": made.milliseconds,
+            "operation": snapshot.kind,
+            "snapshot_id": snapshot.id,
+            **{
+                name: getattr(snapshot, name) for name in ("rows_added", "rows_removed", "files_added", "files_removed")
+            },
+            "bytes_added": snapshot.bytes_added,
+            "bytes_removed": snapshot.bytes_removed,
+            "partitions": None if snapshot.partitions is None else len(snapshot.partitions),
+            "total_rows": snapshot.total_rows,
+            "attempts": snapshot.attempts,
+            "milliseconds": snapshot.milliseconds,
         }
-    return Result(pa.Table.from_pylist([row], schema=METRICS), snapshot=made)
+    return Result(pa.Table.from_pylist([row], schema=METRICS), snapshot=snapshot)
 
 
 def listing(columns: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> Result:

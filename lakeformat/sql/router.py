@@ -112,7 +112,7 @@ def _before_write(cursor: Cursor) -> Piece | None:
             if token.text.upper() == "SELECT":
                 return None
             cursor.at = index
-            return Piece.of(cursor.script, start, cursor.tokens[index - 1].end + 1)
+            return Piece.cut(cursor.script, start, cursor.tokens[index - 1].end + 1)
     return None
 
 

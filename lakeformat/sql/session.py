@@ -108,12 +108,12 @@ class Context:
     @property
     def databases(self) -> list[str]:
         try:
-            there = self.lake.namespaces()
+            namespaces = self.lake.namespaces()
         except NotFound:  # A new warehouse has no folder before its first table.
             if not self.session.databases:
                 raise
-            there = []
-        return sorted({*there, *self.session.databases})
+            namespaces = []
+        return sorted({*namespaces, *self.session.databases})
 
     def setting(self, key: str) -> str | None:
         """The value that SET gave; else the Spark session's."""

@@ -229,29 +229,29 @@ def watermarked(table: Table, watermark: int, where: str) -> int:
     return int(min(passed))
 
 
-def of_frame(name: str, given: Any) -> Source:
+def of_frame(name: str, frame: Any) -> Source:
     """The rows of a frame that the caller passed by name."""
-    if is_spark(given):
-        return SparkRows(given)
-    if isinstance(given, pa.Table):
-        return _in_memory(given)
-    if isinstance(given, Table):
-        return _scanned(given.scan())
-    if isinstance(given, Scan):
-        return _scanned(given)
-    if isinstance(given, pa.RecordBatch):
-        return _in_memory(pa.table(given))
-    if type(given).__module__.startswith("pandas."):
-        return ArrowRows(in_memory(given))
-    if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
-        return _in_memory(pa.table(given))
-    raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
+    if is_spark(frame):
+        return SparkRows(frame)
+    if isinstance(frame, pa.Table):
+        return _in_memory(frame)
+    if isinstance(frame, Table):
+        return _scanned(frame.scan())
+    if isinstance(frame, Scan):
+        return _scanned(frame)
+    if isinstance(frame, pa.RecordBatch):
+        return _in_memory(pa.table(frame))
+    if type(frame).__module__.startswith("pandas."):
+        return ArrowRows(in_memory(frame))
+    if isinstance(frame, dict) or hasattr(frame, "__arrow_c_stream__"):
+        return _in_memory(pa.table(frame))
+    raise InvalidInput(f"{name}={frame!r}: give a frame: Arrow, pandas, polars or Spark")
 
 
-def _in_memory(given: pa.Table) -> ArrowRows:
+def _in_memory(table: pa.Table) -> ArrowRows:
     """The rows in the plain layout: of others DuckDB reads some that it takes for something else. UUIDs stay such."""
-    rows = in_memory(given)
-    for index, field in enumerate(given.schema):
+    rows = in_memory(table)
+    for index, field in enumerate(table.schema):
         if field.type == pa.uuid():
             chunks = [pa.ExtensionArray.from_storage(pa.uuid(), chunk) for chunk in rows.column(index).chunks]
             rows = rows.set_column(index, field, pa.chunked_array(chunks, pa.uuid()))

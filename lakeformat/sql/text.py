@@ -69,7 +69,7 @@ class Piece:
     places: tuple[tuple[int, int], ...]  # (offset in `text`, offset in the script), ascending
 
     @classmethod
-    def of(cls, script: Script, start: int, end: int) -> Piece:
+    def cut(cls, script: Script, start: int, end: int) -> Piece:
         return cls(script, script.text[start:end], ((0, start),))
 
     @classmethod
@@ -93,10 +93,10 @@ class Piece:
         """The offset in the script for an offset in `text`."""
         index = next((i for i in reversed(range(len(self.places))) if self.places[i][0] <= offset), 0)
         at, origin = self.places[index]
-        there = origin + max(offset - at, 0)
+        position = origin + max(offset - at, 0)
         # Text of our own between two pieces has no place; that of a function's body is at the call.
-        following = self.places[index + 1][1] if index + 1 < len(self.places) else there
-        return min(there, following) if following >= origin else there
+        following = self.places[index + 1][1] if index + 1 < len(self.places) else position
+        return min(position, following) if following >= origin else position
 
 
 def read(original: str) -> Script:
@@ -289,7 +289,7 @@ class Cursor:
             self.at += 1
         if self.at == first:
             self.fail("expected an expression")
-        return Piece.of(self.script, start, self.tokens[self.at - 1].end + 1)
+        return Piece.cut(self.script, start, self.tokens[self.at - 1].end + 1)
 
     def enclosed(self) -> Piece:
         """The text inside the parentheses that come next."""
@@ -299,7 +299,7 @@ class Cursor:
         return piece
 
     def rest(self) -> Piece:
-        piece = Piece.of(self.script, self.offset, self.end)
+        piece = Piece.cut(self.script, self.offset, self.end)
         self.at = len(self.tokens)
         return piece
 
@@ -319,18 +319,18 @@ def tokens(piece: Piece) -> list[Token]:
     return _tokenize(piece.text)
 
 
-def parse(piece: Piece, what: str = "query", dialect: Any = None) -> Any:
+def parse(piece: Piece, kind: str = "query", dialect: Any = None) -> Any:
     """Parse a piece to sqlglot's tree. Raises `InvalidInput` with the place in the script."""
     try:
         trees = sqlglot.parse(_without_versions(piece), read=dialect or sql_text.spark())
     except (ParseError, TokenError) as error:
-        raise _misread(piece, error, what) from error
+        raise _misread(piece, error, kind) from error
     except (SqlglotError, LookupError, AttributeError, TypeError, ValueError) as error:
-        raise piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {error}") from error
+        raise piece.script.invalid(piece.origin(0), f"this {kind} cannot be read: {error}") from error
     except RecursionError as error:
-        raise piece.script.invalid(piece.origin(0), f"this {what} is nested too deeply") from error
+        raise piece.script.invalid(piece.origin(0), f"this {kind} is nested too deeply") from error
     if len(trees) != 1 or trees[0] is None:
-        raise piece.script.invalid(piece.origin(0), f"expected one {what}")
+        raise piece.script.invalid(piece.origin(0), f"expected one {kind}")
     return trees[0]
 
 
@@ -569,15 +569,15 @@ def _spell_time_travel(tokens: Sequence[Token], changed: list[str]) -> None:
             changed[before.start : before.end + 1] = "   "
 
 
-def _misread(piece: Piece, error: SqlglotError, what: str) -> InvalidInput:
+def _misread(piece: Piece, error: SqlglotError, kind: str) -> InvalidInput:
     errors = getattr(error, "errors", None) or [{}]
     first = errors[0]
     line, column = first.get("line"), first.get("col")
     near = first.get("highlight") or ""
-    said = str(first.get("description") or "syntax error")
-    said = "syntax error" if "<" in said else said.rstrip(".")
+    message = str(first.get("description") or "syntax error")
+    message = "syntax error" if "<" in message else message.rstrip(".")
     if line is None or column is None:
-        return piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {said}")
+        return piece.script.invalid(piece.origin(0), f"this {kind} cannot be read: {message}")
     lines = piece.text.split("\n")
     offset = sum(len(above) + 1 for above in lines[: line - 1]) + max(column - len(near), 0)
-    return piece.script.invalid(piece.origin(offset), f"{said}, near {near or 'the end'!r}")
+    return piece.script.invalid(piece.origin(offset), f"{message}, near {near or 'the end'!r}")

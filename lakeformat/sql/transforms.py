@@ -75,7 +75,7 @@ def with_constants(context: Context, piece: Piece) -> Piece:
     `system.iceberg_version()`."""
     tokens = text.tokens(piece)
     parts: list[str | Piece] = []
-    at = 0
+    offset = 0
     for index, token in enumerate(tokens[:-4]):
         owner, dot, name, opening = (other.text.lower() for other in tokens[index : index + 4])
         if (owner, dot, name, opening) not in _OF_QUERY:
@@ -83,15 +83,15 @@ def with_constants(context: Context, piece: Piece) -> Piece:
         first = index
         while first >= 2 and tokens[first - 1].text == ".":  # A catalog's name.
             first -= 2
-        given = list(takewhile(lambda other: other.text != ")", tokens[index + 4 :]))
-        close = tokens[min(index + 4 + len(given), len(tokens) - 1)]
+        arguments = list(takewhile(lambda other: other.text != ")", tokens[index + 4 :]))
+        close = tokens[min(index + 4 + len(arguments), len(tokens) - 1)]
         origin = piece.origin(token.start)
-        value = VERSION if name == "iceberg_version" else _largest(context, given, origin)
-        if name == "iceberg_version" and given:
+        value = VERSION if name == "iceberg_version" else _largest(context, arguments, origin)
+        if name == "iceberg_version" and arguments:
             raise context.script.invalid(origin, "system.iceberg_version() takes no arguments")
-        parts += [piece.part(at, tokens[first].start), "NULL" if value is None else to_sql(Literal(value))]
-        at = close.end + 1
-    return Piece.join(context.script, [*parts, piece.part(at, len(piece.text))]) if parts else piece
+        parts += [piece.part(offset, tokens[first].start), "NULL" if value is None else to_sql(Literal(value))]
+        offset = close.end + 1
+    return Piece.join(context.script, [*parts, piece.part(offset, len(piece.text))]) if parts else piece
 
 
 def name_of(kind: TransformKind, type: str = "") -> str:
@@ -108,15 +108,15 @@ def _owner(node: Any) -> str:
     return str(owner.name).lower() if isinstance(owner, exp.Identifier | exp.Column) else ""
 
 
-def _largest(context: Context, given: Sequence[Token], origin: int) -> str | None:
+def _largest(context: Context, arguments: Sequence[Token], origin: int) -> str | None:
     """The largest value of a table's first partition column, as text; None if the table has no rows."""
-    if len(given) != 1 or given[0].token_type is not TokenType.STRING:
+    if len(arguments) != 1 or arguments[0].token_type is not TokenType.STRING:
         raise context.script.invalid(origin, "sys.max_pt takes the name of a table, as text: sys.max_pt('db.t')")
     where = f"SQL at {context.script.position(origin)}"
-    table = names.table(context, tuple(given[0].text.split(".")), where)
+    table = names.table(context, tuple(arguments[0].text.split(".")), where)
     fields = table.schema.partitioning.fields
     if not fields:
-        raise context.script.invalid(origin, f"sys.max_pt('{given[0].text}'): {table.name} has no partitions")
+        raise context.script.invalid(origin, f"sys.max_pt('{arguments[0].text}'): {table.name} has no partitions")
     largest = partitions.largest(
         table.inspect.partitions(), table.inspect.partition_specs(), fields[0].source, str(fields[0].transform)
     )
@@ -124,7 +124,7 @@ def _largest(context: Context, given: Sequence[Token], origin: int) -> str | Non
         if fields[0].transform.kind is not TransformKind.IDENTITY:
             raise context.script.unsupported(
                 origin,
-                f"sys.max_pt('{given[0].text}'): {table.name} has files of an earlier partition spec, without {fields[0]}; compact it",
+                f"sys.max_pt('{arguments[0].text}'): {table.name} has files of an earlier partition spec, without {fields[0]}; compact it",
             )
         batches = table.scan(columns=[fields[0].source]).to_batches()
         bounds = [pc.max(batch.column(0)) for batch in batches if batch.num_rows]

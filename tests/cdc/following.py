@@ -97,7 +97,7 @@ class _View:
         self._view, self._fetched, self.text, self.until = view, fetched, view.text, view.until
 
     def of(self, table):
-        return _View(self._view.of(table), self._fetched)
+        return _View(self._view.narrowed_to(table), self._fetched)
 
     def chunks(self, after, size):
         return self._fetched("chunks", self._view.chunks(after, size))

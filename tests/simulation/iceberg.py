@@ -238,7 +238,7 @@ def unlike(store: Store, final: Any, states: dict[int, Live]) -> list[str]:
     wrong = []
     for snapshot_id in metadata.snapshots(final.state):
         try:
-            found = judge.at(store, snapshot_id).files()
+            found = judge.load_snapshot(store, snapshot_id).files()
         except NoSuchFile as error:
             wrong.append(f"dangling metadata: snapshot {snapshot_id}: {error}")
             continue

@@ -136,7 +136,7 @@ class RowWorld(IcebergWorld):
             if isinstance(operation, Overwrite):
                 rows = {row: place for row, place in rows.items() if place != partition}
             rows = {row: place for row, place in rows.items() if row not in gone} | dict.fromkeys(new, partition)
-            at = judge.at(store, snapshot["snapshot-id"])
+            at = judge.load_snapshot(store, snapshot["snapshot-id"])
             seen = sorted(row for held in self.visible(store, at).values() for row in held)
             if seen != sorted(rows):
                 wrong.append(f"after {id} ({operation.__class__.__name__}) there are {seen}, not {sorted(rows)}")

@@ -129,7 +129,7 @@ class PaimonWorld:
     def around(self, store: Store, operation: Operation) -> AbstractContextManager[None]:
         if not isinstance(operation, Restore):
             return nullcontext()
-        return tag.kept(store, dialect.at(store, operation.snapshot_id))
+        return tag.kept(store, dialect.load_snapshot(store, operation.snapshot_id))
 
     def aside(self, store: Store, random: random.Random) -> None:
         base = dialect.load(store, dialect.head(store).version())

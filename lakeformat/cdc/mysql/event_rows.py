@@ -42,10 +42,10 @@ class EventRows:
 
     def decode(self, charsets: Charsets) -> None:
         for columns, events in groupby(self.waiting, lambda entry: entry[0]):
-            made = row_events.decode([body for _, body in events], columns, charsets)
-            self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
-            self.row_count += int(made.counts.sum())
-            self.pieces.append(made)
+            decoded = row_events.decode([body for _, body in events], columns, charsets)
+            self.smallest = decoded.smallest if self.row_count == 0 else min(self.smallest, decoded.smallest)
+            self.row_count += int(decoded.counts.sum())
+            self.pieces.append(decoded)
         self.waiting, self.waiting_bytes = [], 0
 
     def spill(self, messages: Messages) -> None:

@@ -23,19 +23,19 @@ class Gtids:
     @classmethod
     def parse(cls, text: str) -> Gtids:
         """Parse a GTID set. Raises `InvalidInput` if `text` is not one."""
-        made = cls()
+        gtids = cls()
         try:
             for member in filter(None, (part.strip() for part in text.split(","))):
                 if ":" not in member:
-                    made.add(member)
+                    gtids.add(member)
                     continue
                 source, *ranges = member.split(":")
                 for one in ranges:
                     first, _, last = one.partition("-")
-                    made._add_range(source.lower(), int(first), int(last or first))
+                    gtids._add_range(source.lower(), int(first), int(last or first))
         except ValueError as error:
             raise InvalidInput(f"{text!r} is no set of GTIDs: '0-1-57' or '3e11fa47-...:1-57'") from error
-        return made
+        return gtids
 
     def add(self, gtid: str) -> None:
         if ":" in gtid:
@@ -48,14 +48,14 @@ class Gtids:
 
     def _add_range(self, source: str, first: int, last: int) -> None:
         ranges = self.ranges.setdefault(source, [])
-        at = bisect_right(ranges, (first, first))
-        if at and ranges[at - 1][1] >= first - 1:
-            at -= 1
-            first, last = ranges[at][0], max(last, ranges[at][1])
-        end = at
+        index = bisect_right(ranges, (first, first))
+        if index and ranges[index - 1][1] >= first - 1:
+            index -= 1
+            first, last = ranges[index][0], max(last, ranges[index][1])
+        end = index
         while end < len(ranges) and ranges[end][0] <= last + 1:
             last, end = max(last, ranges[end][1]), end + 1
-        ranges[at:end] = [(first, last)]
+        ranges[index:end] = [(first, last)]
 
     def __contains__(self, gtid: str) -> bool:
         if ":" in gtid:

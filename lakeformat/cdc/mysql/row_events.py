@@ -132,13 +132,13 @@ def _starts(
     buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray, columns: Sequence[LogColumn]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where each row begins, and how many rows each event has."""
-    at, live, rounds = begins.copy(), np.flatnonzero(begins < ends), list[tuple[np.ndarray, np.ndarray]]()
+    cursors, live, rounds = begins.copy(), np.flatnonzero(begins < ends), list[tuple[np.ndarray, np.ndarray]]()
     while len(live):
-        here = at[live]
+        here = cursors[live]
         rounds.append((live, here))
-        at[live] = here = _after(buffer, here, columns)
+        cursors[live] = here = _after(buffer, here, columns)
         live = live[here < ends[live]]
-    if (at != ends).any():
+    if (cursors != ends).any():
         raise CorruptFile("binary log: a row ends beyond its event")
     events = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in rounds)])
     starts = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in rounds)])
@@ -147,14 +147,14 @@ def _starts(
 
 def _after(buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]) -> np.ndarray:
     """Where each row ends."""
-    words, at = spans.words(buffer), starts + (len(columns) + 7) // 8
+    words, offsets = spans.words(buffer), starts + (len(columns) + 7) // 8
     nulls = [_bits(buffer, starts, index) for index in range(0, len(columns), 8)]
     nulls[-1] = nulls[-1] & ((1 << ((len(columns) - 1) % 8 + 1)) - 1)  # Unused bits of the last byte are set.
     some = [bool(null.any()) for null in nulls]
     for index, column in enumerate(columns):
-        size: Any = column.width or _little(words, at, column.prefix) + column.prefix
-        at = at + (size * (nulls[index // 8] >> index % 8 & 1 ^ 1) if some[index // 8] else size)
-    return at
+        size: Any = column.width or _little(words, offsets, column.prefix) + column.prefix
+        offsets = offsets + (size * (nulls[index // 8] >> index % 8 & 1 ^ 1) if some[index // 8] else size)
+    return offsets
 
 
 def _bits(buffer: np.ndarray, starts: np.ndarray, position: int) -> np.ndarray:
@@ -166,20 +166,20 @@ def _arrays(
     buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn], charsets: Charsets
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """The values of each column, and where each row ends."""
-    words, at, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
+    words, offsets, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
     for index, column in enumerate(columns):
         is_null = _bits(buffer, starts, index) >> index % 8 & 1 != 0
         mask = is_null if is_null.any() else None
-        size: Any = column.width or _little(words, at, column.prefix)
-        begins: Any = at if column.width else at + column.prefix
+        size: Any = column.width or _little(words, offsets, column.prefix)
+        begins: Any = offsets if column.width else offsets + column.prefix
         if mask is not None:
-            begins, size = np.where(mask, at, begins), np.where(mask, 0, size)
-        at = begins + size
+            begins, size = np.where(mask, offsets, begins), np.where(mask, 0, size)
+        offsets = begins + size
         if column.width:
             arrays[column.name] = _READERS[column.type](buffer, begins, mask, column)
         else:
-            arrays[column.name] = _text(column, spans.gather(buffer, begins, at, mask), charsets)
-    return arrays, at
+            arrays[column.name] = _text(column, spans.gather(buffer, begins, offsets, mask), charsets)
+    return arrays, offsets
 
 
 # --- values ---
@@ -196,38 +196,38 @@ def _text(column: LogColumn, values: pa.Array, charsets: Charsets) -> pa.Array:
         raise CorruptFile(f"binary log: column {column.name!r} holds text that is not {column.charset}") from error
 
 
-def _integer(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+def _integer(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     words, width = spans.words(buffer), column.width
     if column.is_unsigned:
-        return pa.array(words[at] if width == 8 else _little(words, at, width), mask=mask)
+        return pa.array(words[offsets] if width == 8 else _little(words, offsets, width), mask=mask)
     unused = 64 - 8 * width
-    return pa.array((words[at] << np.uint64(unused)).view(np.int64) >> unused, mask=mask)
+    return pa.array((words[offsets] << np.uint64(unused)).view(np.int64) >> unused, mask=mask)
 
 
-def _floating(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    words = spans.words(buffer)[at]
+def _floating(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    words = spans.words(buffer)[offsets]
     if column.type == FIELD_TYPE.FLOAT:
         return pa.array(words.astype(np.uint32).view(np.float32), mask=mask)
     return pa.array(words.view(np.float64), mask=mask)
 
 
-def _year(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    years = buffer[at].astype(np.int64)
+def _year(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    years = buffer[offsets].astype(np.int64)
     return pa.array(np.where(years == 0, 0, years + 1900), mask=mask)
 
 
-def _bit(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    made = spans.fixed(buffer[at[:, None] + np.arange(column.width)].ravel(), column.width, len(at))
+def _bit(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    made = spans.fixed(buffer[offsets[:, None] + np.arange(column.width)].ravel(), column.width, len(offsets))
     return _masked(made, mask)
 
 
-def _enum(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    numbers = _little(spans.words(buffer), at, column.width)
+def _enum(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    numbers = _little(spans.words(buffer), offsets, column.width)
     return pa.array(column.members, pa.string()).take(pa.array(numbers, mask=mask))
 
 
-def _set(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    bits = spans.words(buffer)[at]
+def _set(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    bits = spans.words(buffer)[offsets]
     if column.width < 8:
         bits = bits & np.uint64((1 << 8 * column.width) - 1)
     masks, which = np.unique(bits, return_inverse=True)
@@ -237,49 +237,49 @@ def _set(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: Lo
     return pa.array(texts, pa.string()).take(pa.array(which.ravel(), mask=mask))
 
 
-def _date(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    packed = _little(spans.words(buffer), at, 3)
+def _date(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    packed = _little(spans.words(buffer), offsets, 3)
     days, is_none = _days(packed >> 9, packed >> 5 & 15, packed & 31)
     return pa.array(days.astype(np.int32), pa.date32(), mask=_either(mask, is_none))
 
 
-def _datetime(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+def _datetime(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     """Digits, as MySQL 5.5 has it, and MariaDB with `mysql56_temporal_format` OFF."""
-    digits = _little(spans.words(buffer), at, 8)
+    digits = _little(spans.words(buffer), offsets, 8)
     date, time = digits // 1_000_000, digits % 1_000_000
     days, is_none = _days(date // 10_000, date // 100 % 100, date % 100)
     micros = days * _DAY_MICROS + _clock(time // 10_000, time // 100 % 100, time % 100)
     return pa.array(micros, pa.timestamp("us"), mask=_either(mask, is_none))
 
 
-def _datetime2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    packed = _big(buffer, at, 5) - (1 << 39)
+def _datetime2(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    packed = _big(buffer, offsets, 5) - (1 << 39)
     months = packed >> 22
     days, is_none = _days(months // 13, months % 13, packed >> 17 & 31)
     micros = days * _DAY_MICROS + _clock(packed >> 12 & 31, packed >> 6 & 63, packed & 63)
     return pa.array(
-        micros + _fraction(buffer, at + 5, column), pa.timestamp("us"), mask=_either(mask, is_none | (packed < 0))
+        micros + _fraction(buffer, offsets + 5, column), pa.timestamp("us"), mask=_either(mask, is_none | (packed < 0))
     )
 
 
-def _timestamp(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+def _timestamp(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     is_old = column.type == FIELD_TYPE.TIMESTAMP
-    seconds = _little(spans.words(buffer), at, 4) if is_old else _big(buffer, at, 4)
-    micros = seconds * 1_000_000 + _fraction(buffer, at + 4, column)
+    seconds = _little(spans.words(buffer), offsets, 4) if is_old else _big(buffer, offsets, 4)
+    micros = seconds * 1_000_000 + _fraction(buffer, offsets + 4, column)
     return pa.array(micros, pa.timestamp("us"), mask=_either(mask, micros == 0))  # 0000-00-00.
 
 
-def _time(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+def _time(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     """Digits, as MySQL 5.5 has it, and MariaDB with `mysql56_temporal_format` OFF."""
-    packed = _little(spans.words(buffer), at, 3)
+    packed = _little(spans.words(buffer), offsets, 3)
     packed = np.where(packed >= 1 << 23, packed - (1 << 24), packed)
     digits = np.abs(packed)
     micros = _clock(digits // 10_000, digits // 100 % 100, digits % 100) * np.sign(packed)
     return pa.array(micros, pa.duration("us"), mask=mask)
 
 
-def _time2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    whole, fraction = _big(buffer, at, 3) - (1 << 23), _big(buffer, at + 3, column.fraction)
+def _time2(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    whole, fraction = _big(buffer, offsets, 3) - (1 << 23), _big(buffer, offsets + 3, column.fraction)
     # A negative time negates the whole number: 24 bits of hours, minutes, seconds, then the fraction.
     both = (whole << 8 * column.fraction) + fraction
     size = np.abs(both)
@@ -288,8 +288,8 @@ def _time2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: 
     return pa.array(micros * np.sign(both), pa.duration("us"), mask=mask)
 
 
-def _fraction(buffer: np.ndarray, at: np.ndarray, column: LogColumn) -> np.ndarray:
-    return _big(buffer, at, column.fraction) * _FRACTION[column.fraction]
+def _fraction(buffer: np.ndarray, offsets: np.ndarray, column: LogColumn) -> np.ndarray:
+    return _big(buffer, offsets, column.fraction) * _FRACTION[column.fraction]
 
 
 def _clock(hours: np.ndarray, minutes: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -308,33 +308,33 @@ def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.n
     return year * 365 + year // 4 - year // 100 + year // 400 + day - 719_468, is_none
 
 
-def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+def _decimal(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
     """Integer and fractional digits in groups of nine. The first bit is the sign; a negative number has all bits inverted."""
-    groups, negative = list[tuple[np.ndarray, int]](), buffer[at] < 0x80
-    position, flip = at, np.where(negative, -1, 0)
+    groups, negative = list[tuple[np.ndarray, int]](), buffer[offsets] < 0x80
+    position, flip = offsets, np.where(negative, -1, 0)
     for digits in _groups(column.precision, column.scale):
         size = _group_bytes(digits)
         group = _big(buffer, position, size)
-        if position is at:
+        if position is offsets:
             group ^= 1 << 8 * size - 1
         groups.append(((group ^ flip) & (1 << 8 * size) - 1, digits))
         position = position + size
     if column.precision <= _WORD_DIGITS:
-        total = np.zeros(len(at), np.int64)
+        total = np.zeros(len(offsets), np.int64)
         for group, digits in groups:
             total = total * 10**digits + group
         total = np.where(negative, -total, total)
         return decimals.from_int64(total, pa.decimal128(column.precision, column.scale), mask)
     wide = pa.decimal128 if column.precision <= _DECIMAL_DIGITS else pa.decimal256
-    if not len(at):
+    if not len(offsets):
         return pa.array([], wide(column.precision, column.scale))
     figures = np.hstack([group[:, None] // 10 ** np.arange(count)[::-1] % 10 for group, count in groups])
     whole = column.precision - column.scale
-    point = np.full((len(at), 1), ord("."))
+    point = np.full((len(offsets), 1), ord("."))
     text = np.hstack(
         [np.where(negative, ord("-"), ord("+"))[:, None], figures[:, :whole] + 48, point, figures[:, whole:] + 48]
     )
-    texts = spans.fixed(text.astype(np.uint8).ravel(), text.shape[1], len(at)).cast(pa.string())
+    texts = spans.fixed(text.astype(np.uint8).ravel(), text.shape[1], len(offsets)).cast(pa.string())
     return _masked(texts, mask).cast(wide(column.precision, column.scale))
 
 
@@ -358,17 +358,17 @@ def _either(mask: np.ndarray | None, other: np.ndarray) -> np.ndarray:
     return other if mask is None else mask | other
 
 
-def _little(words: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
+def _little(words: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
     """Little-endian integers of `size` bytes, as int64."""
-    values = words[at] if size == 8 else words[at] & np.uint64((1 << 8 * size) - 1)
+    values = words[offsets] if size == 8 else words[offsets] & np.uint64((1 << 8 * size) - 1)
     return values.view(np.int64)
 
 
-def _big(buffer: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
+def _big(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
     """Big-endian integers of `size` bytes (at most 7), as int64."""
     if not size:
-        return np.zeros(len(at), np.int64)
-    return (spans.words(buffer)[at].byteswap() >> np.uint64(64 - 8 * size)).view(np.int64)
+        return np.zeros(len(offsets), np.int64)
+    return (spans.words(buffer)[offsets].byteswap() >> np.uint64(64 - 8 * size)).view(np.int64)
 
 
 _READERS: dict[int, Callable[[np.ndarray, np.ndarray, np.ndarray | None, LogColumn], pa.Array]] = {

@@ -253,9 +253,9 @@ class MySql:
             row[0].lower(): row[1].upper()
             for row in self._rows("SHOW GLOBAL VARIABLES WHERE variable_name IN %s", tuple(_WANTED))
         }
-        for name, wanted in _WANTED.items():
+        for name, setting in _WANTED.items():
             value = settings.get(name)
-            if value in {wanted, None}:
+            if value in {setting, None}:
                 if value is None and name == "binlog_row_metadata":
                     raise UnsupportedFeature(
                         "the server's log has no column names; MySQL 8.0.14 or MariaDB 10.5 is needed"
@@ -264,9 +264,9 @@ class MySql:
             where = (
                 "in the server's configuration, and restart it"
                 if name in _AT_START
-                else f"SET GLOBAL {name} = '{wanted}'"
+                else f"SET GLOBAL {name} = '{setting}'"
             )
-            what = f"{name} = {wanted} {where}" if name in _AT_START else where
+            what = f"{name} = {setting} {where}" if name in _AT_START else where
             raise SourceError(f"{name} is {value}, so the server's log lacks changes; {what}")
         for _ in range(_TRIES):
             before = self._gtids_of_log()
@@ -323,11 +323,11 @@ class MySql:
         return str(self._rows("SELECT @@server_id" if self._is_mariadb else "SELECT @@server_uuid")[0][0])
 
     def parse(self, text: str) -> Position:
-        where, _, known = text.partition(";")
+        where, _, identity = text.partition(";")
         file, _, offset = where.rpartition(":")
         if not re.fullmatch(r".+\.\d+", file) or not offset.isdecimal():
             raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
-        server, _, gtids = known.partition(";")
+        server, _, gtids = identity.partition(";")
         if gtids and server != self._server:
             if text not in self._translated:
                 self._translated[text] = self._translate(text, gtids)
@@ -337,21 +337,21 @@ class MySql:
     def _translate(self, text: str, gtids: str) -> Position:
         """Translate a position of another server of the group to this server's log: before the first transaction that is not in
         `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
-        known, end = Gtids.parse(gtids), self.position()
+        seen, end = Gtids.parse(gtids), self.position()
         if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
             raise self._behind(text, "it lacks some of these transactions")
         try:
-            with refusals(), closing(self._log_reader(known)) as reader:
+            with refusals(), closing(self._log_reader(seen)) as reader:
                 before = reader.file, reader.offset
                 while (event := reader.fetch()) is not None:
                     gtid = _gtid(event)
-                    if gtid is not None and gtid not in known:
+                    if gtid is not None and gtid not in seen:
                         file, offset = before
-                        return Position(_order(file, offset), f"{file}:{offset};{self._server};{known}")
+                        return Position(_order(file, offset), f"{file}:{offset};{self._server};{seen}")
                     before = reader.file, reader.offset
                     is_quiet = event.type in _HEARTBEATS
                     if is_quiet and _order(*before) >= end.order:
-                        return Position(end.order, f"{end.text.partition(';')[0]};{self._server};{known}")
+                        return Position(end.order, f"{end.text.partition(';')[0]};{self._server};{seen}")
         except SourceError as error:
             raise self._behind(text, str(error.__cause__)) from error
         raise SourceError(f"the server ended its log before {gtids}; run it again")
@@ -533,10 +533,10 @@ class MySql:
 
     def _require_log(self, after: Position) -> None:
         file = after.text.partition(";")[0].rpartition(":")[0]
-        there = [row[0] for row in self._rows("SHOW BINARY LOGS")]
-        if file not in there:
+        logs = [row[0] for row in self._rows("SHOW BINARY LOGS")]
+        if file not in logs:
             raise NotFound(
-                f"the log after {after.text} is purged: the server has {there[0]} to {there[-1]}. Keep it longer "
+                f"the log after {after.text} is purged: the server has {logs[0]} to {logs[-1]}. Keep it longer "
                 f"(binlog_expire_logs_seconds), and take the table anew (restart=True)"
             )
         if self.position() < after:
@@ -583,7 +583,7 @@ class MySqlView:
     _source: MySql
     _table: SourceTable
 
-    def of(self, table: SourceTable) -> MySqlView:
+    def narrowed_to(self, table: SourceTable) -> MySqlView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
@@ -807,16 +807,16 @@ class _Batch:
         parts = [*self._parts, self.rows]
         self._parts, self.rows = [], {}
         while parts:
-            part, made = parts.pop(0), {}
+            part, changes = parts.pop(0), {}
             for name in list(part):
                 rows = part.pop(name)
                 try:
                     with failures.of_table(name):
                         rows.load(self._messages)
-                        made[name] = self._changes(rows, self.tables[name])
+                        changes[name] = self._changes(rows, self.tables[name])
                 except LakeError as error:
                     self.fail(name, error, position.order)
-            yield Transactions(position, self.committed_ms, made, self.failed, self.rewritten, not parts)
+            yield Transactions(position, self.committed_ms, changes, self.failed, self.rewritten, not parts)
 
     def close(self) -> None:
         self._messages.close()
@@ -854,11 +854,11 @@ class _Log:
     position."""
 
     def __init__(self, source: MySql, after: Position, tables: Mapping[str, SourceTable]) -> None:
-        where, _, known = after.text.partition(";")
+        where, _, identity = after.text.partition(";")
         file, _, offset = where.rpartition(":")
         self._source, self._tables, self.order = source, tables, after.order
         self._file, self._place = file, int(offset)
-        gtids = known.partition(";")[2] or source._gtids_before(file, int(offset))
+        gtids = identity.partition(";")[2] or source._gtids_before(file, int(offset))
         # A MySQL position without GTIDs does not tell which transactions are before it.
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
         self._has_moved = after in source._translated.values()
@@ -890,10 +890,10 @@ class _Log:
             raise Disconnected(f"the server ended its log after {self.position.text}; run it again")
         if reader.file != self._read_file:
             self._read_file, self._file_order = reader.file, _order(reader.file, 0)
-        at = self._file_order | reader.offset
+        order = self._file_order | reader.offset
         rows = reader.rows(event)
         if rows is not None:
-            self._add_rows(rows, batch, at)
+            self._add_rows(rows, batch, order)
             return False
         match event.type:
             case EventType.TABLE_MAP:
@@ -904,9 +904,9 @@ class _Log:
                 self._begin_transaction(event, batch)
                 return False
             case EventType.XID | EventType.XA_PREPARE:
-                batch.end(at, event.time)
+                batch.end(order, event.time)
             case EventType.QUERY | EventType.QUERY_COMPRESSED | EventType.EXECUTE_LOAD_QUERY:
-                if not self._statement(event, batch, at):
+                if not self._statement(event, batch, order):
                     return False
             case EventType.FORMAT_DESCRIPTION:
                 self._of_id.clear()
@@ -914,7 +914,7 @@ class _Log:
                     return False
             case _ if self._is_open:
                 return False
-        self._end_transaction(at)
+        self._end_transaction(order)
         return True
 
     def _table(self, description: bytes) -> TableMap:
@@ -926,18 +926,18 @@ class _Log:
             self._described[description] = table
         return table
 
-    def _add_rows(self, event: RowsEvent, batch: _Batch, at: int) -> None:
+    def _add_rows(self, event: RowsEvent, batch: _Batch, order: int) -> None:
         table = self._of_id.get(event.table_id)
         if table is None:
             raise CorruptFile(
                 f"binary log: rows before {self._reader.file}:{self._reader.offset} are of no described table"
             )
-        if self._is_fresh(table.name, at):
+        if self._is_fresh(table.name, order):
             try:
                 self._require_whole(table)
                 batch.add(event, table)
             except Exception as error:
-                batch.fail(table.name, failures.named(table.name, error), at)
+                batch.fail(table.name, failures.named(table.name, error), order)
 
     def _begin_transaction(self, event: Event, batch: _Batch) -> None:
         if event.type == EventType.MARIADB_GTID:
@@ -958,11 +958,11 @@ class _Log:
                 f"restored; take the tables anew (restart=True)"
             )
 
-    def _end_transaction(self, at: int) -> None:
-        """Advance to log position `at`, at which a transaction, a statement or an event outside of one ends."""
+    def _end_transaction(self, order: int) -> None:
+        """Advance to log position `order`, at which a transaction, a statement or an event outside of one ends."""
         self._is_open = self._is_begun = self._is_xa = False
-        if at > self.order:
-            self._file, self._place, self.order = self._reader.file, self._reader.offset, at
+        if order > self.order:
+            self._file, self._place, self.order = self._reader.file, self._reader.offset, order
             if self._next is not None and self._gtids is not None:
                 self._gtids.add(self._next)
         self._next = None
@@ -971,9 +971,9 @@ class _Log:
     def position(self) -> Position:
         return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
 
-    def _is_fresh(self, name: str, at: int) -> bool:
+    def _is_fresh(self, name: str, order: int) -> bool:
         """Whether the event is of a followed table and after the position."""
-        return name in self._tables and at > self.order and not self._is_known
+        return name in self._tables and order > self.order and not self._is_known
 
     def _require_whole(self, table: TableMap) -> None:
         """Raise if the next rows lack column names or belong to an XA transaction."""
@@ -1009,55 +1009,55 @@ class _Log:
                 return None
         return False
 
-    def _statement(self, event: Event, batch: _Batch, at: int) -> bool:
+    def _statement(self, event: Event, batch: _Batch, order: int) -> bool:
         """Apply a logged statement to `batch`; True if it ends a transaction."""
         schema, query = self._reader.statement(event)
         text = statements.plain(query)
         verb = statements.verb(text)
         if (ends := self._boundary(text, batch)) is not None:
             if ends:
-                batch.end(at, event.time)
+                batch.end(order, event.time)
             return ends
         named = [table for table in batch.tables if statements.names(text, table)]
         error: LakeError
-        fresh = [name for name in named if self._is_fresh(name, at)]
+        fresh = [name for name in named if self._is_fresh(name, order)]
         if verb == "XA":
             is_end = not re.match(r"XA\s+(?:START|BEGIN|END)\b", text, re.IGNORECASE)
             self._is_open = self._is_begun = self._is_xa = not is_end
             if is_end:
-                batch.end(at, event.time)
+                batch.end(order, event.time)
             return is_end
         for name in fresh if statements.changes_rows(text) else ():
             error = SourceError(
                 f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
-            batch.fail(name, error, at)
+            batch.fail(name, error, order)
         rewrites = verb == "ALTER" and statements.rewrites(text)
         exchanged = statements.exchanged(text, schema)
         for name in batch.tables:
-            if self._is_fresh(name, at) and ((rewrites and name in named) or name in exchanged):
-                batch.rewrite(name, at)
+            if self._is_fresh(name, order) and ((rewrites and name in named) or name in exchanged):
+                batch.rewrite(name, order)
         for name in statements.removed(text, schema, batch.tables):
-            if self._is_fresh(name, at):
+            if self._is_fresh(name, order):
                 error = NotFound(
                     f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows are not deleted by it; take "
                     f"the table anew (restart=True)"
                 )
-                batch.fail(name, error, at)
+                batch.fail(name, error, order)
         truncated = statements.truncated(text, schema)
         if truncated is not None:
             if truncated in batch.tables and not self._is_known:
-                batch.empty(truncated, at)
+                batch.empty(truncated, order)
         elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
             for name in named:
                 try:
                     batch.describe(name)
                 except LakeError as refused:
-                    batch.fail(name, refused, at)
+                    batch.fail(name, refused, order)
         if self._is_begun:  # E.g. of a temporary table.
             return False
-        batch.end(at, event.time)
+        batch.end(order, event.time)
         return True
 
     def close(self) -> None:

@@ -94,57 +94,59 @@ def fetch(connection: Any, query: str, values: Sequence[Any], limit: int) -> Gen
 def _packets(connection: Any, limit: int) -> Iterator[tuple[bytearray, np.ndarray, np.ndarray, bool]]:
     """The bytes of about `limit` bytes of rows, the start and the end of each row, and whether no more follow."""
     data, starts, ends = bytearray(), array("q"), array("q")
-    at, is_continued, read, length_at = 0, False, connection._rfile.read1, _LENGTH.unpack_from
+    offset, is_continued, read, length_at = 0, False, connection._rfile.read1, _LENGTH.unpack_from
     while True:
         got = read(_READ_BYTES)
         if not got:
             raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server ended the connection within a query")
         data += got
-        while at + _HEADER <= len(data):
-            size = length_at(data, at)[0] & _WHOLE
-            end = at + _HEADER + size
+        while offset + _HEADER <= len(data):
+            size = length_at(data, offset)[0] & _WHOLE
+            end = offset + _HEADER + size
             if end > len(data):
                 break
             if is_continued:
-                del data[at : at + _HEADER]
+                del data[offset : offset + _HEADER]
                 end -= _HEADER
                 ends[-1] = end
             else:
-                mark = data[at + _HEADER]
+                mark = data[offset + _HEADER]
                 if mark == _END and size < _END_BYTES:
                     yield data, np.array(starts, np.int64), np.array(ends, np.int64), True
                     return
                 if mark == _ERROR:
-                    MysqlPacket(bytes(data[at + _HEADER : end]), connection.encoding).raise_for_error()
-                if at >= limit:
-                    rest = data[at:]
-                    del data[at:]
+                    MysqlPacket(bytes(data[offset + _HEADER : end]), connection.encoding).raise_for_error()
+                if offset >= limit:
+                    rest = data[offset:]
+                    del data[offset:]
                     yield data, np.array(starts, np.int64), np.array(ends, np.int64), False
-                    data, starts, ends, end, at = rest, array("q"), array("q"), end - at, 0
-                starts.append(at + _HEADER)
+                    data, starts, ends, end, offset = rest, array("q"), array("q"), end - offset, 0
+                starts.append(offset + _HEADER)
                 ends.append(end)
-            at, is_continued = end, size == _WHOLE
+            offset, is_continued = end, size == _WHOLE
 
 
 def columns(rows: TextRows) -> list[TextColumn]:
     """Split rows into columns. Raises `CorruptFile` if a row does not end where its packet does."""
     rows.data.extend(bytes(2 * spans.WORD))
-    buffer, at, made = np.frombuffer(rows.data, np.uint8), rows.starts, list[TextColumn]()
+    buffer, offsets, result = np.frombuffer(rows.data, np.uint8), rows.starts, list[TextColumn]()
     words = spans.words(buffer)
     for encoding, reader in rows.readers:
-        marks = buffer[at]
-        is_null, begins = marks == _NULL, at + 1
+        marks = buffer[offsets]
+        is_null, begins = marks == _NULL, offsets + 1
         sizes = np.where(is_null, 0, marks).astype(np.int64)
         if len(marks) and int(marks.max()) > _NULL:
             for mark, width in ((_TWO, 2), (_THREE, 3), (_EIGHT, 8)):
                 long = np.flatnonzero(marks == mark)
                 unused = np.uint64(64 - 8 * width)
-                sizes[long] = ((words[at[long] + 1] << unused) >> unused).astype(np.int64)
+                sizes[long] = ((words[offsets[long] + 1] << unused) >> unused).astype(np.int64)
                 begins[long] += width
-        at = begins + sizes
-        if len(at) and int(at.max()) > len(buffer) - spans.WORD:
+        offsets = begins + sizes
+        if len(offsets) and int(offsets.max()) > len(buffer) - spans.WORD:
             raise CorruptFile("the server sent a row that ends beyond its packet")
-        made.append(TextColumn(spans.gather(buffer, begins, at, is_null if is_null.any() else None), encoding, reader))
-    if (at != rows.ends).any():
+        result.append(
+            TextColumn(spans.gather(buffer, begins, offsets, is_null if is_null.any() else None), encoding, reader)
+        )
+    if (offsets != rows.ends).any():
         raise CorruptFile("the server sent a row that does not end with its packet")
-    return made
+    return result

@@ -167,20 +167,20 @@ def to_type(  # noqa: C901 - a case for each type
             return scalar(Kind.STRING)
 
 
-def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) -> pa.Array:
+def of_log_values(column: str, values: pa.Array, type: MySqlType, target: Type) -> pa.Array:
     """Log values, as `row_events` decodes them, cast to the column's current type."""
-    assert isinstance(wanted, Scalar), wanted
+    assert isinstance(target, Scalar), target
     try:
-        made = _cast(values, type, wanted)
+        converted = _cast(values, type, target)
     except pa.ArrowInvalid:
-        made = None
-    return to_values(column, values.to_pylist(), type, wanted) if made is None else made
+        converted = None
+    return to_values(column, values.to_pylist(), type, target) if converted is None else converted
 
 
-def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
+def _cast(values: pa.Array, type: MySqlType, target: Scalar) -> pa.Array | None:
     """Log values cast by Arrow; None for types that Arrow converts differently than the client."""
-    stored, arrow = values.type, to_arrow(wanted)
-    match wanted.kind:
+    stored, arrow = values.type, to_arrow(target)
+    match target.kind:
         case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if pa.types.is_integer(stored):
             return values.cast(arrow)
         case Kind.DECIMAL if pa.types.is_integer(stored) or pa.types.is_decimal(stored):
@@ -237,20 +237,20 @@ def _address(text: str) -> str:
     return f"{':'.join(groups[:at])}::{':'.join(groups[at + 1 :])}"
 
 
-def of_texts(column: str, texts: TextColumn, type: MySqlType, wanted: Type) -> pa.Array:
+def of_texts(column: str, texts: TextColumn, type: MySqlType, target: Type) -> pa.Array:
     """Values parsed from the server's text protocol."""
-    assert isinstance(wanted, Scalar), wanted
+    assert isinstance(target, Scalar), target
     try:
-        made = _parsed(texts.texts, type, wanted)
+        converted = _parsed(texts.texts, type, target)
     except pa.ArrowInvalid:
-        made = None
-    return to_values(column, texts.values(), type, wanted) if made is None else made
+        converted = None
+    return to_values(column, texts.values(), type, target) if converted is None else converted
 
 
-def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
+def _parsed(texts: pa.Array, type: MySqlType, target: Scalar) -> pa.Array | None:
     """Texts parsed by Arrow; None for types that Arrow parses differently than PyMySQL."""
-    arrow = to_arrow(wanted)
-    match wanted.kind:
+    arrow = to_arrow(target)
+    match target.kind:
         case Kind.BOOLEAN if type.name == "tinyint":
             return pc.not_equal(texts.cast(pa.string()).cast(pa.int16()), 0)
         case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT | Kind.FLOAT | Kind.DOUBLE | Kind.DECIMAL:
@@ -258,7 +258,7 @@ def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
             local = texts.cast(pa.string())
             local = pc.if_else(pc.starts_with(local, "0000-00-00"), pa.scalar(None, pa.string()), local)
-            return local.cast(arrow) if wanted.kind is Kind.DATE else local.cast(pa.timestamp(arrow.unit)).cast(arrow)
+            return local.cast(arrow) if target.kind is Kind.DATE else local.cast(pa.timestamp(arrow.unit)).cast(arrow)
         case Kind.STRING | Kind.CHAR | Kind.VARCHAR if type.name in _TEXTS:
             return texts.cast(pa.string())
         case Kind.VARBINARY | Kind.BYTES if type.name in _BYTES:
@@ -267,14 +267,14 @@ def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None
             return None
 
 
-def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:
+def to_values(column: str, values: Sequence[Any], type: MySqlType, target: Type) -> pa.Array:
     """Arrow values from Python values, as PyMySQL or the log has them."""
-    assert isinstance(wanted, Scalar), wanted
+    assert isinstance(target, Scalar), target
     if (read := _of(type)) is not None:
         values = [None if value is None else read(value) for value in values]
-    arrow = to_arrow(wanted)
+    arrow = to_arrow(target)
     try:
-        match wanted.kind:
+        match target.kind:
             case Kind.STRING:
                 return pa.array(
                     [value if value is None or isinstance(value, str) else to_text(value, type) for value in values],
@@ -282,8 +282,8 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
                 )
             case Kind.BOOLEAN:
                 return pa.array([None if value is None else bool(value) for value in values], arrow)
-            case Kind.VARBINARY if type.name == "bit" and wanted.parameters:
-                size = wanted.parameters[0]
+            case Kind.VARBINARY if type.name == "bit" and target.parameters:
+                size = target.parameters[0]
                 return pa.array(
                     [None if value is None else int(value).to_bytes(size, "big") for value in values], arrow
                 )
@@ -298,7 +298,7 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
                 return pa.array(values, arrow)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(
-            f"column {column!r} ({type.text}) holds a value that {wanted} cannot: {error}. Leave the column out (exclude_columns), or "
+            f"column {column!r} ({type.text}) holds a value that {target} cannot: {error}. Leave the column out (exclude_columns), or "
             f"take all columns as text (type option 'to-string')"
         ) from error
 

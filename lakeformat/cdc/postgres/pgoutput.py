@@ -85,24 +85,27 @@ def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
 
 
 def decode(
-    data: bytearray, starts: np.ndarray, known: Mapping[int, Relation], transactions: Commits, first: int = 0
+    data: bytearray, starts: np.ndarray, earlier: Mapping[int, Relation], transactions: Commits, first: int = 0
 ) -> Decoded:
     """Decode `data`, whose messages begin at `starts`; pads `data` in place. `first`: the number of its first message among the messages
-    of `transactions`. `known`: relations from earlier `Relation` messages."""
+    of `transactions`. `earlier`: relations from earlier `Relation` messages."""
     data += bytes(_PAD)
     buffer = np.frombuffer(data, np.uint8)
     tags = buffer[starts]
     of = np.searchsorted(transactions.last, first + np.arange(len(tags)))  # The transaction of each message.
-    relations, pieces, truncated = dict(known), list[RelationRows](), list[tuple[Relation, int]]()
+    relations, pieces, truncated = dict(earlier), list[RelationRows](), list[tuple[Relation, int]]()
     is_row = np.isin(tags, np.frombuffer(b"IUD", np.uint8))
     row_places = np.flatnonzero(is_row)
     ids = _int(buffer, starts[row_places] + 1, 4)
     # A `Relation` message applies to the rows after it, up to the next one of the same relation.
-    changes = [(int(at), _relation(data, int(starts[at]))) for at in np.flatnonzero(tags == ord("R"))]
+    changes = [
+        (int(message_index), _relation(data, int(starts[message_index])))
+        for message_index in np.flatnonzero(tags == ord("R"))
+    ]
     for relation_id in np.unique(ids).tolist():
         places = row_places[ids == relation_id]
-        own = [(at, relation) for at, relation in changes if relation.id == relation_id]
-        edges = [at for at, _ in own]
+        own = [(message_index, relation) for message_index, relation in changes if relation.id == relation_id]
+        edges = [message_index for message_index, _ in own]
         versions = [relations.get(relation_id), *(relation for _, relation in own)]
         which = np.searchsorted(edges, places)
         for number in np.unique(which).tolist():
@@ -110,11 +113,11 @@ def decode(
             if relation is None:
                 raise CorruptFile(f"pgoutput: rows of relation {relation_id} come before its description")
             pieces += _rows(buffer, starts, tags, places[which == number], relation)
-    for at in np.flatnonzero(tags == ord("T")).tolist():
-        count = int(_int(buffer, starts[at : at + 1] + 1, 4)[0])
-        named = _int(buffer, starts[at] + 6 + 4 * np.arange(count), 4).tolist()
-        described = {relation.id: relation for index, relation in changes if index < at}
-        truncated += [(described.get(oid) or relations[oid], at) for oid in named]
+    for message_index in np.flatnonzero(tags == ord("T")).tolist():
+        count = int(_int(buffer, starts[message_index : message_index + 1] + 1, 4)[0])
+        named = _int(buffer, starts[message_index] + 6 + 4 * np.arange(count), 4).tolist()
+        described = {relation.id: relation for index, relation in changes if index < message_index}
+        truncated += [(described.get(oid) or relations[oid], message_index) for oid in named]
     relations |= {relation.id: relation for _, relation in changes}
     return Decoded(
         pieces,
@@ -181,16 +184,22 @@ def _int(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
 
 def _relation(data: bytearray, start: int) -> Relation:
     id = int.from_bytes(data[start + 1 : start + 5])
-    namespace, at = _text(data, start + 5)
-    name, at = _text(data, at)
-    identity, count, at = chr(data[at]), int.from_bytes(data[at + 1 : at + 3]), at + 3
+    namespace, offset = _text(data, start + 5)
+    name, offset = _text(data, offset)
+    identity, count, offset = chr(data[offset]), int.from_bytes(data[offset + 1 : offset + 3]), offset + 3
     columns, key = [], set[str]()
     for _ in range(count):
-        is_key = data[at] & 1
-        column, at = _text(data, at + 1)
+        is_key = data[offset] & 1
+        column, offset = _text(data, offset + 1)
         key |= {column} if is_key else set()
-        columns.append((column, int.from_bytes(data[at : at + 4]), int.from_bytes(data[at + 4 : at + 8], signed=True)))
-        at += 8
+        columns.append(
+            (
+                column,
+                int.from_bytes(data[offset : offset + 4]),
+                int.from_bytes(data[offset + 4 : offset + 8], signed=True),
+            )
+        )
+        offset += 8
     return Relation(id, f"{namespace or 'pg_catalog'}.{name}", tuple(columns), identity, frozenset(key))
 
 

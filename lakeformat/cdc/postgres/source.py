@@ -392,12 +392,12 @@ class Postgres:
         missing = [name for name in names if name not in published]
         if is_there and not missing:
             return
-        what = sql.SQL(", ").join(self._only(name) for name in missing or names)
+        tables = sql.SQL(", ").join(self._only(name) for name in missing or names)
         verb = (
             sql.SQL("ALTER PUBLICATION {} ADD TABLE {}")
             if is_there
             else sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-        ).format(sql.Identifier(self._slot), what)
+        ).format(sql.Identifier(self._slot), tables)
         try:
             self._execute(verb)
         except SourceError as error:
@@ -504,11 +504,11 @@ class Postgres:
         text, delay_ms = self._rows(
             "SELECT pg_current_wal_insert_lsn()::text, setting::int FROM pg_settings WHERE name = 'wal_writer_delay'"
         )[0]
-        asked, deadline = self.parse(text), time.monotonic() + _FLUSH_DELAYS * delay_ms / 1000 + _FLUSH_PAUSE
+        target, deadline = self.parse(text), time.monotonic() + _FLUSH_DELAYS * delay_ms / 1000 + _FLUSH_PAUSE
         while True:
             flushed = self.parse(self._rows("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-            if flushed >= asked or time.monotonic() > deadline:
-                return min(asked, flushed)
+            if flushed >= target or time.monotonic() > deadline:
+                return min(target, flushed)
             time.sleep(_FLUSH_PAUSE)
 
     # --- the snapshot ---
@@ -601,8 +601,8 @@ class Postgres:
             raise NotFound(
                 f"the server's log ends before {after.text}: it was restored, or is another server; take the tables anew (restart=True)"
             )
-        tables, at, memory_bytes = dict(tables), after, max(MEMORY_BYTES, limit * _ROW_BYTES)
-        while at < until:
+        tables, current, memory_bytes = dict(tables), after, max(MEMORY_BYTES, limit * _ROW_BYTES)
+        while current < until:
             if self._slot_state() is None:
                 raise NotFound(
                     f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
@@ -614,10 +614,10 @@ class Postgres:
                 ends = transactions.ends  # The server stops after the transaction that reaches the limit.
                 reached = int(ends[-1]) if len(ends) else 0
                 position = _position(max(reached, until.order) if is_all else reached)
-                if position <= at and not is_all:
+                if position <= current and not is_all:
                     limit *= 2  # Everything read was acknowledged before: read further.
                     continue
-                fresh = ends > at.order
+                fresh = ends > current.order
                 committed = int(transactions.committed_ms[fresh][-1]) if fresh.any() else None
                 relations, is_last = dict[int, pgoutput.Relation](), False
                 for (first, end), (data, starts) in zip(parts, _read(messages, parts), strict=True):
@@ -625,11 +625,11 @@ class Postgres:
                     decoded = pgoutput.decode(data, starts, relations, transactions, first)
                     del data, starts
                     relations = decoded.relations
-                    made, failed = self._tables(decoded, tables, at)
+                    changes_by_table, failed = self._tables(decoded, tables, current)
                     del decoded
-                    yield Transactions(position, committed, made, failed, is_last=is_last)
-                    del made
-            at = position
+                    yield Transactions(position, committed, changes_by_table, failed, is_last=is_last)
+                    del changes_by_table
+            current = position
 
     def _peek(self, until: Position, limit: int, memory_bytes: int) -> Messages:
         """About `limit` log messages up to `until`, in whole transactions, and the COPY trailer."""
@@ -651,7 +651,7 @@ class Postgres:
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
     ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]]]:
-        made, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
+        changes, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
         names = {self._oids.get(name): name for name in tables}
         changed = {row.relation.id for row in decoded.rows} | {relation.id for relation, _ in decoded.truncated}
 
@@ -662,7 +662,7 @@ class Postgres:
                 failed[name] = (*failed.get(name, ()), lost)
 
         for oid, name in sorted((oid, names[oid]) for oid in changed & names.keys()):
-            own, emptied = (
+            pieces, emptied = (
                 list[pgoutput.RelationRows](),
                 [at for relation, at in decoded.truncated if relation.id == oid],
             )
@@ -671,15 +671,15 @@ class Postgres:
                     try:
                         with failures.of_table(name):
                             tables[name] = self._evolved(tables[name], piece.relation)
-                        own.append(piece)
+                        pieces.append(piece)
                     except LakeError as error:
                         fail(name, error, piece.places)
             try:
                 with failures.of_table(name):
-                    made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
+                    changes[name] = self._rows_of(decoded, tables[name], pieces, emptied, after)
             except LakeError as error:
-                fail(name, error, np.concatenate([np.array(emptied, np.int64), *(piece.places for piece in own)]))
-        return made, failed
+                fail(name, error, np.concatenate([np.array(emptied, np.int64), *(piece.places for piece in pieces)]))
+        return changes, failed
 
     def _rows_of(
         self,
@@ -716,10 +716,10 @@ class Postgres:
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
         """The rows in the table's current columns, and per column a mask of the rows whose unchanged value the log omits."""
-        known = {column[0]: i for i, column in enumerate(piece.relation.columns)}
+        indexes = {column[0]: i for i, column in enumerate(piece.relation.columns)}
         arrays, unknown = [], {}
         for field in table.fields:
-            index = known.get(field.name)
+            index = indexes.get(field.name)
             if index is None:
                 arrays.append(pa.nulls(len(piece.places), to_arrow(field.type)))
                 continue
@@ -792,7 +792,7 @@ class PostgresView:
     _source: Postgres
     _table: SourceTable
 
-    def of(self, table: SourceTable) -> PostgresView:
+    def narrowed_to(self, table: SourceTable) -> PostgresView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:

@@ -83,46 +83,46 @@ def _decimal(modifier: int) -> Type:
     return scalar(Kind.DECIMAL, precision, scale) if precision <= _MAX_PRECISION else scalar(Kind.STRING)
 
 
-def is_parsed_by_arrow(wanted: Type) -> bool:
+def is_parsed_by_arrow(type: Type) -> bool:
     """Whether Arrow's CSV reader parses PostgreSQL's text as `to_values` does, or fails."""
-    return isinstance(wanted, Scalar) and wanted.kind in _PARSED_BY_ARROW
+    return isinstance(type, Scalar) and type.kind in _PARSED_BY_ARROW
 
 
-def to_values(column: str, texts: pa.Array, type: PostgresType, wanted: Type) -> pa.Array:
+def to_values(column: str, texts: pa.Array, type: PostgresType, target: Type) -> pa.Array:
     """Values parsed from text (binary, UTF-8), written with `DateStyle` ISO, `TimeZone` UTC and `bytea_output` hex."""
-    assert isinstance(wanted, Scalar), wanted
-    read = _READERS.get(wanted.kind, _cast)
+    assert isinstance(target, Scalar), target
+    read = _READERS.get(target.kind, _cast)
     try:
-        return read(texts, to_arrow(wanted))
+        return read(texts, to_arrow(target))
     except pa.ArrowInvalid as error:
         raise InvalidInput(
-            f"column {column!r} ({type.name}) holds a value that {wanted} cannot: {error}. Leave the column out (exclude_columns), or "
+            f"column {column!r} ({type.name}) holds a value that {target} cannot: {error}. Leave the column out (exclude_columns), or "
             f"take all columns as text (type option 'to-string')"
         ) from error
 
 
-def _cast(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     # Only text has to be valid UTF-8: what is parsed has no other characters.
-    return texts.cast(wanted) if pa.types.is_string(wanted) else texts.view(pa.string()).cast(wanted)
+    return texts.cast(arrow_type) if pa.types.is_string(arrow_type) else texts.view(pa.string()).cast(arrow_type)
 
 
-def _boolean(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _boolean(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     return pc.equal(texts, pa.scalar(b"t", pa.binary()))
 
 
-def _instant(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _instant(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     local = texts.cast(pa.string())
     if not pc.all(pc.ends_with(local, "+00")).as_py() and local.null_count < len(local):
         raise pa.ArrowInvalid(f"a time zone other than UTC, or no date of this era, e.g. {pc.min(local).as_py()}")
-    return pc.utf8_slice_codeunits(local, 0, -3).cast(pa.timestamp(wanted.unit)).cast(wanted)
+    return pc.utf8_slice_codeunits(local, 0, -3).cast(pa.timestamp(arrow_type.unit)).cast(arrow_type)
 
 
-def _time(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _time(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     moments = pc.binary_join_element_wise("1970-01-01", texts.cast(pa.string()), " ")
-    return moments.cast(pa.timestamp("us")).cast(wanted)
+    return moments.cast(pa.timestamp("us")).cast(arrow_type)
 
 
-def _hex(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _hex(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     data, offsets = spans.padded(texts)
     lengths = np.diff(offsets)
     has_value = lengths >= 2
@@ -130,7 +130,7 @@ def _hex(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     nibbles = _HEX[data[digits]]
     ends = np.concatenate([[0], np.cumsum(np.where(has_value, lengths - 2, 0) // 2)])
     made = spans.binary(ends, (nibbles[::2] << 4) | nibbles[1::2])
-    return pc.if_else(pc.is_valid(texts), made, pa.scalar(None, pa.binary())).cast(wanted)
+    return pc.if_else(pc.is_valid(texts), made, pa.scalar(None, pa.binary())).cast(arrow_type)
 
 
 _READERS: dict[Kind, Callable[[pa.Array, pa.DataType], pa.Array]] = {

@@ -90,9 +90,9 @@ class Compaction(Part[State]):
         """None: other jobs compact."""
         return None
 
-    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+    def has_many_manifests(self, request: RewriteManifests) -> bool:
         """Whether the manifests of some spec would be fewer at the size `commit.manifest.target-size-bytes`."""
-        if asked.sort_by:
+        if request.sort_by:
             raise UnsupportedFeature(
                 f"{self.reader.root}: rewrite_manifests(sort_by=...): those of an Iceberg table are always sorted by its "
                 "partition fields"
@@ -134,11 +134,11 @@ class DeleteFiles(Part[State]):
         partitions = manifest.partition_codes(positions, self.state)[files_of_deletes]
         result = []
         for partition in np.unique(partitions):
-            own = files_of_deletes[partitions == partition]
-            data_files = np.unique(left[np.isin(right, own)])
-            if len(own) < least or not len(data_files):
+            partition_deletes = files_of_deletes[partitions == partition]
+            data_files = np.unique(left[np.isin(right, partition_deletes)])
+            if len(partition_deletes) < least or not len(data_files):
                 continue
-            files = Files(entries.take(pa.array(data_files)), positions.take(pa.array(own)))
+            files = Files(entries.take(pa.array(data_files)), positions.take(pa.array(partition_deletes)))
             result.append(rewritten_deletes(self.reader, self.state, files))
         return result
 

@@ -197,13 +197,15 @@ def isolation(base: State, kind: str) -> str:
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     """The live entries of the files that a Rewrite removes; raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base, operation.scope)
-    wanted = pa.array(operation.removed, pa.string())
-    table = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
-    if len(table) < len(wanted):
-        gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=entries["file_path"].combine_chunks())))
+    read_paths = pa.array(operation.removed, pa.string())
+    table = entries.filter(pc.is_in(entries["file_path"], value_set=read_paths))
+    if len(table) < len(read_paths):
+        missing = pc.filter(
+            read_paths, pc.invert(pc.is_in(read_paths, value_set=entries["file_path"].combine_chunks()))
+        )
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(wanted)} files, of which {len(gone)} are no longer in the table at "
-            f"version {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in the table at "
+            f"version {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
     return table
 
@@ -228,11 +230,11 @@ def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
 def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
     """The live entries of the delete files that a RowDelta replaces. One that is no longer live is a `Conflict`, unless
     rows are only deleted: the new file includes its positions."""
-    wanted = {(d.path, d.offset) for f in operation.added for d in f.replaces} | {
+    replaced_deletes = {(d.path, d.offset) for f in operation.added for d in f.replaces} | {
         (d.path, d.offset) for d in operation.removed
     }
     entries = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
-    names = [path if offset is None else f"{path}#{offset}" for path, offset in wanted]
+    names = [path if offset is None else f"{path}#{offset}" for path, offset in replaced_deletes]
     table = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
     if len(table) < len(names) and operation.kind != OperationKind.DELETE:
         raise Conflict(
@@ -313,24 +315,24 @@ def _breaks(
     """Whether a snapshot did what `check` forbids."""
     match check, operation:
         case Check.ADDED_DATA, _:
-            entries = manifest.own(reader, base, snapshot, ManifestContent.DATA, Status.ADDED)
+            entries = manifest.entries_of_snapshot(reader, base, snapshot, ManifestContent.DATA, Status.ADDED)
             return len(scan.may_hold(base, entries, operation.condition)) > 0
         case Check.ADDED_DELETES, _:
-            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.entries_of_snapshot(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             return len(scan.may_hold(base, entries, operation.condition)) > 0
         case ((Check.DELETES_FOR_REMOVED | Check.POSITIONS_FOR_REMOVED), Rewrite()):
-            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.entries_of_snapshot(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             if check is Check.POSITIONS_FOR_REMOVED:
                 entries = entries.filter(pc.not_equal(entries["content"], int(FileContent.EQUALITY_DELETES)))
             return len(entries) > 0 and len(scan.attached(base, removed(reader, base, operation), entries)[0]) > 0
         case ((Check.REFERENCED_REPLACED | Check.REFERENCED_REMOVED), RowDelta(referenced=referenced)):
-            entries = manifest.own(reader, base, snapshot, ManifestContent.DATA, Status.DELETED)
+            entries = manifest.entries_of_snapshot(reader, base, snapshot, ManifestContent.DATA, Status.DELETED)
             return bool(pc.any(pc.is_in(entries["file_path"], value_set=pa.array(referenced, pa.string()))).as_py())
         case Check.ADDED_VECTORS, RowDelta(added=added):
             about = pa.array(
                 [p for f in added if f.content is Content.DELETION_VECTORS for p in f.refers_to], pa.string()
             )
-            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.entries_of_snapshot(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             return bool(pc.any(pc.is_in(entries["referenced_data_file"], value_set=about)).as_py())
     raise AssertionError((check, operation))
 
@@ -398,10 +400,10 @@ def picked(reader: Reader, base: State, snapshot_id: int) -> tuple[pa.Table, pa.
     )
     entries = manifest.read_all(reader, base, metas.filter(is_own))
     entries = entries.filter(pc.equal(entries["snapshot_id"], snapshot_id))
-    gone = entries.filter(pc.equal(entries["status"], int(Status.DELETED)))
+    removed_entries = entries.filter(pc.equal(entries["status"], int(Status.DELETED)))
     live = manifest.live_entries(reader, base)
-    taken = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(gone)))
-    if len(taken) < len(gone):
+    taken = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(removed_entries)))
+    if len(taken) < len(removed_entries):
         raise Conflict(
             f"{reader.root}: of the files that snapshot {snapshot_id} replaces, some are gone; write it again"
         )

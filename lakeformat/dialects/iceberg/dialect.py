@@ -54,12 +54,12 @@ class Iceberg:
     def head(self, store: Store) -> Head:
         return metadata.head(store)
 
-    def load(self, reader: Reader, version: int, known: View[State] | None = None) -> IcebergView:
+    def load(self, reader: Reader, version: int, earlier: View[State] | None = None) -> IcebergView:
         own = cached(reader, self.cache)
-        return self._view(own, metadata.load(own, version, known.state if known else None))
+        return self._view(own, metadata.load(own, version, earlier.state if earlier else None))
 
-    def at(self, reader: Reader, snapshot_id: int) -> IcebergView:
-        return self._view(reader, metadata.at(cached(reader, self.cache), snapshot_id))
+    def load_snapshot(self, reader: Reader, snapshot_id: int) -> IcebergView:
+        return self._view(reader, metadata.load_snapshot(cached(reader, self.cache), snapshot_id))
 
     def at_tag(self, reader: Reader, name: str) -> IcebergView:
         return self._view(reader, metadata.at_tag(reader, name))

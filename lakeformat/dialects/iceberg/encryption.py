@@ -112,12 +112,12 @@ class Keyring:
     def _of_list(self, id: str, path: str) -> FileKey:
         entry = self._entry(id)
         by = self._entry(entry.get("encrypted-by-id"))
-        made, master = (by.get("properties") or {}).get(_MADE), by.get("encrypted-by-id")
-        if made is None or master is None:
+        timestamp, master = (by.get("properties") or {}).get(_MADE), by.get("encrypted-by-id")
+        if timestamp is None or master is None:
             raise CorruptTable(f"{self._where}: encryption key {by['key-id']!r} has no {_MADE}, or no master key")
         key = self._master.unwrapped(_bytes_of(by, self._where), master, self._where)
         try:
-            return file_key(gcm_stream.opened_block(key, _bytes_of(entry, self._where), made.encode()), path)
+            return file_key(gcm_stream.opened_block(key, _bytes_of(entry, self._where), timestamp.encode()), path)
         except gcm_stream.WrongTag:
             raise CorruptTable(
                 f"{self._where}: encryption key {id!r} is damaged, or was encrypted with another key than {by['key-id']!r}"
@@ -139,13 +139,13 @@ def file_key(data: bytes, where: str) -> FileKey:
             f"{where}: encrypted in a way of its own: its key metadata begins with {bytes(data[:1])!r}, not 1"
         )
     try:
-        key, at = _sized(data, 1)
-        branch, at = varint(data, at)
-        signed, at = _sized(data, at) if branch else (b"", at)
+        key, offset = _sized(data, 1)
+        branch, offset = varint(data, offset)
+        signed, offset = _sized(data, offset) if branch else (b"", offset)
         size = None
-        if at < len(data):
-            branch, at = varint(data, at)
-            size = varint(data, at)[0] if branch else None
+        if offset < len(data):
+            branch, offset = varint(data, offset)
+            size = varint(data, offset)[0] if branch else None
     except IndexError:
         raise CorruptFile(f"{where}: its key metadata is cut off") from None
     if len(key) not in gcm_stream.KEY_SIZES:
@@ -159,11 +159,11 @@ def file_keys(entries: pa.Table) -> tuple[FileKey | None, ...]:
     return tuple(None if data is None else file_key(data, path) for data, path in pairs)
 
 
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = varint(data, at)
-    if size < 0 or at + size > len(data):
+def _sized(data: bytes, offset: int) -> tuple[bytes, int]:
+    size, offset = varint(data, offset)
+    if size < 0 or offset + size > len(data):
         raise IndexError
-    return data[at : at + size], at + size
+    return data[offset : offset + size], offset + size
 
 
 def _bytes_of(entry: Mapping[str, Any], where: str) -> bytes:

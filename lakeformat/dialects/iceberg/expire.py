@@ -48,13 +48,13 @@ class Expiring(Part[State]):
 
     def default_retention(self, now_ms: int) -> Retention:
         """The retention of the table's properties (`history.expire.*`): five days, and at least one snapshot."""
-        given = self.state.schema.properties
+        properties = self.state.schema.properties
         return Retention(
-            retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
-            older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
+            retain_min=options.integer(properties, "history.expire.min-snapshots-to-keep"),
+            older_than_ms=now_ms - options.integer(properties, "history.expire.max-snapshot-age-ms"),
         )
 
-    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
+    def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
         """None: snapshots expire by a job of their own."""
         return None
 
@@ -196,15 +196,15 @@ def everything(reader: Reader) -> Expiry:
         log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
     inside = (*tables_below(listed), *_tables_around(reader, names))
     folder = metadata.metadata_folder(base)
-    own = {path for path in listed if _is_own(path, folder)} | {*names, *documents}
-    own = {path for path in own if _is_within(path, outer) and not path.startswith(inside)}
-    beside = {path for path in own if not path.startswith(tuple(f"{folder}/" for folder in _folders(base)))}
-    own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
-    last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
-    first = {path for path in own - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
-    data = {path for path in own - last - first if path.rpartition("/")[0] not in (METADATA_FOLDER, folder)}
-    waves = (first, data, own - last - first - data, last & own)
-    folders = sorted({path.rpartition("/")[0] for path in own if not is_absolute(path)} - {""}, reverse=True)
+    table_files = {path for path in listed if _is_own(path, folder)} | {*names, *documents}
+    table_files = {path for path in table_files if _is_within(path, outer) and not path.startswith(inside)}
+    beside = {path for path in table_files if not path.startswith(tuple(f"{folder}/" for folder in _folders(base)))}
+    table_files = (table_files & set(listed)) | {path for path in beside if reader.exists(path)}
+    last = set(documents[:1]) or {path for path in table_files if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
+    first = {path for path in table_files - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
+    data = {path for path in table_files - last - first if path.rpartition("/")[0] not in (METADATA_FOLDER, folder)}
+    waves = (first, data, table_files - last - first - data, last & table_files)
+    folders = sorted({path.rpartition("/")[0] for path in table_files if not is_absolute(path)} - {""}, reverse=True)
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
@@ -262,14 +262,14 @@ def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:
 def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
     """The files that expired snapshots reach and remaining ones do not: data first, then what refers to it."""
     there = metadata.snapshots(after)
-    gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
-    lost, used = reached(reader, before, gone, missing_ok=True), reached(reader, after, list(there.values()))
+    expired = [s for i, s in metadata.snapshots(before).items() if i not in there]
+    lost, used = reached(reader, before, expired, missing_ok=True), reached(reader, after, list(there.values()))
     waves, outer = [], metadata.outside_folders(after)
     for old, new in zip(lost, used, strict=True):
         free = old.filter(pc.invert(pc.is_in(old, value_set=new)))
         inside = (_relative(reader, path) for path in free.to_pylist())
         waves.append(tuple(path for path in inside if _is_within(path, outer)))
-    return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
+    return Expiry(tuple(s["snapshot-id"] for s in expired), tuple(waves))
 
 
 def _may_collect(base: State) -> bool:

@@ -44,14 +44,14 @@ class Inspections(Part[State]):
 
     def snapshots(self) -> pa.Table:
         """One row per snapshot, also those that nothing refers to, in the order in which they were made."""
-        there = sorted(metadata.snapshots(self.state).values(), key=lambda s: s.get("sequence-number", 0))
+        ordered = sorted(metadata.snapshots(self.state).values(), key=lambda s: s.get("sequence-number", 0))
         rows = [
             [
                 s["snapshot-id"], s.get("parent-snapshot-id"), s.get("sequence-number"), s.get("schema-id"),
                 (s.get("summary") or {}).get("operation"), s["timestamp-ms"], s.get("manifest-list"),
                 metadata.to_snapshot(s).total_rows, list((s.get("summary") or {}).items()),
             ]
-            for s in there
+            for s in ordered
         ]  # fmt: skip
         return _table(rows, _SNAPSHOTS)
 
@@ -113,10 +113,10 @@ class Inspections(Part[State]):
     def history(self) -> pa.Table:
         """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
         current one."""
-        there = metadata.snapshots(self.state)
+        by_id = metadata.snapshots(self.state)
         led = {snapshot["snapshot-id"] for snapshot in metadata.ancestry(self.state, metadata.current_id(self.state))}
         rows = [
-            [entry["timestamp-ms"], entry["snapshot-id"], there.get(entry["snapshot-id"], {}).get("parent-snapshot-id"),
+            [entry["timestamp-ms"], entry["snapshot-id"], by_id.get(entry["snapshot-id"], {}).get("parent-snapshot-id"),
              entry["snapshot-id"] in led]
             for entry in self.state.document.get("snapshot-log") or ()
         ]  # fmt: skip
@@ -208,10 +208,10 @@ class Inspections(Part[State]):
 
     def tags(self) -> pa.Table:
         """One row per tag, by name."""
-        there = metadata.snapshots(self.state)
+        by_id = metadata.snapshots(self.state)
         rows = []
         for name, ref in sorted(metadata.tags(self.state).items()):
-            snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
+            snapshot = metadata.to_snapshot(by_id[ref["snapshot-id"]])
             max_age_ms = ref.get("max-ref-age-ms")
             rows.append([name, snapshot.id, snapshot.schema_id, snapshot.timestamp_ms, snapshot.total_rows, max_age_ms])
         return _table(
@@ -230,10 +230,10 @@ class Inspections(Part[State]):
 
     def branches(self) -> pa.Table:
         """One row per branch, by name."""
-        there = metadata.snapshots(self.state)
+        by_id = metadata.snapshots(self.state)
         rows = []
         for name, ref in sorted(metadata.branches(self.state).items()):
-            snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
+            snapshot = metadata.to_snapshot(by_id[ref["snapshot-id"]])
             own = [ref.get(key) for key in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")]
             rows.append([name, snapshot.id, snapshot.timestamp_ms, snapshot.total_rows, *own])
         return _table(
@@ -262,11 +262,11 @@ class Inspections(Part[State]):
 
     def sort_orders(self) -> pa.Table:
         """One row per sort order, by id: its fields as SQL, and whether it is the current one."""
-        known = {field.id: field for s in self.state.document["schemas"] for field in types.parse_fields(s)}
-        known |= {field.id: field for field in self.state.schema.fields}
+        by_id = {field.id: field for s in self.state.document["schemas"] for field in types.parse_fields(s)}
+        by_id |= {field.id: field for field in self.state.schema.fields}
         rows = []
         for id in sorted(order["order-id"] for order in self.state.document["sort-orders"]):
-            order = metadata.sort_order(self.state.document, id, tuple(known.values()))
+            order = metadata.sort_order(self.state.document, id, tuple(by_id.values()))
             shown = [str(field) for field in order.fields] if order.unknown is None else None
             rows.append([id, shown, id == self.state.schema.sort_order.id])
         kinds = [("order_id", pa.int64()), ("sort_by", pa.list_(pa.string())), ("is_current", pa.bool_())]

@@ -111,7 +111,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     compression, level = options.compression(properties, file_format)
     order = metadata.known_order(base)
     stats = options.stats_modes(properties, schema.names, metadata.sorted_columns(base))
-    asked = {
+    settings = {
         "parquet.block.size": properties.get("write.parquet.row-group-size-bytes"),
         "parquet.page.size": properties.get("write.parquet.page-size-bytes"),
         "parquet.dictionary.page.size": properties.get("write.parquet.dict-size-bytes"),
@@ -134,7 +134,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         first_number=1,
         # Java records only the row count of Avro files (core/AvroMetrics.java).
         stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
-        options={key: value for key, value in asked.items() if value is not None},
+        options={key: value for key, value in settings.items() if value is not None},
         sort_by=order.fields,
         sort_order_id=order.id,
         fans_out=options.boolean(properties, "write.spark.fanout.enabled"),
@@ -281,12 +281,12 @@ def _folders(base: State, spec: Spec) -> Directory:
 
 
 def _locate(base: State) -> Callable[[str, str], str]:
-    given = base.schema.properties
-    if not options.scatters(given):
+    properties = base.schema.properties
+    if not options.scatters(properties):
         return in_folder
     above = metadata.data_folder(base)
     context = "/".join(base.document["location"].rstrip("/").split("/")[-2:]) if is_absolute(above) else ""
-    return Scattered(above, context, options.boolean(given, "write.object-storage.partitioned-paths"))
+    return Scattered(above, context, options.boolean(properties, "write.object-storage.partitioned-paths"))
 
 
 def _escape(text: str) -> str:

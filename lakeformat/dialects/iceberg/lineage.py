@@ -26,15 +26,15 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     if plan.snapshot.id in metadata.snapshots(base):
         return Outcome.PUBLISHED
     seen = metadata.on(reader, base, request.branch)
-    made = next(
+    committed = next(
         s for s in document.parse(plan.root, plan.root_path)["snapshots"] if s["snapshot-id"] == plan.snapshot.id
     )
     chain = metadata.ancestry(seen, metadata.current_id(seen))
     ids = [None] if not chain else [*(s["snapshot-id"] for s in chain), chain[-1].get("parent-snapshot-id")]
-    if made.get("parent-snapshot-id") in ids:
+    if committed.get("parent-snapshot-id") in ids:
         return Outcome.LOST  # Had it landed, it would stand between its parent and whatever came after.
-    own = {*map(reader.location, new_files(operation)), *map(reader.location, plan.files)}
+    new_paths = {*map(reader.location, new_files(operation)), *map(reader.location, plan.files)}
     metas = manifest.metas_of(reader, seen.snapshot_document)
     live = manifest.read_all(reader, seen, metas)["file_path"].to_pylist()
     # Its snapshot may have expired; only it can have added these files.
-    return Outcome.PUBLISHED if own & {*live, *metas["manifest_path"].to_pylist()} else Outcome.UNKNOWN
+    return Outcome.PUBLISHED if new_paths & {*live, *metas["manifest_path"].to_pylist()} else Outcome.UNKNOWN

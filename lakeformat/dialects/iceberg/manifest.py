@@ -128,10 +128,10 @@ def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
 
 def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
     ids = _ids(decoded.schema["fields"])
-    known = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
-    if 500 not in known:
+    by_id = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
+    if 500 not in by_id:
         raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-    table = _conform({name: known[id] for id, name, _ in META_FIELDS if id in known}, META, len(decoded.table))
+    table = _conform({name: by_id[id] for id, name, _ in META_FIELDS if id in by_id}, META, len(decoded.table))
     for name in ("content", "sequence_number", "min_sequence_number"):
         position = META.get_field_index(name)
         table = table.set_column(position, META.field(name), pc.fill_null(table[name], 0))
@@ -193,11 +193,11 @@ def _bounds_in(inside: Mapping[int, Any]) -> list[str]:
 def _placed_columns(head: avro.Head) -> list[str]:
     """The columns to decode for `_PLACED`."""
     fields, inside = _fields(head.schema, "it")
-    own = [fields[id]["name"] for id, name, _ in OWN if id in fields and name not in _NOT_PLANNED]
+    entry_columns = [fields[id]["name"] for id, name, _ in OWN if id in fields and name not in _NOT_PLANNED]
     names = [inside[id]["name"] for id, name, _ in FILE if id in inside and name not in _NOT_PLANNED]
     names += [inside[id]["name"] for id in (_PARTITION_ID,) if id in inside]
     file = fields[_DATA_FILE_ID]["name"]
-    return [*own, *(f"{file}.{name}" for name in (*names, f"{_bounds_in(inside)[0]}@"))]
+    return [*entry_columns, *(f"{file}.{name}" for name in (*names, f"{_bounds_in(inside)[0]}@"))]
 
 
 def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
@@ -445,7 +445,9 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
     return rows_where(entries, pa.array(keep))
 
 
-def own(reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status) -> pa.Table:
+def entries_of_snapshot(
+    reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status
+) -> pa.Table:
     """The entries that a snapshot added or removed."""
     metas = metas_of(reader, snapshot)
     metas = metas.filter(
@@ -475,14 +477,14 @@ def partition_bounds(metas: pa.Table, base: State) -> Iterator[tuple[Spec, np.nd
     counts = pc.add(pc.add(metas["added_files_count"], metas["existing_files_count"]), metas["deleted_files_count"])
     for spec in base.specs.values():
         rows = np.flatnonzero(ids == spec.id)
-        at = pa.array(rows)
-        lengths = pc.fill_null(pc.list_value_length(summaries.take(at)), 0)
+        indexes = pa.array(rows)
+        lengths = pc.fill_null(pc.list_value_length(summaries.take(indexes)), 0)
         if not len(rows) or not spec.types or pc.min(lengths).as_py() < len(spec.types):
             continue
-        files = counts.combine_chunks().cast(pa.int64()).take(at)
+        files = counts.combine_chunks().cast(pa.int64()).take(indexes)
         bounds: dict[str, pruning.Bounds] = {}
         for index, kind in enumerate(spec.types):
-            summary = pc.list_element(summaries.take(at), index)
+            summary = pc.list_element(summaries.take(indexes), index)
             ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
             low, high = single_value.decode_bounds(ends[0], ends[1], kind)
             # Without bounds all values are null or NaN; only whether any is null is recorded.
@@ -760,11 +762,11 @@ def emit(
     return Manifests(files, pa.concat_tables(metas), contents)
 
 
-def remembered(reader: Reader, made: Manifests) -> Manifests:
+def remembered(reader: Reader, manifests: Manifests) -> Manifests:
     """Cache new manifests, so that users of this reader need not read them."""
-    for location, entries in made.entries.items():
+    for location, entries in manifests.entries.items():
         remember(reader, location, entries)
-    return made
+    return manifests
 
 
 def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mapping[str, bytes]) -> bytes:
@@ -830,12 +832,12 @@ def list_records(reader: Reader, base: State, metas: pa.Table) -> bytes | None:
     if cache is None or len(metas) == 0:
         return None
     path = (base.snapshot_document or {}).get("manifest-list", "")
-    before, known = cache.get(reader.root, path), cache.records(reader.root, _records_of(path, base))
-    start = 0 if before is None or known is None else len(metas) - len(before)
-    if known is None or before is None or start < 0 or not metas.slice(start).equals(before):
+    before, records = cache.get(reader.root, path), cache.records(reader.root, _records_of(path, base))
+    start = 0 if before is None or records is None else len(metas) - len(before)
+    if records is None or before is None or start < 0 or not metas.slice(start).equals(before):
         return avro.few_records(metas.select(names), text, _LIST_BYTES)
     new = avro.few_records(metas.slice(0, start).select(names), text, _LIST_BYTES) if start else b""
-    whole = None if new is None else new + known
+    whole = None if new is None else new + records
     return whole if whole is not None and len(whole) <= _LIST_BYTES else None
 
 
@@ -964,13 +966,13 @@ def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
         for values in filter(None, (_equals(condition, source.name) for condition in conjuncts(predicate))):
             try:
                 column = pa.array(values, to_arrow(source.type))
-                made = transform.apply(part.transform, column, source.type).to_pylist()
+                transformed = transform.apply(part.transform, column, source.type).to_pylist()
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
                 continue  # No value of the column: the rows decide.
             if pa.types.is_int64(column.type):  # As in files written while the column was an int.
                 ints = [value for value in values if -(2**31) <= value < 2**31]
-                made += transform.apply(part.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
-            conditions.append(is_in(part.name, frozenset(made)))
+                transformed += transform.apply(part.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
+            conditions.append(is_in(part.name, frozenset(transformed)))
     return and_(*conditions)
 
 
@@ -1073,11 +1075,11 @@ def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
 
 
 def _codec(schema: Schema) -> str:
-    asked = options.text(schema.properties, "write.manifest.compression-codec").lower()
-    known = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
-    if asked not in known:
-        raise UnsupportedFeature(f"write.manifest.compression-codec={asked!r}; known are {', '.join(known)}")
-    return known[asked]
+    codec = options.text(schema.properties, "write.manifest.compression-codec").lower()
+    avro_codecs = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
+    if codec not in avro_codecs:
+        raise UnsupportedFeature(f"write.manifest.compression-codec={codec!r}; known are {', '.join(avro_codecs)}")
+    return avro_codecs[codec]
 
 
 def _manifest_metadata(base: State, spec: Spec, content: ManifestContent) -> dict[str, bytes]:

@@ -194,13 +194,13 @@ def others(reader: Reader) -> list[State]:
     return [parse(reader.read(path), 0, reader.location(path)) for path in paths]
 
 
-def load(reader: Reader, version: int, known: State | None = None) -> State:
+def load(reader: Reader, version: int, earlier: State | None = None) -> State:
     """The table at version `version` of its metadata; `NOTHING` if it does not exist. A version has one document, so
-    that of `known` is not read again."""
+    that of `earlier` is not read again."""
     if version == 0:
         return NOTHING
-    if known is not None and known.version == version:
-        return known.whole or known
+    if earlier is not None and earlier.version == version:
+        return earlier.whole or earlier
     if isinstance(version, Pointer):
         return _parsed(reader, version.location, version)
     first, *others = [f"{METADATA_FOLDER}/v{version}{suffix}" for suffix in _SUFFIXES]
@@ -273,7 +273,7 @@ def parse(
     its snapshots. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     with parsing.naming(where):
         try:
-            document, rest, known = documents.parse_after(data, where, written or {})
+            document, rest, written_lists = documents.parse_after(data, where, written or {})
         except CorruptFile:
             fence.refuse(data, where)
             raise
@@ -285,8 +285,8 @@ def parse(
             raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)
         parsing.check(document, _SHAPE)
-        document |= {name: [*begun.parts, *document[name]] for name, begun in known.items()}
-        parents.check(document, _current_id(document), ids if "snapshots" in known else None)
+        document |= {name: [*begun.parts, *document[name]] for name, begun in written_lists.items()}
+        parents.check(document, _current_id(document), ids if "snapshots" in written_lists else None)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
         for schema_document in schemas.values():
@@ -317,14 +317,14 @@ def kept_lists(reader: Reader, base: State, document: Mapping[str, Any]) -> dict
     cache = cache_of(reader)
     if cache is None:
         return {}
-    known, lists, ids = cache.written(reader.root), dict[str, documents.Written](), parents.Ids()
+    earlier_lists, lists, ids = cache.written(reader.root), dict[str, documents.Written](), parents.Ids()
     for name in _LONG:
-        before, begun = base.document.get(name) or (), known.get(name, documents.Written())
+        before, begun = base.document.get(name) or (), earlier_lists.get(name, documents.Written())
         if before and documents.Written(before).begins(document.get(name) or ()):
             begins = begun.begins(before)
             lists[name] = (begun if begins else documents.Written()).followed(before)
             if name == _SNAPSHOTS:
-                ids = (known.get(_IDS, ids) if begins else ids).followed(before)
+                ids = (earlier_lists.get(_IDS, ids) if begins else ids).followed(before)
     if lists:
         size_bytes = sum(written.size_bytes for written in lists.values()) * _PARSED
         cache.put_written(reader.root, {**lists, _IDS: ids}, size_bytes)
@@ -385,13 +385,13 @@ def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[
     if in_catalog(reader) or not wanted:
         return ()
     named = {entry["metadata-file"] for entry in document["metadata-log"]}
-    gone = [
+    obsolete_paths = [
         entry["metadata-file"]
         for entry in base.document.get("metadata-log") or ()
         if entry["metadata-file"] not in named
     ]
     folder = f"{reader.root}/{METADATA_FOLDER}/"
-    return tuple(path.removeprefix(f"{reader.root}/") for path in gone if path.startswith(folder))
+    return tuple(path.removeprefix(f"{reader.root}/") for path in obsolete_paths if path.startswith(folder))
 
 
 def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int]) -> dict[str, Any]:
@@ -447,12 +447,12 @@ def sorted_columns(base: State) -> frozenset[str]:
     )
 
 
-def sort_order(document: Mapping[str, Any], order_id: int, known: tuple[Field, ...]) -> SortOrder:
-    """A sort order of the document, with columns called as in `known`."""
+def sort_order(document: Mapping[str, Any], order_id: int, schema_fields: tuple[Field, ...]) -> SortOrder:
+    """A sort order of the document, with columns called as in `schema_fields`."""
     recorded = next((entry for entry in document.get("sort-orders") or () if entry["order-id"] == order_id), None)
     if recorded is None:
         raise CorruptFile(f"sort order {order_id} is named, and there is none")
-    paths = dict(_paths(known))
+    paths = dict(_paths(schema_fields))
     fields = []
     for sort_field in recorded["fields"]:
         path = paths.get(sort_field.get("source-id"))
@@ -479,7 +479,7 @@ def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[t
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
-def at(reader: Reader, version: int) -> State:
+def load_snapshot(reader: Reader, version: int) -> State:
     """The table at the snapshot `version`, with that snapshot's schema. Raises `NotFound`."""
     base = newest(reader)
     snapshot = snapshots(base).get(version)
@@ -524,10 +524,10 @@ def on(reader: Reader, base: State, branch: str | None) -> State:
     """The table at a branch, with the table's own schema. Raises `NotFound`."""
     if branch in (None, base.branch):
         return base
-    there = branches(base)
-    if branch not in there and branch != MAIN:
-        raise NotFound(f"{reader.root}: no branch {branch!r}; there are: {', '.join(sorted({MAIN, *there}))}")
-    snapshot = snapshots(base)[there[branch]["snapshot-id"]] if branch in there else None
+    refs = branches(base)
+    if branch not in refs and branch != MAIN:
+        raise NotFound(f"{reader.root}: no branch {branch!r}; there are: {', '.join(sorted({MAIN, *refs}))}")
+    snapshot = snapshots(base)[refs[branch]["snapshot-id"]] if branch in refs else None
     return replace(base, snapshot_document=snapshot, branch=branch, whole=base.whole or base)
 
 
@@ -550,11 +550,11 @@ def snapshot_of(base: State, snapshot_id: int | None) -> Mapping[str, Any] | Non
 
 def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
     """A snapshot and its ancestors, newest first, as far back as history goes."""
-    there, chain = snapshots(base), []
-    while snapshot_id is not None and snapshot_id in there:
-        chain.append(there[snapshot_id])
+    by_id, chain = snapshots(base), []
+    while snapshot_id is not None and snapshot_id in by_id:
+        chain.append(by_id[snapshot_id])
         snapshot_id = chain[-1].get("parent-snapshot-id")
-        assert len(chain) <= len(there), "snapshots that come from each other"
+        assert len(chain) <= len(by_id), "snapshots that come from each other"
     return chain
 
 
@@ -611,7 +611,7 @@ def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
 
 def until(reader: Reader, version: int) -> State:
     """As `at`: changes can be read as long as their snapshots are retained."""
-    return at(reader, version)
+    return load_snapshot(reader, version)
 
 
 def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
@@ -729,13 +729,13 @@ def _of_others(base: State) -> set[int]:
     """Snapshots that are ancestors of other branches and not of this one."""
     if branches(base).keys() <= {base.branch}:
         return set()
-    own = {s["snapshot-id"] for s in ancestry(base, current_id(base))}
+    main_ids = {s["snapshot-id"] for s in ancestry(base, current_id(base))}
     return {
         s["snapshot-id"]
         for name, ref in branches(base).items()
         if name != base.branch
         for s in ancestry(base, ref["snapshot-id"])
-    } - own
+    } - main_ids
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:
@@ -805,12 +805,12 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
     """The expired tags and branches: their snapshot is older than their own `max-ref-age-ms`, or than the table's
     `history.expire.max-ref-age-ms`. `main` never expires."""
-    there = snapshots(base)
+    by_id = snapshots(base)
     most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms")
     return sorted(
         name
         for name, ref in (base.document.get("refs") or {}).items()
-        if name != MAIN and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref.get("max-ref-age-ms", most)
+        if name != MAIN and now_ms - by_id[ref["snapshot-id"]]["timestamp-ms"] >= ref.get("max-ref-age-ms", most)
     )
 
 
@@ -869,13 +869,13 @@ def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
     return {key: value for key, value in upgraded_document.items() if key not in ("schema", "partition-spec")}
 
 
-def check_version(asked: str, now: int, where: str) -> int:
+def check_version(requested: str, now: int, where: str) -> int:
     """The requested format version. Raises `InvalidInput`."""
-    if asked not in {str(version) for version in _WRITTEN_VERSIONS} or int(asked) < now:
+    if requested not in {str(version) for version in _WRITTEN_VERSIONS} or int(requested) < now:
         raise InvalidInput(
-            f"{where}: format-version is {asked!r}; it is 2 or 3, and the version of a table never goes back"
+            f"{where}: format-version is {requested!r}; it is 2 or 3, and the version of a table never goes back"
         )
-    return int(asked)
+    return int(requested)
 
 
 def declare(schema: Schema, where: str) -> Schema:
@@ -1026,14 +1026,14 @@ def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitionin
     )
 
 
-def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int, Field]) -> Spec:
+def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], earlier_fields: Mapping[int, Field]) -> Spec:
     """A spec of the document; its source columns are called as in `fields`."""
     now = {f.id: f for f in fields}
     partition, sources, kinds = [], [], []
     for part in spec["fields"]:
         if "source-id" not in part:
             raise UnsupportedFeature(f"partition field {part['name']!r} of several columns: not supported yet")
-        source = now.get(part["source-id"]) or known.get(part["source-id"])
+        source = now.get(part["source-id"]) or earlier_fields.get(part["source-id"])
         if source is None:
             raise CorruptFile(f"partition field {part['name']!r}: no schema has its column {part['source-id']}")
         # A column that was dropped or is inside another is never looked up by name.
@@ -1066,14 +1066,14 @@ def _complete(document: dict[str, Any]) -> None:
     schema = {"schema-id": document.get("current-schema-id", 0), **document.get("schema", {})}
     schemas = document.get("schemas") or [schema]
     if "current-schema-id" not in document:
-        alike = (known["schema-id"] for known in schemas if known["fields"] == schema.get("fields"))
+        alike = (entry["schema-id"] for entry in schemas if entry["fields"] == schema.get("fields"))
         document["current-schema-id"] = document.get("schema", {}).get(
             "schema-id", next(alike, schemas[-1]["schema-id"])
         )
     spec = {"spec-id": document.get("default-spec-id", 0), "fields": _numbered(document.get("partition-spec", ()))}
-    specs = [{**known, "fields": _numbered(known["fields"])} for known in document.get("partition-specs") or [spec]]
+    specs = [{**entry, "fields": _numbered(entry["fields"])} for entry in document.get("partition-specs") or [spec]]
     if "default-spec-id" not in document:
-        alike = (known["spec-id"] for known in specs if known["fields"] == spec["fields"])
+        alike = (entry["spec-id"] for entry in specs if entry["fields"] == spec["fields"])
         document["default-spec-id"] = next(alike, specs[-1]["spec-id"])
     document |= {"schemas": schemas, "partition-specs": specs}
 

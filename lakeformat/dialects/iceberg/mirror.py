@@ -60,11 +60,13 @@ def followed(base: State, published: Published, stamp: Stamp) -> State:
 def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
     """Files that no reader needs once the document after `start` exists: older documents, if the table deletes these,
     and the manifests and lists of removed snapshots. No data files."""
-    given, number = start.schema.properties, start.version + 1
+    properties, number = start.schema.properties, start.version + 1
     older = sorted((v for v in metadata.numbered(reader).items() if v[0] < number), reverse=True)
-    gone = []
-    if options.boolean(given, "write.metadata.delete-after-commit.enabled"):
-        gone = [path for _, path in older[options.integer(given, "write.metadata.previous-versions-max") :]]
+    unused_paths = []
+    if options.boolean(properties, "write.metadata.delete-after-commit.enabled"):
+        unused_paths = [
+            path for _, path in older[options.integer(properties, "write.metadata.previous-versions-max") :]
+        ]
     before, after = ([] if not s.exists else list(metadata.snapshots(s).values()) for s in (base, start))
     there = {s["snapshot-id"]: s.get("manifest-list") for s in after}
     dropped = [s for s in before if there.get(s["snapshot-id"]) != s.get("manifest-list")]
@@ -81,8 +83,8 @@ def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
             for some in (dropped, after)
         )
         inside = (relative(reader.root, path) for path in sorted(lost - used))
-        gone += [path for path in inside if path and path.startswith(f"{METADATA_FOLDER}/")]
-    return tuple(gone)
+        unused_paths += [path for path in inside if path and path.startswith(f"{METADATA_FOLDER}/")]
+    return tuple(unused_paths)
 
 
 def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Table, pa.Table]:
@@ -109,11 +111,11 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
         went = live.filter(goes)
         came = came.filter(pc.invert(pc.is_in(came["file_path"], value_set=live["file_path"].combine_chunks())))
     if published.vectors is not None:
-        there = manifest.live_entries(reader, start, content=ManifestContent.DELETES)
+        old_deletes = manifest.live_entries(reader, start, content=ManifestContent.DELETES)
         now = entries(published.vectors)
-        new, old = _vectors(now), _vectors(there)
+        new, old = _vectors(now), _vectors(old_deletes)
         came = pa.concat_tables([came, now.filter(pc.invert(pc.is_in(new, value_set=old)))])
-        went = pa.concat_tables([went, there.filter(pc.invert(pc.is_in(old, value_set=new)))])
+        went = pa.concat_tables([went, old_deletes.filter(pc.invert(pc.is_in(old, value_set=new)))])
     return came, went
 
 
@@ -144,10 +146,10 @@ def _document(base: State, published: Published) -> dict[str, Any]:
     log = document.get("snapshot-log") or []
     cut = max((index for index, entry in enumerate(log) if entry["snapshot-id"] not in kept), default=-1)
     document["snapshot-log"] = log[cut + 1 :]
-    there = {s["snapshot-id"] for s in document["snapshots"]}
+    snapshot_ids = {s["snapshot-id"] for s in document["snapshots"]}
     refs = {name: ref for name, ref in document["refs"].items() if ref["type"] == "branch" and name == MAIN}
     for name, snapshot_id in published.tags.items():
-        if snapshot_id in there and name != MAIN:
+        if snapshot_id in snapshot_ids and name != MAIN:
             refs[name] = {"snapshot-id": snapshot_id, "type": "tag"}
     document["refs"] = refs
     return _with_today(document, published)
@@ -189,8 +191,8 @@ def _entries(
     columns: dict[str, Any] = {name: pa.array(np.full(count, int(value))) for name, value in one.items()}
     columns["file_format"] = pa.array(["PUFFIN" if is_vector else "PARQUET"] * count, pa.string())
     columns |= {
-        name: spelled(table[given]) if given in ("path", "of") else table[given]
-        for name, given in {
+        name: spelled(table[source]) if source in ("path", "of") else table[source]
+        for name, source in {
             "file_path": "path",
             "record_count": "row_count",
             "file_size_in_bytes": "size_bytes",
@@ -199,7 +201,7 @@ def _entries(
             "content_size_in_bytes": "length",
             **{f"p{_FIRST_PARTITION_ID + index}": f"p{index}" for index in range(len(start.spec.types))},
         }.items()
-        if given in table.column_names
+        if source in table.column_names
     }
     columns |= {} if is_vector else _metrics(start, files)
     arrays = [

@@ -85,10 +85,10 @@ def _extended(
     earlier = {column.id: column for column in before}
     taken = {name for entry in entries for name in entry["names"]}
     extended = {column.id: column for column in after}
-    made = [_followed(entry, earlier, extended, taken) for entry in entries]
+    extended_entries = [_followed(entry, earlier, extended, taken) for entry in entries]
     known = {entry.get("field-id") for entry in entries}
     new = (c for c in after if c.id not in known and c.id not in earlier and c.name not in taken)
-    return [*made, *default(tuple(new))]
+    return [*extended_entries, *default(tuple(new))]
 
 
 def _followed(

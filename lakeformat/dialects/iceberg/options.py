@@ -60,15 +60,15 @@ _POSITIVE = {
 
 def check_value(key: str, value: str) -> None:
     """Raise `InvalidInput` for a value that does not parse."""
-    given = {key: value}
+    properties = {key: value}
     if key == "write.distribution-mode":
-        distribution(given, "none")
+        distribution(properties, "none")
     if key in _TYPED:
-        _TYPED[key](given, key)
+        _TYPED[key](properties, key)
     if key in _PATHS and not is_absolute(value):
         raise InvalidInput(f"property {key!r} is {value!r}; it must be an absolute path or a URI")
     if key in _WORDS:
-        one_of(given, key, _WORDS[key])
+        one_of(properties, key, _WORDS[key])
     if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
         _mode(key, value)
 
@@ -197,11 +197,11 @@ def stats_modes(
 ) -> tuple[tuple[StatsMode, int], ...]:
     """`write.metadata.metrics.*`: (mode, length) for each column; columns beyond the first 100 have none by default.
     Columns of the sort order have bounds by default."""
-    given = options.get("write.metadata.metrics.default")
+    default = options.get("write.metadata.metrics.default")
     inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults")
     modes = []
     for index, name in enumerate(columns):
-        general = given or ("truncate(16)" if index < inferred else "none")
+        general = default or ("truncate(16)" if index < inferred else "none")
         if name in sorted_by and general.strip().lower() in (StatsMode.NONE, StatsMode.COUNTS):
             general = "truncate(16)"
         key = f"write.metadata.metrics.column.{name}"

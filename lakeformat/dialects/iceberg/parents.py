@@ -47,10 +47,10 @@ def check(document: Mapping[str, Any], current: int | None, checked: Ids | None)
     ended: set[int] = set()
     for id in new:
         chain: dict[int, None] = {}
-        at: int | None = id
-        while at is not None and at in new and at not in ended:
-            if at in chain:
-                raise CorruptFile(f"snapshot {at} comes from itself")
-            chain[at] = None
-            at = new[at].get("parent-snapshot-id")
+        ancestor: int | None = id
+        while ancestor is not None and ancestor in new and ancestor not in ended:
+            if ancestor in chain:
+                raise CorruptFile(f"snapshot {ancestor} comes from itself")
+            chain[ancestor] = None
+            ancestor = new[ancestor].get("parent-snapshot-id")
         ended.update(chain)  # A union with a keys view would copy the set.

@@ -97,13 +97,13 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Append(request=request, added=added) | Adopt(request=request, added=added):
             return _commit(reader, request, OperationKind.APPEND, base, stamp, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind, is_dynamic=is_dynamic):
-            gone = conflict.overwritten(reader, base, scope)
+            removed = conflict.overwritten(reader, base, scope)
             useless = conflict.useless(reader, base, scope)
-            return _commit(reader, request, kind, base, stamp, added, gone, useless, is_dynamic=is_dynamic)
+            return _commit(reader, request, kind, base, stamp, added, removed, useless, is_dynamic=is_dynamic)
         case Rewrite(request=request, added=added, kind=kind):
-            gone = conflict.removed(reader, base, operation)
+            removed = conflict.removed(reader, base, operation)
             return _commit(
-                reader, request, kind, base, stamp, added, gone, None, conflict.starting_sequence(base, operation)
+                reader, request, kind, base, stamp, added, removed, None, conflict.starting_sequence(base, operation)
             )
         case RowDelta(request=request, added=added, kind=kind):
             useless = conflict.replaced(reader, base, operation)
@@ -163,9 +163,9 @@ def _create(
     )
 
 
-def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
+def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
     before = base.schema
-    after = evolution.apply(before, asked, collections_have_ids=True, fills_old_rows=True, roles_are_by_id=True)
+    after = evolution.apply(before, changes, collections_have_ids=True, fills_old_rows=True, roles_are_by_id=True)
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
     types.check_widened(before.fields, fields)
     properties = dict(after.properties)
@@ -180,7 +180,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if version > metadata.format_version(base):
         document = metadata.upgraded(document, version)
     document["properties"] = properties | ({"comment": after.comment} if after.comment else {})
-    if any(isinstance(change, SetSortOrder) for change in asked):
+    if any(isinstance(change, SetSortOrder) for change in changes):
         _set_order(document, metadata.emit_order(after.sort_order, fields))
     if after.primary_key != before.primary_key:
         metadata.check_key(after, reader.root)
@@ -247,17 +247,19 @@ def _set_order(document: dict[str, Any], fields: list[dict[str, Any]]) -> None:
 def _add_spec(document: dict[str, Any], partitioning: Partitioning, fields: tuple[Field, ...]) -> None:
     """Make a partition spec the current one, reusing an equal one. A field of an earlier spec keeps its id."""
     source = {f.name: f.id for f in fields}
-    known = {(f["source-id"], f["transform"]): f["field-id"] for s in document["partition-specs"] for f in s["fields"]}
-    made: list[dict[str, Any]] = []
+    field_ids = {
+        (f["source-id"], f["transform"]): f["field-id"] for s in document["partition-specs"] for f in s["fields"]
+    }
+    spec_fields: list[dict[str, Any]] = []
     for field in partitioning.fields:
         key = (source[field.source], str(field.transform))
-        if key not in known:
-            document["last-partition-id"] = known[key] = document["last-partition-id"] + 1
-        made.append({"source-id": key[0], "field-id": known[key], "name": field.name, "transform": key[1]})
-    same = [s["spec-id"] for s in document["partition-specs"] if s["fields"] == made]
+        if key not in field_ids:
+            document["last-partition-id"] = field_ids[key] = document["last-partition-id"] + 1
+        spec_fields.append({"source-id": key[0], "field-id": field_ids[key], "name": field.name, "transform": key[1]})
+    same = [s["spec-id"] for s in document["partition-specs"] if s["fields"] == spec_fields]
     if not same:
         same = [max(s["spec-id"] for s in document["partition-specs"]) + 1]
-        document["partition-specs"] = [*document["partition-specs"], {"spec-id": same[0], "fields": made}]
+        document["partition-specs"] = [*document["partition-specs"], {"spec-id": same[0], "fields": spec_fields}]
     document["default-spec-id"] = same[0]
 
 
@@ -281,29 +283,29 @@ def _refer(
         case DropTag(name=name) | DropBranch(name=name):
             refs.pop(name)
         case CreateBranch(name=name, snapshot_id=snapshot_id):
-            asked = {
+            retention = {
                 "max-ref-age-ms": operation.retain_ms,
                 "min-snapshots-to-keep": operation.keep_snapshots,
                 "max-snapshot-age-ms": operation.keep_ms,
             }
             refs[name] = {"snapshot-id": snapshot_id, "type": "branch"}
-            refs[name] |= {key: value for key, value in asked.items() if value is not None}
+            refs[name] |= {key: value for key, value in retention.items() if value is not None}
         case FastForward(to=to):
             target = to if isinstance(to, int) else refs[to]["snapshot-id"]
             _point(document, refs, base.branch, target, now_ms)
         case DropSnapshots(snapshots=dropped):
-            gone = set(dropped)
-            document["snapshots"] = [s for s in document["snapshots"] if s["snapshot-id"] not in gone]
+            dropped_ids = set(dropped)
+            document["snapshots"] = [s for s in document["snapshots"] if s["snapshot-id"] not in dropped_ids]
             log = document.get("snapshot-log", [])
-            cut = max((i for i, e in enumerate(log) if e["snapshot-id"] in gone), default=-1)
+            cut = max((i for i, e in enumerate(log) if e["snapshot-id"] in dropped_ids), default=-1)
             document["snapshot-log"] = log[cut + 1 :]
             for key in ("statistics", "partition-statistics"):
-                document[key] = [s for s in document.get(key) or () if s["snapshot-id"] not in gone]
+                document[key] = [s for s in document.get(key) or () if s["snapshot-id"] not in dropped_ids]
     document["refs"] = refs
-    made = Snapshot(
+    snapshot = Snapshot(
         metadata.current_id(base) or 0, "refer", now_ms, base.schema.id, operation.request.id, partitions=()
     )
-    return _publish(reader, operation.request, base, stamp, document, made)
+    return _publish(reader, operation.request, base, stamp, document, snapshot)
 
 
 def _set_statistics(reader: Reader, operation: SetStatistics, base: State, stamp: Stamp) -> Plan:
@@ -381,17 +383,17 @@ def _commit(
     base: State,
     stamp: Stamp,
     added: tuple[WrittenFile, ...],
-    gone: pa.Table | None = None,
+    removed: pa.Table | None = None,
     useless: pa.Table | None = None,
     added_as: int | None = None,
     is_dynamic: bool = False,
 ) -> Plan:
-    """A snapshot without the data files `gone` and the delete files `useless`, and with `added`; new data has the
+    """A snapshot without the data files `removed` and the delete files `useless`, and with `added`; new data has the
     sequence number `added_as`, if given. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
     snapshot_id = _snapshot_id(base, stamp)
     fresh = _added(base, added, snapshot_id, reader, added_as)
-    taken = pa.concat_tables([t for t in (fresh.slice(0, 0), gone, useless) if t is not None])
+    taken = pa.concat_tables([t for t in (fresh.slice(0, 0), removed, useless) if t is not None])
     return _changed(reader, request, kind, base, stamp, snapshot_id, fresh, taken, is_dynamic)
 
 
@@ -451,12 +453,16 @@ def _pick(reader: Reader, request: Request, picked: int, base: State, stamp: Sta
     metadata.require_writable(base, reader.root)
     snapshot_id = _snapshot_id(base, stamp)
     added, taken = conflict.picked(reader, base, picked)
-    own: dict[str, Any] = {"snapshot_id": pa.array(np.full(len(added), snapshot_id, np.int64))}
-    own["_manifest"] = pa.array(np.full(len(added), -1, np.int32))
+    picked_columns: dict[str, Any] = {"snapshot_id": pa.array(np.full(len(added), snapshot_id, np.int64))}
+    picked_columns["_manifest"] = pa.array(np.full(len(added), -1, np.int32))
     # Sequence numbers of the new snapshot.
-    own |= dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))
+    picked_columns |= dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))
     columns = [
-        added[f.name] if f.name not in own else pa.nulls(len(added), f.type) if own[f.name] is None else own[f.name]
+        added[f.name]
+        if f.name not in picked_columns
+        else pa.nulls(len(added), f.type)
+        if picked_columns[f.name] is None
+        else picked_columns[f.name]
         for f in added.schema
     ]
     fresh = pa.Table.from_arrays(columns, schema=added.schema)
@@ -486,15 +492,15 @@ def _emitted(
     reader: Reader, base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int
 ) -> Manifests:
     """New entries in manifests, each of one spec and of data or deletes only."""
-    made = manifest.NO_MANIFESTS
+    manifests = manifest.NO_MANIFESTS
     specs, contents = np.asarray(fresh["_spec"]), np.asarray(fresh["content"]) != FileContent.DATA
     for number, (is_delete, spec_id) in enumerate(sorted(set(zip(contents.tolist(), specs.tolist(), strict=True)))):
         part = fresh.filter(pa.array((contents == is_delete) & (specs == spec_id)))
         own = name if number == 0 else f"{name}-n{number}"
         emitted = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, reader.root)
         emitted = manifest.remembered(reader, emitted)
-        made = Manifests({**made.files, **emitted.files}, pa.concat_tables([made.metas, emitted.metas]))
-    return made
+        manifests = Manifests({**manifests.files, **emitted.files}, pa.concat_tables([manifests.metas, emitted.metas]))
+    return manifests
 
 
 def _idle(
@@ -518,11 +524,11 @@ def _idle(
     if kind == OperationKind.COMPACT:
         data = manifest.live_entries(reader, base)
         data = data.filter(pc.invert(pc.is_in(data["file_path"], value_set=deleted["file_path"].combine_chunks())))
-        own = fresh.filter(pc.equal(fresh["content"], int(FileContent.DATA)))
-        numbers = pc.fill_null(own["sequence_number"], base.document["last-sequence-number"] + 1)
-        position = own.schema.get_field_index("sequence_number")
-        own = own.set_column(position, own.schema.field(position), numbers)
-        which, used = scan.attached(base, pa.concat_tables([data, own]), deletes)
+        new_data = fresh.filter(pc.equal(fresh["content"], int(FileContent.DATA)))
+        numbers = pc.fill_null(new_data["sequence_number"], base.document["last-sequence-number"] + 1)
+        position = new_data.schema.get_field_index("sequence_number")
+        new_data = new_data.set_column(position, new_data.schema.field(position), numbers)
+        which, used = scan.attached(base, pa.concat_tables([data, new_data]), deletes)
         is_equality = np.asarray(deletes["content"])[used] == FileContent.EQUALITY_DELETES
         used = used[is_equality | (which < len(data))]  # Positions never refer to a later file.
         idle |= ~np.isin(np.arange(len(deletes)), used)
@@ -544,7 +550,7 @@ def _without(
         return metas, manifest.NO_MANIFESTS, none
     keys = manifest.keys(taken)
     raw = manifest.read_raw(reader, metas["manifest_path"].to_pylist())
-    made, deleted, touched = manifest.NO_MANIFESTS, [none], np.zeros(len(metas), bool)
+    manifests, deleted, touched = manifest.NO_MANIFESTS, [none], np.zeros(len(metas), bool)
     for index, table in enumerate(raw):
         hit = pc.and_(
             pc.is_in(manifest.keys(table), value_set=keys), pc.not_equal(table["status"], int(Status.DELETED))
@@ -553,16 +559,16 @@ def _without(
             continue
         touched[index] = True
         entries = _settled(manifest.read_all(reader, base, metas.slice(index, 1)))
-        gone = pc.is_in(manifest.keys(entries), value_set=keys)
-        status = pc.if_else(gone, pa.scalar(int(Status.DELETED), pa.int32()), entries["status"])
-        by = pc.if_else(gone, pa.scalar(snapshot_id, pa.int64()), entries["snapshot_id"])
+        is_removed = pc.is_in(manifest.keys(entries), value_set=keys)
+        status = pc.if_else(is_removed, pa.scalar(int(Status.DELETED), pa.int32()), entries["status"])
+        by = pc.if_else(is_removed, pa.scalar(snapshot_id, pa.int64()), entries["snapshot_id"])
         entries = entries.set_column(0, ENTRY.field("status"), status).set_column(1, ENTRY.field("snapshot_id"), by)
         spec = base.specs[metas["partition_spec_id"][index].as_py()]
         number = len(deleted) - 1
         emitted = manifest.emit(entries, base, spec, f"{name}{number}", snapshot_id, sequence_number, reader.root)
-        made = Manifests({**made.files, **emitted.files}, pa.concat_tables([made.metas, emitted.metas]))
-        deleted.append(entries.filter(gone))
-    return metas.filter(pa.array(~touched)), made, pa.concat_tables(deleted)
+        manifests = Manifests({**manifests.files, **emitted.files}, pa.concat_tables([manifests.metas, emitted.metas]))
+        deleted.append(entries.filter(is_removed))
+    return metas.filter(pa.array(~touched)), manifests, pa.concat_tables(deleted)
 
 
 def _settled(entries: pa.Table) -> pa.Table:
@@ -577,11 +583,11 @@ def _merged(
 ) -> Manifests:
     """Manifests, newest first -> fewer with the same entries: runs of one spec that fit into the target size are
     merged; the run with the newest is merged once there are enough of them (ManifestMergeManager)."""
-    given = base.schema.properties
-    if not options.boolean(given, "commit.manifest-merge.enabled") or len(metas) < 2:
+    properties = base.schema.properties
+    if not options.boolean(properties, "commit.manifest-merge.enabled") or len(metas) < 2:
         return Manifests({}, metas)
-    target = options.integer(given, "commit.manifest.target-size-bytes")
-    least = options.integer(given, "commit.manifest.min-count-to-merge")
+    target = options.integer(properties, "commit.manifest.target-size-bytes")
+    least = options.integer(properties, "commit.manifest.min-count-to-merge")
     sizes, specs = np.asarray(metas["manifest_length"]), np.asarray(metas["partition_spec_id"])
     content, by = np.asarray(metas["content"]), np.asarray(metas["added_snapshot_id"])
     files: dict[str, bytes] = {}
@@ -595,12 +601,12 @@ def _merged(
             if len(chosen) < 2 or (is_newest and len(chosen) < least):
                 continue
             entries = _settled(manifest.read_all(reader, base, metas.take(pa.array(chosen))))
-            made = manifest.emit(
+            merged = manifest.emit(
                 entries, base, base.specs[kind[0]], f"{name}{len(replaced)}", snapshot_id, sequence_number, reader.root
             )
-            files |= made.files
+            files |= merged.files
             replaced |= dict.fromkeys(chosen)
-            replaced[chosen[0]] = made.metas
+            replaced[chosen[0]] = merged.metas
     if not replaced:
         return Manifests({}, metas)
     parts = [metas.slice(i, 1) if i not in replaced else replaced[i] for i in range(len(metas))]
@@ -641,43 +647,43 @@ def _snapshot(
     sequence_number = base.document["last-sequence-number"] + 1
     name = f"snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
     path = in_folder(metadata.metadata_folder(base), name)
-    own = {OPERATION_ID: request.id} | ({VERB: str(kind)} if kind != operation else {})
+    marks = {OPERATION_ID: request.id} | ({VERB: str(kind)} if kind != operation else {})
     if request.watermark is not None:
-        own["lakeformat.watermark"] = str(request.watermark)
+        marks["lakeformat.watermark"] = str(request.watermark)
     clash = sorted(filter(metadata.is_own, request.properties))
     if clash:
         raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
     parent = metadata.snapshot_of(base, parent_id) or {}
     properties = carried(request.properties, request.session, parent.get("summary") or {})
-    made: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "sequence-number": sequence_number,
         "timestamp-ms": now_ms,
         "manifest-list": reader.location(path),
-        "summary": {"operation": operation, **own, **summary, **properties},
+        "summary": {"operation": operation, **marks, **summary, **properties},
         "schema-id": base.schema.id,
     }
     if parent_id is not None:
-        made["parent-snapshot-id"] = parent_id
+        entry["parent-snapshot-id"] = parent_id
     document = metadata.next_document(reader, base, now_ms)
     first_row_id = document.get("next-row-id") if metadata.format_version(base) >= 3 else None
     if first_row_id is not None:
         metas, rows = manifest.numbered(metas, first_row_id)
-        made |= {"first-row-id": first_row_id, "added-rows": rows}
+        entry |= {"first-row-id": first_row_id, "added-rows": rows}
         document["next-row-id"] = first_row_id + rows
     metas = metas.combine_chunks()
     records = manifest.list_records(reader, base, metas)
     emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number, first_row_id, records)
     if first_row_id is not None or metas["first_row_id"].null_count == len(metas):  # A list of version 2 holds none.
-        remember(reader, made["manifest-list"], metas)
+        remember(reader, entry["manifest-list"], metas)
         if records is not None:
-            manifest.keep_records(reader, base, made["manifest-list"], records)
+            manifest.keep_records(reader, base, entry["manifest-list"], records)
     document["last-sequence-number"] = sequence_number
-    document["snapshots"] = [*document.get("snapshots", []), made]
+    document["snapshots"] = [*document.get("snapshots", []), entry]
     document["refs"] = dict(document["refs"])
     if not request.stages:
         _point(document, document["refs"], base.branch, snapshot_id, now_ms)
-    snapshot = replace(metadata.to_snapshot(made), partitions=partitions)
+    snapshot = replace(metadata.to_snapshot(entry), partitions=partitions)
     return _publish(reader, request, base, stamp, document, snapshot, {**files, path: emitted})
 
 
@@ -696,7 +702,7 @@ def _publish(
     base: State,
     stamp: Stamp,
     document: dict[str, Any],
-    made: Snapshot,
+    snapshot: Snapshot,
     files: Mapping[str, bytes] | None = None,
 ) -> Plan:
     """`document` as the next version, with a record of the request."""
@@ -704,7 +710,7 @@ def _publish(
     lists = metadata.kept_lists(reader, base, document)
     root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id}, path, lists)
     unused = metadata.obsolete(reader, base, document) if base.document else ()
-    return Plan(files or {}, path, root, made, metadata.hints(reader, base), unused)
+    return Plan(files or {}, path, root, snapshot, metadata.hints(reader, base), unused)
 
 
 def _added(
@@ -842,12 +848,12 @@ def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, 
     parts: dict[str, list[pa.Table]] = {}
     for side, entries in enumerate((added, deleted)):
         for spec_id in np.unique(np.asarray(entries["_spec"])).tolist():
-            own = entries.filter(pc.equal(entries["_spec"], spec_id))
-            codes, values = manifest.partitions(own, base.specs[spec_id])
+            of_spec = entries.filter(pc.equal(entries["_spec"], spec_id))
+            codes, values = manifest.partitions(of_spec, base.specs[spec_id])
             folder = layout.directory(base.specs[spec_id])
             for code, value in enumerate(values):
                 both = parts.setdefault("/".join(folder.partition(value)), [added.slice(0, 0), deleted.slice(0, 0)])
-                both[side] = own.filter(pa.array(codes == code))
+                both[side] = of_spec.filter(pa.array(codes == code))
     summary = {}
     for path, (came, went) in parts.items():
         counts = zip(_counts(came, "added", "added").items(), _counts(went, "deleted", "removed").items(), strict=True)
@@ -926,6 +932,6 @@ def _snapshot_id(base: State, stamp: Stamp) -> int:
     return ((whole >> 64) ^ whole) & (2**63 - 1)
 
 
-def _derived(stamp: Stamp, what: str) -> str:
+def _derived(stamp: Stamp, purpose: str) -> str:
     """A unique name for each kind of file of an attempt."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{what}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{purpose}"))

@@ -56,11 +56,11 @@ class Relocation:
     def moved_all(self, paths: pa.Array) -> pa.Array:
         """`moved` of a column of text; null stays null."""
         distinct: Any = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
-        known = distinct.dictionary
+        distinct_paths = distinct.dictionary
         prefix = f"{self.source}/"
-        moved = pc.binary_join_element_wise(f"{self.target}/", pc.utf8_slice_codeunits(known, len(prefix)), "")
-        plain = np.asarray(pc.starts_with(known, prefix))
-        others = [self.moved(path) for path in known.filter(pa.array(~plain)).to_pylist()]
+        moved = pc.binary_join_element_wise(f"{self.target}/", pc.utf8_slice_codeunits(distinct_paths, len(prefix)), "")
+        plain = np.asarray(pc.starts_with(distinct_paths, prefix))
+        others = [self.moved(path) for path in distinct_paths.filter(pa.array(~plain)).to_pylist()]
         if others:
             moved = pc.replace_with_mask(moved, pa.array(~plain), pa.array(others, moved.type))
         return moved.take(distinct.indices)
@@ -176,7 +176,7 @@ class Relocation:
                 properties[key] = moved(properties[key].rstrip("/"))
         log = old.get("metadata-log") or ()
         snapshots = [{**s, **_each(s, ("manifest-list",), moved)} for s in old.get("snapshots") or ()]
-        made = {
+        document = {
             **old,
             "location": moved(old["location"].rstrip("/")),
             "properties": properties,
@@ -185,8 +185,8 @@ class Relocation:
         }
         for key in ("statistics", "partition-statistics"):
             if key in old:
-                made[key] = [{**s, "statistics-path": moved(s["statistics-path"])} for s in old[key]]
-        return made
+                document[key] = [{**s, "statistics-path": moved(s["statistics-path"])} for s in old[key]]
+        return document
 
 
 def relocation(reader: Reader, base: State, source: str, target: str, start: str | None, end: str | None) -> Relocation:

@@ -179,18 +179,18 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> Sequence[ReadTask]:
-    """Files -> tasks of about `read.split.target-size`, made lazily. With `alone`, one task per file, in order, with
+    """Files -> tasks of about `read.split.target-size`, task lazily. With `alone`, one task per file, in order, with
     the file's partition under its own spec."""
     entries = data_files.entries
     formats = entries["file_format"].combine_chunks().dictionary_encode()
-    known = [name.lower() for name in formats.dictionary.to_pylist()]
-    names = list(dict.fromkeys(known))
+    lowered = [name.lower() for name in formats.dictionary.to_pylist()]
+    names = list(dict.fromkeys(lowered))
     for name in names:
         if name not in options.FORMATS:
             raise UnsupportedFeature(
                 f"{reader.root}: data files in {name}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
             )
-    format_of = np.array([names.index(name) for name in known], np.int8)[np.asarray(formats.indices)]
+    format_of = np.array([names.index(name) for name in lowered], np.int8)[np.asarray(formats.indices)]
     row_counts, sizes = (np.asarray(entries[name]) for name in ("record_count", "file_size_in_bytes"))
     cuts = np.arange(len(entries) + 1) if alone else _cuts(base, format_of, sizes)
     paths = entries["file_path"]
@@ -204,7 +204,7 @@ def tasks(
         lineage = tuple((first, None if first is None else number) for first, number in zip(*numbers, strict=True))
     partitions = manifest.partition_of_each(entries, base) if alone else []
 
-    def made(number: int) -> ReadTask:
+    def task(number: int) -> ReadTask:
         start, end = cuts[number : number + 2].tolist()
         own_deletes, file_format = deletes[start:end], names[format_of[start]]
         mapping, positions = mappings[file_format]
@@ -224,7 +224,7 @@ def tasks(
             keys=keys[start:end],
         )
 
-    return splits.OnDemand(len(cuts) - 1, made)
+    return splits.OnDemand(len(cuts) - 1, task)
 
 
 def _cuts(base: State, format_of: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -252,7 +252,7 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
         return np.array([], np.int64), np.array([], np.int64)
     columns = manifest.partition_names(entries)
     partitions = manifest.partition_codes(pa.concat_tables([entries.select(columns), deletes.select(columns)]), base)
-    own, others = partitions[: len(entries)], partitions[len(entries) :]
+    data_partitions, others = partitions[: len(entries)], partitions[len(entries) :]
     sequences, theirs = (np.asarray(t["sequence_number"]) for t in (entries, deletes))
     is_equality = np.asarray(deletes["content"]) == FileContent.EQUALITY_DELETES
     specs = np.asarray(deletes["_spec"])
@@ -262,21 +262,21 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     data_file = np.asarray(pc.fill_null(pc.index_in(about, entries["file_path"].combine_chunks()), -1))
     # By path: one data file each.
     by_name = np.flatnonzero(~is_equality & np.asarray(about.is_valid()) & (data_file >= 0))
-    at = data_file[by_name]
-    fits = (own[at] == others[by_name]) & (sequences[at] <= theirs[by_name])
-    by_name, at = by_name[fits], at[fits]
+    data_indexes = data_file[by_name]
+    fits = (data_partitions[data_indexes] == others[by_name]) & (sequences[data_indexes] <= theirs[by_name])
+    by_name, data_indexes = by_name[fits], data_indexes[fits]
     has_vector = np.zeros(len(entries), bool)
     vectors = is_vector(deletes)
-    has_vector[at[vectors[by_name]]] = True
+    has_vector[data_indexes[vectors[by_name]]] = True
     # By partition: all its data files of the right age.
     wide = np.flatnonzero(~is_equality & ~np.asarray(about.is_valid()))
     equal = np.flatnonzero(is_equality & ~is_global)
     everywhere = np.flatnonzero(is_global)
     everything, nothing = np.zeros(len(entries), np.int64), np.zeros(len(everywhere), np.int64)
     pairs = [
-        (at, by_name),
-        _older(own, sequences, others[wide], theirs[wide], wide, "right"),
-        _older(own, sequences, others[equal], theirs[equal], equal, "left"),
+        (data_indexes, by_name),
+        _older(data_partitions, sequences, others[wide], theirs[wide], wide, "right"),
+        _older(data_partitions, sequences, others[equal], theirs[equal], equal, "left"),
         _older(everything, sequences, nothing, theirs[everywhere], everywhere, "left"),
     ]
     left, right = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
@@ -315,16 +315,16 @@ def delete_files(reader: Reader, base: State, data_files: Files) -> tuple[tuple[
     if not len(left):
         return ((),) * len(data_files)
     chosen, codes = np.unique(right, return_inverse=True)
-    made = all_delete_files(reader, base, data_files.deletes.take(pa.array(chosen)))
+    files = all_delete_files(reader, base, data_files.deletes.take(pa.array(chosen)))
     starts = np.searchsorted(left, np.arange(len(data_files) + 1)).tolist()
     places = codes.tolist()
-    return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
+    return tuple(tuple(files[i] for i in places[a:b]) for a, b in pairwise(starts))
 
 
 def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
     """Delete files, as the waist has them, in order."""
     vectors = is_vector(deletes).tolist()
-    known: dict[tuple[int, ...], tuple[Field, ...]] = {}
+    compared_fields: dict[tuple[int, ...], tuple[Field, ...]] = {}
     names = (
         "file_path",
         "file_format",
@@ -334,7 +334,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         "equality_ids",
         "record_count",
     )
-    made = []
+    files = []
     keys = _keys(base, deletes) or (None,) * len(deletes)
     columns = (deletes[n].to_pylist() for n in names)
     for vector, opens, *row in zip(vectors, keys, *columns, strict=True):
@@ -342,7 +342,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         if vector:
             if offset is None or size is None:
                 raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
-            made.append(
+            files.append(
                 DeleteFile(
                     path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin", key=opens
                 )
@@ -355,15 +355,15 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
                 "wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:
-            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows, key=opens))
+            files.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows, key=opens))
             continue
         key = tuple(ids or ())
         if not key:
             raise CorruptTable(f"{path}: equality deletes that name no column")
-        if key not in known:
-            known[key] = tuple(_compared(base, id, path) for id in key)
-        made.append(DeleteFile(path, Content.EQUALITY_DELETES, None, None, known[key], format, rows, opens))
-    return made
+        if key not in compared_fields:
+            compared_fields[key] = tuple(_compared(base, id, path) for id in key)
+        files.append(DeleteFile(path, Content.EQUALITY_DELETES, None, None, compared_fields[key], format, rows, opens))
+    return files
 
 
 def _keys(base: State, entries: pa.Table) -> tuple[FileKey | None, ...]:
@@ -397,26 +397,28 @@ def delta(
     after = replace(base, snapshot_document=document)
     before = replace(base, snapshot_document=metadata.snapshots(base).get(since))
     came, went = (
-        may_hold(base, manifest.own(reader, base, document, ManifestContent.DATA, status), predicate)
+        may_hold(base, manifest.entries_of_snapshot(reader, base, document, ManifestContent.DATA, status), predicate)
         for status in (Status.ADDED, Status.DELETED)
     )
     if went["sequence_number"].null_count:  # Some writers left it out.
         live = manifest.live_entries(reader, before)
         went = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(went)))
-    fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
+    fresh = manifest.entries_of_snapshot(reader, base, document, ManifestContent.DELETES, Status.ADDED)
     fields = with_columns(conditions.columns_of(predicate), fields, base.schema.fields)
-    there, were = (manifest.live_entries(reader, view, content=ManifestContent.DELETES) for view in (after, before))
-    gone = [*tasks(reader, base, Files(went, were), fields, predicate)]
+    deletes_after, were = (
+        manifest.live_entries(reader, view, content=ManifestContent.DELETES) for view in (after, before)
+    )
+    deleted_tasks = [*tasks(reader, base, Files(went, were), fields, predicate)]
     if len(fresh):
         stays = manifest.live_entries(reader, after)
         stays = stays.filter(pc.not_equal(stays["snapshot_id"], snapshot_id))
         stays = stays.take(pa.array(distinct(attached(base, stays, fresh)[0])))
         taken = delete_files(reader, base, Files(stays, fresh))
         alone = tasks(reader, base, Files(stays, were), fields, predicate, alone=True)
-        gone += [replace(task, taken_by=(by,)) for task, by in zip(alone, taken, strict=True)]
+        deleted_tasks += [replace(task, taken_by=(by,)) for task, by in zip(alone, taken, strict=True)]
     return [
-        Delta(RowKind.DELETE, tuple(gone)),
-        Delta(RowKind.INSERT, tuple(tasks(reader, base, Files(came, there), fields, predicate))),
+        Delta(RowKind.DELETE, tuple(deleted_tasks)),
+        Delta(RowKind.INSERT, tuple(tasks(reader, base, Files(came, deletes_after), fields, predicate))),
     ]
 
 
@@ -440,12 +442,12 @@ def _older(
     or older."""
     if not len(rows):
         return np.array([], np.int64), np.array([], np.int64)
-    known = np.unique(np.concatenate([sequences, until]))
-    keys = places * len(known) + np.searchsorted(known, sequences)
+    distinct = np.unique(np.concatenate([sequences, until]))
+    keys = places * len(distinct) + np.searchsorted(distinct, sequences)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    first = np.searchsorted(ordered, theirs * len(known))
-    last = np.searchsorted(ordered, theirs * len(known) + np.searchsorted(known, until), side=side)  # type: ignore[call-overload]  # `side` is "left" or "right".
+    first = np.searchsorted(ordered, theirs * len(distinct))
+    last = np.searchsorted(ordered, theirs * len(distinct) + np.searchsorted(distinct, until), side=side)  # type: ignore[call-overload]  # `side` is "left" or "right".
     counts = np.maximum(last - first, 0)
     return order[spans.ranges(first, counts)], np.repeat(rows, counts)
 
@@ -466,11 +468,11 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
             continue
         sides = []
         for table, rows in ((entries, left), (deletes, right)):
-            at = pa.array(rows[pairs])
-            ends = (manifest.look_up(table[n], id).take(at) for n in ("lower_bounds", "upper_bounds"))
+            indexes = pa.array(rows[pairs])
+            ends = (manifest.look_up(table[n], id).take(indexes) for n in ("lower_bounds", "upper_bounds"))
             low, high = single_value.decode_bounds(next(ends), next(ends), kind)
-            nulls = manifest.look_up(table["null_value_counts"], id).take(at)
-            values = manifest.look_up(table["value_counts"], id).take(at)
+            nulls = manifest.look_up(table["null_value_counts"], id).take(indexes)
+            values = manifest.look_up(table["value_counts"], id).take(indexes)
             sides.append((low, high, nulls, pc.equal(nulls, values)))
         (low, high, nulls, hollow), (least, most, lacking, nothing) = sides
         outside = pc.or_(pc.less(high, least), pc.greater(low, most))
@@ -508,10 +510,10 @@ def _compared(base: State, id: int, path: str) -> Field:
             f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not supported; "
             "let the engine that wrote them rewrite the data files"
         )
-    made = replace(fields[-1], nullable=True, comment=None)
+    column = replace(fields[-1], nullable=True, comment=None)
     for field in reversed(fields[:-1]):
-        made = replace(field, type=Row((made,)), nullable=True, comment=None)
-    return replace(made, name=f"_compared_{id}")
+        column = replace(field, type=Row((column,)), nullable=True, comment=None)
+    return replace(column, name=f"_compared_{id}")
 
 
 def _residual(base: State, data_files: Files, predicate: Expression) -> Expression:

@@ -92,14 +92,14 @@ class Statistics(Part[State]):
         values = [table.column(f"p{id}").combine_chunks() for id in ids]
         partition = pa.StructArray.from_arrays(values, fields=fields)
         version = metadata.format_version(self.state)
-        wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
-        columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in wanted)]
+        figures = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
+        columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in figures)]
         schema = pa.schema(
             [
                 _with_id(pa.field("partition", partition.type, False), 1),
                 *(
                     _with_id(pa.field(name, kind, optional and (version < 3 or id > 9)), id)
-                    for id, name, kind, optional in wanted
+                    for id, name, kind, optional in figures
                 ),
             ]
         )
@@ -163,7 +163,9 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
     vectors = scan.is_vector(entries) & live
     times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
     known = pa.array(list(times), pa.int64())
-    made = pa.array(list(times.values()), pa.int64()).take(pc.index_in(entries["snapshot_id"].combine_chunks(), known))
+    times_of = pa.array(list(times.values()), pa.int64()).take(
+        pc.index_in(entries["snapshot_id"].combine_chunks(), known)
+    )
     measures = {
         "data_record_count": np.where(is_data, rows, 0),
         "data_file_count": is_data,
@@ -181,8 +183,8 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
             **partition,
             "spec_id": entries["_spec"],
             **{name: pa.array(values.astype(np.int64)) for name, values in measures.items()},
-            "made": made,
-            "snapshot": pc.if_else(made.is_valid(), entries["snapshot_id"].combine_chunks(), None),
+            "made": times_of,
+            "snapshot": pc.if_else(times_of.is_valid(), entries["snapshot_id"].combine_chunks(), None),
         }
     )
     keys = [*partition, "spec_id"]

@@ -138,8 +138,8 @@ class IcebergView(View[State]):
     def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
         return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
 
-    def inspect(self, name: str, *how: Any) -> pa.Table:
-        return INSPECTIONS[name](Inspections(self.reader, self.state), *how)
+    def inspect(self, name: str, *arguments: Any) -> pa.Table:
+        return INSPECTIONS[name](Inspections(self.reader, self.state), *arguments)
 
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
         return name_mapping.for_adoption(self.state)

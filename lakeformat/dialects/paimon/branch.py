@@ -77,10 +77,10 @@ class Branches(Part[State]):
 
     def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
         """Whether the folder of a branch has all of `files`. Raises `AlreadyExists` if it has any other file."""
-        there = _contents(self.reader, branch_folder(name))
-        if any(files.get(path) != data for path, data in there.items()):
+        contents = _contents(self.reader, branch_folder(name))
+        if any(files.get(path) != data for path, data in contents.items()):
             raise AlreadyExists(f"{self.reader.root}: there is a branch {name!r}; delete it first")
-        return len(there) == len(files)
+        return len(contents) == len(files)
 
     def end(self, name: str) -> Expiry:
         """The files of a branch, its first schema first: without it the branch does not exist, and the deletion of the
@@ -88,7 +88,7 @@ class Branches(Part[State]):
         `NotFound`."""
         if name == MAIN:
             raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself and stays")
-        if options.of(self.state.schema).scan_fallback_branch == name:
+        if options.read(self.state.schema).scan_fallback_branch == name:
             raise InvalidInput(
                 f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
             )
@@ -108,18 +108,18 @@ class Branches(Part[State]):
         Raises `NotFound` and `AlreadyExists`, but a renaming that was interrupted is resumed."""
         if MAIN in (name, to):
             raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself; no branch is renamed from or to it")
-        if options.of(self.state.schema).scan_fallback_branch == name:
+        if options.read(self.state.schema).scan_fallback_branch == name:
             raise InvalidInput(
                 f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
             )
         metadata.check_new_name("branch", to)
         folder = branch_folder(to)
-        places, there = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(self.reader, folder)
-        if there.get(places[2]) == name.encode():
+        places, contents = (branch_folder(name), folder, f"{folder}/{_RENAMING}"), _contents(self.reader, folder)
+        if contents.get(places[2]) == name.encode():
             return places
         if name not in (known := names(self.reader)):
             raise NotFound(f"{self.reader.root}: no branch {name!r}; there are: {', '.join([*known, MAIN])}")
-        if there:
+        if contents:
             raise AlreadyExists(f"{self.reader.root}: there is a branch {to!r}; delete it first")
         return places
 
@@ -143,12 +143,15 @@ class Branches(Part[State]):
         if source == (own_name(self.reader) or MAIN):
             raise InvalidInput(f"{where} into itself")
         view, state = _newest(self.reader, source)
-        own, given = options.of(self.state.schema), options.of(state.schema)
-        if not own.branch_merge_enabled or not given.branch_merge_enabled:
+        table_options, source_options = options.read(self.state.schema), options.read(state.schema)
+        if not table_options.branch_merge_enabled or not source_options.branch_merge_enabled:
             raise InvalidInput(
                 f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, by which files stay as they are"
             )
-        if own.bucket != given.bucket or own.row_tracking_enabled != given.row_tracking_enabled:
+        if (
+            table_options.bucket != source_options.bucket
+            or table_options.row_tracking_enabled != source_options.row_tracking_enabled
+        ):
             raise Conflict(f"{where}: the two have different options bucket or row-tracking.enabled")
         used = set(self.lacking(source)["_SCHEMA_ID"].to_pylist())
         paths = [
@@ -190,12 +193,12 @@ class Branches(Part[State]):
             )
         copies: dict[str, bytes] = {}
         for path, data in schemas.items():
-            own = path.removeprefix(f"{folder}/")
-            (there,) = self.reader.read_many([own])
-            if there is not None and not metadata.is_same_schema(there, data):
-                raise Conflict(f"{where}: both changed their schemas since the branch began ({own})")
-            if there is None:
-                copies[own] = data
+            target = path.removeprefix(f"{folder}/")
+            (existing,) = self.reader.read_many([target])
+            if existing is not None and not metadata.is_same_schema(existing, data):
+                raise Conflict(f"{where}: both changed their schemas since the branch began ({target})")
+            if existing is None:
+                copies[target] = data
         rest = ahead[shared[-1] + 1 :] if shared else ahead
         tags = _tags(self.reader, folder, where)
         if not rest:
@@ -205,7 +208,7 @@ class Branches(Part[State]):
     def fallback(self) -> tuple[Reader, State] | None:
         """(a reader, the state) of the branch that `scan.fallback-branch` names, at the time of the view if that is an
         older snapshot; None if there is none (FallbackReadFileStoreTable)."""
-        name = options.of(self.state.newest or self.state.schema).scan_fallback_branch
+        name = options.read(self.state.newest or self.state.schema).scan_fallback_branch
         if not name or name == (own_name(self.reader) or MAIN):
             return None
         view = _on(self.reader, name)
@@ -223,7 +226,7 @@ class Branches(Part[State]):
             try:
                 state = metadata.at_time(view, self.state.document["timeMillis"])
             except NotFound:  # Its first snapshot is younger: that one, as rewriteFallbackOptions has it.
-                state = metadata.at(view, ids[0])
+                state = metadata.load_snapshot(view, ids[0])
         if _columns(self.state.schema) != _columns(state.schema):
             raise InvalidInput(f"{where} its columns are not the table's: {', '.join(map(str, state.schema.names))}")
         if self.state.schema.partitioning.names != state.schema.partitioning.names:
@@ -329,23 +332,25 @@ def _snapshots(reader: Reader, folder: str) -> list[dict[str, Any]]:
 
 def _taken_over(version: int, document: Mapping[str, Any]) -> Plan:
     """A branch's snapshot as the table's own, under the next number: restores leave gaps in a branch's numbers."""
-    own = {**document, "id": version}
+    renumbered = {**document, "id": version}
     hints = {f"{SNAPSHOT_FOLDER}/LATEST": str(version).encode()}
     if version == 1:
         hints[f"{SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
-    return Plan({}, metadata.snapshot_path(version), metadata.emit_snapshot(own), metadata.to_snapshot(own), hints)
+    return Plan(
+        {}, metadata.snapshot_path(version), metadata.emit_snapshot(renumbered), metadata.to_snapshot(renumbered), hints
+    )
 
 
 def _tags(reader: Reader, folder: str, where: str) -> dict[str, bytes]:
     """The tags of a branch that the table lacks, each of the snapshot that the table took over."""
-    own = metadata.tags(reader)
+    existing = metadata.tags(reader)
     copies: dict[str, bytes] = {}
     taken = {metadata.content(document): document["id"] for document in _snapshots(reader, "")}
     for name, document in metadata.tags(reader, f"{folder}/").items():
-        if name not in own:
+        if name not in existing:
             version = taken.get(metadata.content(document), document["id"])
             copies[metadata.tag_path(name)] = metadata.emit_snapshot({**document, "id": version})
-        elif not is_same(own[name], document):
+        elif not is_same(existing[name], document):
             raise Conflict(f"{where}: both have a tag {name!r}, of different snapshots; delete one of them")
     return copies
 

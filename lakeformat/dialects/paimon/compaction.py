@@ -67,8 +67,11 @@ class Compaction(Part[State]):
         live = self._in_buckets(scope, buckets)
         if self.state.schema.primary_key:
             return self._of_keys(live, full, now_ms)
-        table_options = options.of(self.state.schema)
-        target, small = options.of(self.state.schema).target_file_bytes, options.of(self.state.schema).small_file_bytes
+        table_options = options.read(self.state.schema)
+        target, small = (
+            options.read(self.state.schema).target_file_bytes,
+            options.read(self.state.schema).small_file_bytes,
+        )
         least = _IDLE_MINIMUM if full else max(table_options.compaction_min_file_num, 2)
         if table_options.data_evolution_enabled:
             return self._of_ranges(live, target, least)
@@ -95,22 +98,22 @@ class Compaction(Part[State]):
                 result.append(RewriteTask(tuple(tasks), write))
         return result
 
-    def has_many_manifests(self, asked: RewriteManifests) -> bool:
+    def has_many_manifests(self, request: RewriteManifests) -> bool:
         """Whether rewriting manifests would make them fewer, or sort them."""
         metas, schema = manifest.read_metas(self.reader, self.state.document), self.state.schema
-        if asked.sort_by:
-            return len(metas) > 0 and manifest.are_unsorted(metas, schema, asked)
+        if request.sort_by:
+            return len(metas) > 0 and manifest.are_unsorted(metas, schema, request)
         return manifest.are_many(metas, schema)
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         """All files of each partition, to be sorted (Paimon's `sort_compact`); only for append tables without
         buckets."""
-        if self.state.schema.primary_key or options.of(self.state.schema).bucket > 0:
+        if self.state.schema.primary_key or options.read(self.state.schema).bucket > 0:
             raise UnsupportedFeature(
                 f"{self.reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
                 "an order of their own; compact() without sort_by"
             )
-        if options.of(self.state.schema).data_evolution_enabled:
+        if options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
                 f"{self.reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
                 "compact() without sort_by"
@@ -156,7 +159,7 @@ class Compaction(Part[State]):
         """The auto-compaction of a table with a primary key, without `write-only`: what the sorted runs need, or
         everything by `full-compaction.delta-commits`. That counts the commits of a stream; without a `number`, every
         write counts (as in Paimon on Spark)."""
-        table_options = options.of(self.state.schema)
+        table_options = options.read(self.state.schema)
         is_left = table_options.write_only or table_options.bucket == POSTPONED_BUCKET
         if is_left or not self.state.schema.primary_key:
             return None
@@ -171,7 +174,7 @@ class Compaction(Part[State]):
         )
 
     def _in_buckets(self, scope: Expression, buckets: Sequence[int] | None) -> Files:
-        live, count = scan.files(self.reader, self.state, scope), options.of(self.state.schema).bucket
+        live, count = scan.files(self.reader, self.state, scope), options.read(self.state.schema).bucket
         if buckets is None:
             return live
         if count < 1:
@@ -189,16 +192,20 @@ class Compaction(Part[State]):
 
     def _of_keys(self, live: Files, full: bool, now_ms: int | None) -> list[RewriteTask]:
         """For each bucket that is worth it, the files to merge and the files to upgrade (MergeTreeCompactTask)."""
-        schema, general, given = self.state.schema, Rules.of(self.state.schema, now_ms), options.of(self.state.schema)
+        schema, general, table_options = (
+            self.state.schema,
+            Rules.read(self.state.schema, now_ms),
+            options.read(self.state.schema),
+        )
         write = replace(in_buckets(self.state), bucket=None)  # Raises for a table that must not be written.
-        sections = Sections.of(live, schema)
+        sections = Sections.build(live, schema)
         if len(sections) == 0:
             return []
         assert write.keyed is not None, write
         entries = sections.files.entries
         buckets = manifest.bucket_codes(entries)
         expired = _expired(schema, now_ms, self.reader.root)
-        files = _BucketFiles.of(self.reader, self.state, sections.files, full, expired)
+        files = _BucketFiles.read(self.reader, self.state, sections.files, full, expired)
         worn_names = entries["_FILE_NAME"].filter(pa.array(files.worn)).combine_chunks()
         result: list[RewriteTask] = []
         for rows in np.split(np.arange(len(buckets)), np.flatnonzero(np.diff(buckets)) + 1):
@@ -206,20 +213,22 @@ class Compaction(Part[State]):
             # Files keep their level if the number of levels has been reduced.
             rules = replace(general, levels=max(general.levels, highest + 1))
             # All rows of level 0 at once: their changes, and the existing rows.
-            settles = (given.keeps_first_row or given.looks_up) and bool((files.levels[rows] == 0).any())
-            picked = files.picked(rows, rules, full, settles and _settles_at_once(given, write), now_ms)
+            settles = (table_options.keeps_first_row or table_options.looks_up) and bool(
+                (files.levels[rows] == 0).any()
+            )
+            picked = files.picked(rows, rules, full, settles and _settles_at_once(table_options, write), now_ms)
             if picked is None:
                 continue
             chosen, higher, level = picked
             # A delete row hides no older row: there is none, or a deletion vector deletes it.
-            drops = given.has_vectors or level >= highest
-            gone = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
+            drops = table_options.has_vectors or level >= highest
+            removed = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
             keyed = replace(write.keyed, is_numbered=True, level=level)
             into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
-            part, above = Sections.of(sections.files.take(chosen), schema), sections.files.take(higher)
-            known = _known_level(given.changelog_producer, settles, level, rules)
-            for task in self._unit(part, into, gone, rules, known, worn_names):
-                if task.read and given.has_vectors:
+            part, above = Sections.build(sections.files.take(chosen), schema), sections.files.take(higher)
+            known = _known_level(table_options.changelog_producer, settles, level, rules)
+            for task in self._unit(part, into, removed, rules, known, worn_names):
+                if task.read and table_options.has_vectors:
                     task = self._looking(task, part, above)
                 elif task.read and settles:
                     task = self._settling(task, part, above)
@@ -287,19 +296,19 @@ class Compaction(Part[State]):
         self,
         sections: Sections,
         write: WriteTask,
-        gone: Expression | None,
+        removed: Expression | None,
         rules: Rules,
-        known: int | None,
+        known_level: int | None,
         worn_names: pa.Array,
     ) -> Iterator[RewriteTask]:
         """The sections of one bucket, in key order: adjacent ones are rewritten together, large files in between are
         upgraded.
 
-        With `known`, the changes of rows on levels from there on are written to the changelog, if there is one. Files
-        of `worn_names` are rewritten on any level. Rows for which `gone` is true are left out."""
+        With `known_level`, the changes of rows on levels from there on are written to the changelog, if there is one. Files
+        of `worn_names` are rewritten on any level. Rows for which `removed` is true are left out."""
         assert write.keyed is not None, write
         level, fields = write.keyed.level, (*self.state.schema.fields, SEQUENCE, VALUE_KIND)
-        producer = options.of(self.state.schema).changelog_producer
+        producer = options.read(self.state.schema).changelog_producer
         entries, starts = sections.files.entries, sections.starts
         alone = sections.sizes == 1
         sizes = np.asarray(entries["_FILE_SIZE"])[starts]
@@ -316,7 +325,7 @@ class Compaction(Part[State]):
                 if levels[first] == level:
                     continue
                 drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.empties_level_0)
-                if levels[first] >= (known or 0) and not drops_some:
+                if levels[first] >= (known_level or 0) and not drops_some:
                     if levels[first] > 0:
                         yield RewriteTask((), write, upgraded=((part.files.paths[0].as_py(), level),))
                         continue
@@ -324,19 +333,19 @@ class Compaction(Part[State]):
                         True  # Unless it has duplicate keys, which its reader finds: pypaimon wrote such files.
                     )
             read = scan.merges(self.reader, self.state, part, fields)
-            task = RewriteTask(tuple(read), write, delete_where=gone, upgrades=is_upgraded)
-            if known is not None:
+            task = RewriteTask(tuple(read), write, delete_where=removed, upgrades=is_upgraded)
+            if known_level is not None:
                 task = replace(
                     task,
                     changelog=_log(self.state, write) if producer in {"lookup", "full-compaction"} else None,
-                    before=self._before(part, known, fields),
-                    compared=options.of(self.state.schema).compared,
+                    before=self._before(part, known_level, fields),
+                    compared=options.read(self.state.schema).compared,
                 )
             yield task
 
-    def _before(self, sections: Sections, known: int, fields: tuple[Field, ...]) -> tuple[ReadTask | None, ...]:
-        """For each section, the task that reads its rows on levels from `known` on; None if there are none."""
-        is_above = np.asarray(sections.files.entries["_LEVEL"]) >= known
+    def _before(self, sections: Sections, known_level: int, fields: tuple[Field, ...]) -> tuple[ReadTask | None, ...]:
+        """For each section, the task that reads its rows on levels from `known_level` on; None if there are none."""
+        is_above = np.asarray(sections.files.entries["_LEVEL"]) >= known_level
         counts = np.add.reduceat(is_above.astype(np.int64), sections.starts)
         some = counts > 0
         starts = np.cumsum(counts[some]) - counts[some]
@@ -374,8 +383,8 @@ class Rules:
     )
 
     @classmethod
-    def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
-        table_options = options.of(schema)
+    def read(cls, schema: Schema, now_ms: int | None = None) -> Rules:
+        table_options = options.read(schema)
         return cls(
             levels=table_options.level_count,
             trigger=table_options.num_sorted_run_compaction_trigger,
@@ -384,7 +393,7 @@ class Rules:
             full_below_bytes=table_options.compaction_total_size_threshold,
             full_above_bytes=table_options.compaction_incremental_size_threshold,
             full_after_ms=table_options.compaction_optimization_interval,
-            large_bytes=options.of(schema).small_file_bytes,
+            large_bytes=options.read(schema).small_file_bytes,
             empties_level_0=table_options.empties_level_0,
         )
 
@@ -436,13 +445,13 @@ def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) ->
 def _off_peak(schema: Schema, now_ms: int | None) -> int:
     """The percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local
     clock."""
-    given = options.of(schema)
-    start, end = given.compaction_offpeak_start_hour, given.compaction_offpeak_end_hour
+    table_options = options.read(schema)
+    start, end = table_options.compaction_offpeak_start_hour, table_options.compaction_offpeak_end_hour
     if now_ms is None or start == end:
         return 0
     hour = metadata.local_ms(now_ms) // 3_600_000 % 24
     is_inside = start <= hour < end if start < end else hour >= start or hour < end
-    return given.compaction_offpeak_ratio if is_inside else 0
+    return table_options.compaction_offpeak_ratio if is_inside else 0
 
 
 def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: int | None) -> bool:
@@ -465,10 +474,12 @@ class _BucketFiles:
     worn: np.ndarray  # So many rows are deleted, or have expired, that the file is rewritten on any level.
 
     @classmethod
-    def of(cls, reader: Reader, base: State, data_files: Files, full: bool, expired: Expression | None) -> _BucketFiles:
+    def read(
+        cls, reader: Reader, base: State, data_files: Files, full: bool, expired: Expression | None
+    ) -> _BucketFiles:
         entries = data_files.entries
         lost = scan.deleted_rows(reader, base, data_files)
-        enough = 0.0 if full else options.of(base.schema).compaction_delete_ratio_threshold
+        enough = 0.0 if full else options.read(base.schema).compaction_delete_ratio_threshold
         worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
         if full and expired is not None:
             worn |= Compaction(reader, base)._holds(data_files, expired)
@@ -500,12 +511,12 @@ class _BucketFiles:
         return np.sort(order[:end]), np.sort(order[end:]), level
 
 
-def _settles_at_once(given: options.TableOptions, write: WriteTask) -> bool:
+def _settles_at_once(table_options: options.TableOptions, write: WriteTask) -> bool:
     """Whether a compaction of level 0 merges the existing rows too."""
     assert write.keyed is not None, write
     # pypaimon and pypaimon-rust return the rows of several levels without merging, so there must be one level only.
     sums_up = bool(write.keyed.merge.aggregations)
-    return given.has_vectors or given.changelog_producer == "full-compaction" or sums_up
+    return table_options.has_vectors or table_options.changelog_producer == "full-compaction" or sums_up
 
 
 def _known_level(producer: str, settles: bool, level: int, rules: Rules) -> int | None:
@@ -535,7 +546,7 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
 
 def _log(base: State, write: WriteTask) -> WriteTask:
     assert write.keyed is not None, write
-    prefix = options.of(base.schema).changelog_file_prefix
+    prefix = options.read(base.schema).changelog_file_prefix
     return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
 
 

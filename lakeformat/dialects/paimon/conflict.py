@@ -110,7 +110,7 @@ def _check_row_delta(reader: Reader, operation: RowDelta, base: State) -> None:
     _require_same_places(reader, base, request, added)
     if not base.schema.primary_key:
         _require_marked_as_read(reader, base, operation.kind, added, read_at)
-        if options.of(base.schema).data_evolution_enabled:
+        if options.read(base.schema).data_evolution_enabled:
             _require_same_columns(reader, base, operation)
     elif read_at is not None:
         _require_keys_untouched(reader, base, added, read_at)
@@ -120,11 +120,11 @@ def _check_row_delta(reader: Reader, operation: RowDelta, base: State) -> None:
 
 
 def _check_rewrite(reader: Reader, operation: Rewrite, base: State) -> None:
-    gone = removed(reader, base, operation)
-    _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
+    entries = removed(reader, base, operation)
+    _require_same_vectors(reader, base, entries["_FILE_NAME"], operation.read_at)
     _require_marked_as_read(reader, base, operation.kind, operation.added, operation.read_at)
     if base.schema.primary_key:
-        _require_room(reader, base, operation, gone)
+        _require_room(reader, base, operation, entries)
     _require_buckets_as_read(reader, base, operation)
     if operation.kind != OperationKind.COMPACT:  # A compaction keeps the buckets of the files that it reads.
         _require_same_buckets(reader, base, operation.request, operation.added)
@@ -136,21 +136,21 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     """The live entries of the files that a Rewrite removes or upgrades. Raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base.document, base.schema, operation.scope)
     paths = scan.paths(entries, base.schema)
-    wanted = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
-    chosen = pc.is_in(paths, value_set=wanted)
+    read_paths = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
+    chosen = pc.is_in(paths, value_set=read_paths)
     removed_entries = entries.filter(chosen)
-    if options.of(base.schema).data_evolution_enabled and len(removed_entries) == len(wanted):
+    if options.read(base.schema).data_evolution_enabled and len(removed_entries) == len(read_paths):
         # Column files are removed with the file that they belong to. A compaction keeps blob files, beside the file that then
         # has the other columns of their rows.
         if operation.kind == OperationKind.COMPACT:
             entries = entries.filter(pc.invert(tracking.is_blob(entries)))
         removed_entries = entries.filter(pa.array(tracking.meet(entries, removed_entries)))
         _require_no_newer(reader, base, operation.kind, removed_entries, operation.read_at)
-    if len(removed_entries) < len(wanted):
-        gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=paths)))
+    if len(removed_entries) < len(read_paths):
+        missing = pc.filter(read_paths, pc.invert(pc.is_in(read_paths, value_set=paths)))
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(wanted)} files, of which {len(gone)} are no longer in the table at "
-            f"snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in the table at "
+            f"snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
     return removed_entries
 
@@ -193,10 +193,10 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
     touched = live.filter(pa.array(tracking.meet(live, pa.concat_tables([ranges, read]))))
     names = {name for f in added for name in f.columns} | operation.reads | columns_of(operation.condition)
     known = set(base.schema.names)
-    asked = {base.schema.field(name).id for name in names if name in known}
+    column_ids = {base.schema.field(name).id for name in names if name in known}
     for schema_id, columns, rows in tracking.column_kinds(touched):
         written = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        if asked & {f.id for f in written}:
+        if column_ids & {f.id for f in written}:
             _require_no_newer(reader, base, operation.kind, touched.take(pa.array(rows)), operation.read_at)
 
 
@@ -209,15 +209,15 @@ def _require_marked_as_read(
         return
     scope = manifest.scope_of(base.schema, {f.partition for f in marking})
     live = manifest.live_entries(reader, base.document, base.schema, scope)
-    wanted = pa.array([path for f in marking for path in f.refers_to], pa.string())
-    there = scan.paths(live, base.schema)
-    gone = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
-    if len(gone):
+    marked_paths = pa.array([path for f in marking for path in f.refers_to], pa.string())
+    live_paths = scan.paths(live, base.schema)
+    missing = marked_paths.filter(pc.invert(pc.is_in(marked_paths, value_set=live_paths)))
+    if len(missing):
         raise Conflict(
-            f"{reader.root}: {kind} marked rows of {len(wanted)} files, of which {len(gone)} are no longer in the "
-            f"table at snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {kind} marked rows of {len(marked_paths)} files, of which {len(missing)} are no longer in the "
+            f"table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
-    names = live["_FILE_NAME"].filter(pc.is_in(there, value_set=wanted))
+    names = live["_FILE_NAME"].filter(pc.is_in(live_paths, value_set=marked_paths))
     _require_same_vectors(reader, base, names, read_at)
 
 
@@ -279,7 +279,7 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
     """Raise for a partition with another number of buckets: it keeps the number it was written with until it is
     overwritten."""
     schema = metadata.schema_at(reader, base, request.schema_id)
-    buckets = options.of(schema).bucket
+    buckets = options.read(schema).bucket
     if buckets <= 0 or base.schema.id == 0 or not added:
         return
     entries = manifest.live_entries(
@@ -298,7 +298,7 @@ def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) ->
     """Raise `Conflict` if others wrote to the buckets of partitions in which waiting rows are assigned buckets: these
     rows continue the sequence numbers there."""
     placed = {f.partition for f in operation.added if f.bucket_count is not None}
-    if options.of(base.schema).bucket != POSTPONED_BUCKET or not placed or operation.read_at is None:
+    if options.read(base.schema).bucket != POSTPONED_BUCKET or not placed or operation.read_at is None:
         return
     scope = manifest.scope_of(base.schema, placed)
     for document, entries in _changed_since(reader, base, scope, operation.read_at):
@@ -313,7 +313,7 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
     """Raise `Conflict` if others assigned buckets to keys of the partitions of `added` since these rows were assigned
     theirs."""
     schema, since = base.schema, request.absent_until
-    is_dynamic = schema.primary_key and options.of(schema).bucket == -1
+    is_dynamic = schema.primary_key and options.read(schema).bucket == -1
     if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
         return
     scope = manifest.scope_of(schema, {f.partition for f in added})
@@ -364,11 +364,11 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
 
 def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
     """Raise `Conflict` if level 0 has rows that no reader sees yet."""
-    given = options.of(base.schema)
-    if not base.schema.primary_key or not (given.hides_level_0 or given.bucket == POSTPONED_BUCKET):
+    table_options = options.read(base.schema)
+    if not base.schema.primary_key or not (table_options.hides_level_0 or table_options.bucket == POSTPONED_BUCKET):
         return
     live = manifest.live_entries(reader, base.document, base.schema, scope)
-    waits = pc.equal(live["_LEVEL"], 0) if given.hides_level_0 else pc.equal(live["_BUCKET"], POSTPONED_BUCKET)
+    waits = pc.equal(live["_LEVEL"], 0) if table_options.hides_level_0 else pc.equal(live["_BUCKET"], POSTPONED_BUCKET)
     if waiting := pc.sum(waits).as_py():
         raise Conflict(
             f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. Nothing was "
@@ -391,13 +391,13 @@ def _require_keys_untouched(
     """Raise `Conflict` if others changed rows in a key range of `added`: in the same bucket, or with `scope` anywhere
     in it."""
     schema = base.schema
-    own = manifest.key_entries([f for f in added if f.content is Content.DATA], schema)
+    added_keys = manifest.key_entries([f for f in added if f.content is Content.DATA], schema)
     there = manifest.scope_of(schema, {f.partition for f in added}) if scope is None else scope
     for document, entries in _changed_since(reader, base, there, read_at):
-        theirs = entries.select(own.column_names)
-        low, high = scan.key_ranks(pa.concat_tables([own, theirs]), schema)
-        buckets = manifest.bucket_codes(pa.concat_tables([own, theirs]))
-        if _meet(buckets if scope is None else np.zeros_like(buckets), low, high, len(own)):
+        theirs = entries.select(added_keys.column_names)
+        low, high = scan.key_ranks(pa.concat_tables([added_keys, theirs]), schema)
+        buckets = manifest.bucket_codes(pa.concat_tables([added_keys, theirs]))
+        if _meet(buckets if scope is None else np.zeros_like(buckets), low, high, len(added_keys)):
             raise Conflict(
                 f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
                 f"with keys as of those that were read at snapshot {read_at}. Nothing was changed: run it again"
@@ -413,13 +413,17 @@ def upgraded(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
     return entries.set_column(position, manifest.ENTRY.field("_LEVEL"), chosen).filter(chosen.is_valid())
 
 
-def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
+def _require_room(reader: Reader, base: State, operation: Rewrite, removed_entries: pa.Table) -> None:
     """Raise `Conflict` if a file would overlap the keys of a file that others put on the same level (above 0) of its
     bucket, or if others upgraded it."""
     schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
     levels = dict(operation.upgraded)
-    there = zip(scan.paths(gone, schema).to_pylist(), gone["_LEVEL"].to_pylist(), strict=True) if levels else ()
-    for path, level in there:
+    old_levels = (
+        zip(scan.paths(removed_entries, schema).to_pylist(), removed_entries["_LEVEL"].to_pylist(), strict=True)
+        if levels
+        else ()
+    )
+    for path, level in old_levels:
         if level >= levels.get(path, level + 1):
             raise Conflict(
                 f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and somebody has put it on level {level} "
@@ -428,9 +432,11 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Tabl
     files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
     new_levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
     added = manifest.key_entries(files, schema).append_column(manifest.ENTRY.field("_LEVEL"), new_levels)
-    new = pa.concat_tables([added, upgraded(gone, operation, schema).select(names)])
+    new = pa.concat_tables([added, upgraded(removed_entries, operation, schema).select(names)])
     live = manifest.live_entries(reader, base.document, schema, operation.scope)
-    live = live.filter(pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(gone)))).select(names)
+    live = live.filter(
+        pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(removed_entries)))
+    ).select(names)
     new, live = (table.filter(pc.greater(table["_LEVEL"], 0)) for table in (new, live))
     together = pa.concat_tables([new, live])
     if len(new) == 0 or len(live) == 0:
@@ -473,7 +479,7 @@ def _changed_since(
     reader: Reader, base: State, scope: Expression, since: int
 ) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
     """The snapshots after `since` that changed rows inside the scope, each with its entries there."""
-    postpones = options.of(base.schema).bucket == POSTPONED_BUCKET
+    postpones = options.read(base.schema).bucket == POSTPONED_BUCKET
     documents = metadata.read_snapshots(reader, list(range(since + 1, base.version + 1)))
     if len(documents) < base.version - since or base.version < since:
         raise Conflict(

@@ -59,11 +59,11 @@ class Paimon:
     def head(self, store: Store) -> Head:
         return metadata.head(store, self.newest)
 
-    def load(self, reader: Reader, version: int, known: View[State] | None = None) -> PaimonView:
-        return self._view(reader, metadata.load(reader, version, known.state if known else None))
+    def load(self, reader: Reader, version: int, earlier: View[State] | None = None) -> PaimonView:
+        return self._view(reader, metadata.load(reader, version, earlier.state if earlier else None))
 
-    def at(self, reader: Reader, snapshot_id: int) -> PaimonView:
-        return self._view(reader, lineage.at(cached(reader, self.cache), snapshot_id))
+    def load_snapshot(self, reader: Reader, snapshot_id: int) -> PaimonView:
+        return self._view(reader, lineage.load_snapshot(cached(reader, self.cache), snapshot_id))
 
     def at_tag(self, reader: Reader, name: str) -> PaimonView:
         return self._view(reader, metadata.at_tag(reader, name))

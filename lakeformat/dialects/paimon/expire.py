@@ -67,8 +67,8 @@ class Expiring(Part[State]):
 
     def default_retention(self, now_ms: int) -> Retention:
         """The retention of the table's options (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
-        least, most, kept_ms = options.of(self.state.schema).snapshots_kept
-        limit = options.of(self.state.schema).snapshot_expire_limit
+        least, most, kept_ms = options.read(self.state.schema).snapshots_kept
+        limit = options.read(self.state.schema).snapshot_expire_limit
         return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
 
     def snapshots(self, retention: Retention, now_ms: int) -> Expiry:
@@ -92,20 +92,22 @@ class Expiring(Part[State]):
         expired = replaced | set(_old(self.reader, self.state.schema, ids, documents, retention))
         expired |= {id for ids_begun in begun.values() for id in ids_begun} & set(ids[:-1])
         if not expired:
-            gone = self._released(documents, replaced, expired, _tags(self.reader), now_ms)
-            return replace(gone, notices=tuple(begun)) if begun else gone  # Of none of them a snapshot is there.
+            expiry = self._released(documents, replaced, expired, _tags(self.reader), now_ms)
+            return replace(expiry, notices=tuple(begun)) if begun else expiry  # Of none of them a snapshot is there.
         notice = f"{metadata.SNAPSHOT_FOLDER}/{EXPIRING}{uuid.uuid4()}"
 
         def then(after: State) -> Expiry:
             tags = _tags(self.reader)  # Before the snapshots: a restore deletes its tag when its snapshot is there.
             ids = metadata.snapshot_ids(self.reader)
-            there = {i: documents[i] for i in ids if i in documents}
-            there |= {d["id"]: d for d in metadata.read_snapshots(self.reader, [i for i in ids if i not in there])}
-            gone = Expiring(self.reader, after)._released(
-                there, replaced & there.keys(), expired & there.keys(), tags, now_ms
+            existing = {i: documents[i] for i in ids if i in documents}
+            existing |= {
+                d["id"]: d for d in metadata.read_snapshots(self.reader, [i for i in ids if i not in existing])
+            }
+            expiry = Expiring(self.reader, after)._released(
+                existing, replaced & existing.keys(), expired & existing.keys(), tags, now_ms
             )
-            left = there.keys() - set(gone.snapshots)
-            return replace(gone, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
+            left = existing.keys() - set(expiry.snapshots)
+            return replace(expiry, notices=(notice, *(path for path, ids in begun.items() if left.isdisjoint(ids))))
 
         return Expiry(tuple(sorted(expired)), (), files={notice: json.dumps(sorted(expired)).encode()}, then=then)
 
@@ -136,20 +138,20 @@ class Expiring(Part[State]):
         """A tag that keeps the snapshot while a verb refers to it."""
         return metadata.pin(self.state, now_ms, retain_ms)
 
-    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        """The retention after the commit `made` on the view, for a table that expires snapshots with its commits, if
+    def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
+        """The retention after the commit `snapshot` on the view, for a table that expires snapshots with its commits, if
         one listing of the snapshots with their ages shows one that may expire; else None."""
-        if not options.of(self.state.schema).expires_with_commits or made.id <= self.state.version:
+        if not options.read(self.state.schema).expires_with_commits or snapshot.id <= self.state.version:
             return None
         kept = self.default_retention(now_ms)
         least = max(kept.retain_min, 1)
-        if made.id <= least:
+        if snapshot.id <= least:
             return None
         listed = metadata.listed_snapshots(self.reader)
         assert kept.retain_max is not None
         assert kept.older_than_ms is not None
         is_due = len(listed) > least and (len(listed) > kept.retain_max or listed[1][1] < kept.older_than_ms)
-        if not is_due or min(metadata.consumers(self.reader).values(), default=made.id) <= listed[0][0]:
+        if not is_due or min(metadata.consumers(self.reader).values(), default=snapshot.id) <= listed[0][0]:
             return None
         return kept
 
@@ -178,7 +180,7 @@ class Expiring(Part[State]):
         `partition.expiration-max-num` (100), oldest first. None if there are none, or without that option. `properties`
         come before the table's."""
         schema = replace(self.state.schema, properties={**self.state.schema.properties, **properties})
-        table_options = options.of(schema)
+        table_options = options.read(schema)
         kept_ms = table_options.partition_expiration_time
         if kept_ms is None or not schema.partitioning:
             return None
@@ -243,28 +245,28 @@ class Expiring(Part[State]):
         pairs = itertools.pairwise(documents[i] for i in ids)
         strays = {d["id"] for d, after in pairs if lineage.leads_to(self.reader, d, after) is False} - replaced
         kept = [documents[i] for i in ids if i not in expired | strays]
-        gone = [documents[i] for i in ids if i in expired - strays]
+        expired_documents = [documents[i] for i in ids if i in expired - strays]
         left = {d["id"]: d for d in metadata.read_changelogs(self.reader, metadata.changelog_ids(self.reader))}
-        if options.of(self.state.schema).outlives_snapshots:
-            left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
+        if options.read(self.state.schema).outlives_snapshots:
+            left = {d["id"]: d for d in expired_documents if d["id"] not in replaced} | left
         over = _over(self.reader, self.state.schema, left, documents, ids, now_ms)
         logs = [left[i] for i in sorted(left.keys() - over)]
         silent = [left[i] for i in sorted(over)]
-        if not gone and not silent and not strays:
+        if not expired_documents and not silent and not strays:
             return NOTHING
         keepers = [*kept, *tags.values(), *_branch_documents(self.reader)]
-        unreachable = self._unreachable(gone, kept, keepers, silent, [*logs, *_branch_logs(self.reader)])
-        clean = options.of(self.state.schema).snapshot_clean_empty_directories
+        unreachable = self._unreachable(expired_documents, kept, keepers, silent, [*logs, *_branch_logs(self.reader)])
+        clean = options.read(self.state.schema).snapshot_clean_empty_directories
         hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
         if logs:
             ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
             hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
         return Expiry(
-            snapshots=tuple(d["id"] for d in gone),
+            snapshots=tuple(d["id"] for d in expired_documents),
             waves=(
                 *unreachable,
                 # In order: strays are recognised because a name becomes free only after all names below it.
-                *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
+                *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in expired_documents} | strays)),
                 tuple(metadata.changelog_path(d["id"]) for d in silent),
             ),
             files=_copies(self.reader, [d for d in logs if d["id"] in expired]),
@@ -292,39 +294,39 @@ class Expiring(Part[State]):
 
     def _unreachable(
         self,
-        gone: Sequence[Mapping[str, Any]],
+        expired: Sequence[Mapping[str, Any]],
         kept: Sequence[Mapping[str, Any]],
         keepers: Sequence[Mapping[str, Any]],
         silent: Sequence[Mapping[str, Any]],
         logs: Sequence[Mapping[str, Any]],
     ) -> tuple[tuple[str, ...], ...]:
-        """In waves, data files first: what only the snapshots `gone` and the changelogs `silent` reach; `logs` stay."""
+        """In waves, data files first: what only the snapshots `expired` and the changelogs `silent` reach; `logs` stay."""
         # A snapshot's delta has its adds and deletes; the delta of the first remaining one lists the deletes that made it.
-        ids = {document["id"] for document in gone}
+        ids = {document["id"] for document in expired}
         with_delta = [
-            *gone,
-            *(kept[:1] if gone else ()),
+            *expired,
+            *(kept[:1] if expired else ()),
             *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
         ]
         names = [
             name for group in _listed(self.reader, with_delta, "deltaManifestList", missing_ok=True) for name in group
         ]
         candidates = manifest.joined(manifest.read_entries(self.reader, names, missing_ok=True))
-        with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
+        with_changelog = [*expired, *(d for d in silent if d["id"] not in ids)]
         data = (
             *self._data_paths(candidates, keepers, logs),
             *self._changelog_paths(with_changelog, [*keepers, *logs]),
         )
-        named = _names(self.reader, gone, missing_ok=True) | _names_of_changes(self.reader, silent, missing_ok=True)
+        named = _names(self.reader, expired, missing_ok=True) | _names_of_changes(self.reader, silent, missing_ok=True)
         return data, *_metadata_waves(named - _names(self.reader, keepers) - _names_of_changes(self.reader, logs))
 
     def _changelog_paths(
-        self, gone: Sequence[Mapping[str, Any]], keepers: Sequence[Mapping[str, Any]]
+        self, expired: Sequence[Mapping[str, Any]], keepers: Sequence[Mapping[str, Any]]
     ) -> tuple[str, ...]:
-        """The paths of the changelog files of the snapshots `gone`: no other snapshot has them, but a tag may."""
+        """The paths of the changelog files of the snapshots `expired`: no other snapshot has them, but a tag may."""
         key = "changelogManifestList"
         kept = {document.get(key) for document in keepers}
-        alone = [document for document in gone if document.get(key) not in kept]
+        alone = [document for document in expired if document.get(key) not in kept]
         names = [name for group in _listed(self.reader, alone, key, missing_ok=True) for name in group]
         entries = manifest.joined(manifest.read_entries(self.reader, names, missing_ok=True))
         return tuple(scan.paths(entries, self.state.schema).to_pylist())
@@ -371,16 +373,16 @@ def everything(reader: Reader) -> Expiry:
             used |= _used(reader, folder, missing_ok=True)
     except (CorruptTable, UnsupportedFeature) as error:
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
-    own = {path for path in listed if _is_own(path, used) and not path.startswith(inside)}
+    table_files = {path for path in listed if _is_own(path, used) and not path.startswith(inside)}
     ids = metadata.snapshot_ids(reader)
-    schemas = {path for path in own if path.startswith(f"{metadata.SCHEMA_FOLDER}/")}
-    newest = {metadata.snapshot_path(id) for id in ids[-1:]} & own
-    first = {path for path in own - newest if path.startswith(f"{metadata.SNAPSHOT_FOLDER}/")}
-    waves = (first, own - schemas - newest - first, newest, schemas)
+    schemas = {path for path in table_files if path.startswith(f"{metadata.SCHEMA_FOLDER}/")}
+    newest = {metadata.snapshot_path(id) for id in ids[-1:]} & table_files
+    first = {path for path in table_files - newest if path.startswith(f"{metadata.SNAPSHOT_FOLDER}/")}
+    waves = (first, table_files - schemas - newest - first, newest, schemas)
     emptied = {
         f"{folder}{metadata.TAG_FOLDER}" for folder in ["", *metadata.branches(reader)]
     }  # By pins that have gone.
-    folders = sorted({path.rpartition("/")[0] for path in own} - {""} | emptied)
+    folders = sorted({path.rpartition("/")[0] for path in table_files} - {""} | emptied)
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
@@ -436,7 +438,7 @@ def _old(
 ) -> list[int]:
     """The ids that a retention expires: a run from the oldest on. A snapshot is as old as its successor, since it was
     current until then (ExpireSnapshotsImpl)."""
-    given = options.of(schema)
+    given = options.read(schema)
     waits = not (given.outlives_snapshots and given.consumer_changelog_only)
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
     if consumed is not None and consumed in documents and scan.needs_before(documents[consumed]):
@@ -469,12 +471,12 @@ def _over(
     """The changelogs among `left` that the table's options expire (ExpireChangelogImpl). They are counted together with
     the snapshots after them, and each lasts until its successor is too old; without options of their own they expire
     like snapshots."""
-    given = options.of(schema)
+    table_options = options.read(schema)
     latest = ids[-1] if ids else 0
-    least, most, kept_ms = given.changelogs_kept
+    least, most, kept_ms = table_options.changelogs_kept
     old_ms = now_ms - kept_ms
     consumed = min(metadata.consumers(reader).values(), default=None)
-    limit = given.snapshot_expire_limit
+    limit = table_options.snapshot_expire_limit
     every = {**documents, **left}
     successor = dict(itertools.pairwise(sorted(every)))
     over: set[int] = set()

@@ -36,7 +36,7 @@ _TEXT_OPTIONS = ("csv.", "json.", "field-delimiter")
 _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
 
 
-def _refused(part: Part[State], *given: Any, **named: Any) -> NoReturn:
+def _refused(part: Part[State], *arguments: Any, **named: Any) -> NoReturn:
     raise UnsupportedFeature(
         f"{part.reader.root}: a format table is a folder of files of others, which is read; write it by other means, or copy its rows "
         "to a table of its own"
@@ -84,10 +84,10 @@ class FolderView(PaimonView):
     """A format table, as it is each time it is read. It cannot be changed."""
 
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
-        given = self._file_format
-        if given not in _FORMATS:
+        file_format = self._file_format
+        if file_format not in _FORMATS:
             raise UnsupportedFeature(
-                f"{self.reader.root}: a format table of {given} files; known are {', '.join(_FORMATS)}"
+                f"{self.reader.root}: a format table of {file_format} files; known are {', '.join(_FORMATS)}"
             )
         elsewhere = self.schema.properties.get(_PATH_OPTION)
         if elsewhere is not None and _plain(elsewhere) != _plain(self.reader.root):
@@ -97,7 +97,7 @@ class FolderView(PaimonView):
         return scan.project(self.state, columns)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
-        schema, given = self.schema, self._file_format
+        schema, file_format = self.schema, self._file_format
         scope, rest = split(predicate, schema.partitioning.names)
         fields = with_columns(columns_of(rest), self.project(columns), schema.fields)
         keys = [schema.field(name) for name in schema.partitioning.names]
@@ -107,13 +107,13 @@ class FolderView(PaimonView):
                 paths=tuple(file.path for file in files),
                 row_counts=(),
                 sizes_bytes=tuple(file.size_bytes for file in files),
-                file_format=given,
+                file_format=file_format,
                 fields=fields,
                 file_fields=tuple(f for f in schema.fields if f not in keys),
                 predicate=rest,
                 constants=tuple((f.id, value) for f, value in zip(keys, partition, strict=True)),
                 partition=partition,
-                text_options=tuple(sorted(text.items())) if given in ("csv", "json") else None,
+                text_options=tuple(sorted(text.items())) if file_format in ("csv", "json") else None,
             )
             for partition, files in self._by_partition(scope).items()
         ]
@@ -133,12 +133,12 @@ class FolderView(PaimonView):
     def count(self, predicate: Expression = ALWAYS) -> int | None:
         return None  # Row counts are unknown.
 
-    def inspect(self, name: str, *how: Any) -> pa.Table:
+    def inspect(self, name: str, *arguments: Any) -> pa.Table:
         if name == "partitions":
-            return self._partitions(*how)
+            return self._partitions(*arguments)
         if name in ("files", "manifests"):
             _refused(self)
-        return inspect.INSPECTIONS[name](inspect.Inspections(self.reader, self.state), *how)
+        return inspect.INSPECTIONS[name](inspect.Inspections(self.reader, self.state), *arguments)
 
     # These would treat the folder as a table with snapshots, to which its files do not belong.
     plan = layout = rewriting = delete_layout = files = tasks = tag = _refused
@@ -147,7 +147,7 @@ class FolderView(PaimonView):
     @property
     def _file_format(self) -> str:
         said = self.schema.properties.get("file.format")
-        return options.of(self.schema).file_format if said is None else said.lower()
+        return options.read(self.schema).file_format if said is None else said.lower()
 
     def _by_partition(self, scope: Expression = ALWAYS) -> Mapping[tuple[Any, ...], list[Listed]]:
         """The files of each partition for which `scope` is true."""
@@ -174,7 +174,7 @@ class FolderView(PaimonView):
         """The values in the names of folders, `key=value` or only the value."""
         schema = self.schema
         alone = schema.properties.get(_VALUES_ONLY, "").lower() == "true"
-        missing, values = options.of(schema).partition_default_name, []
+        missing, values = options.read(schema).partition_default_name, []
         for name, folder in zip(schema.partitioning.names, folders, strict=True):
             key, said, text = ("", "=", folder) if alone else folder.partition("=")
             if not said or (not alone and unquote(key) != name):
@@ -189,7 +189,7 @@ class FolderView(PaimonView):
 
     def _partitions(self, small_file_bytes: int | None = None) -> pa.Table:
         schema, partitions = self.schema, self._by_partition()
-        small = options.of(schema).small_file_bytes if small_file_bytes is None else small_file_bytes
+        small = options.read(schema).small_file_bytes if small_file_bytes is None else small_file_bytes
         table = manifest.partition_table(list(partitions), schema)
         sizes = [[file.size_bytes for file in files] for files in partitions.values()]
         figures = {

@@ -52,20 +52,22 @@ def read_all(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
         return _NO_BTREES
     of = entries["_GLOBAL_INDEX"].combine_chunks()
     extra = pc.fill_null(pc.list_value_length(pc.struct_field(of, "_EXTRA_FIELD_IDS")), 0)
-    own = pc.and_(pc.equal(entries["_INDEX_TYPE"], manifest.BTREE_INDEX), pc.and_(of.is_valid(), pc.equal(extra, 0)))
+    is_btree = pc.and_(
+        pc.equal(entries["_INDEX_TYPE"], manifest.BTREE_INDEX), pc.and_(of.is_valid(), pc.equal(extra, 0))
+    )
     names = ("_INDEX_FIELD_ID", "_ROW_RANGE_START", "_ROW_RANGE_END", "_INDEX_META")
     columns = [pa.array(manifest.index_paths(entries), pa.string()), *(pc.struct_field(of, name) for name in names)]
     table = pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(columns, _NO_BTREES.schema, strict=True)],
         schema=_NO_BTREES.schema,
     )
-    return table.filter(pc.and_(own, table["ends"].is_valid()))
+    return table.filter(pc.and_(is_btree, table["ends"].is_valid()))
 
 
 def may_hold(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> np.ndarray:
     """For each file of `entries`, whether a row for which `predicate` is true may be in it."""
     keep = np.ones(len(entries), bool)
-    given = options.of(base.schema)
+    given = options.read(base.schema)
     if not given.global_index_enabled or given.global_index_column_update_action == "ignore":
         return keep
     indexes = read_all(reader, base.document)
@@ -95,10 +97,10 @@ def _asked(reader: Reader, base: State, indexes: pa.Table, predicate: Expression
         return
     ids = set(indexes["field_id"].to_pylist())
     for field in base.schema.fields:
-        own = [part for part in conjuncts(predicate) if columns_of(part) == {field.name}]
-        if field.id not in ids or not own or not is_known(field.type):
+        parts = [part for part in conjuncts(predicate) if columns_of(part) == {field.name}]
+        if field.id not in ids or not parts or not is_known(field.type):
             continue
-        condition = and_(*own)
+        condition = and_(*parts)
         null = pa.RecordBatch.from_arrays([pa.nulls(1, to_arrow(field.type))], [field.name])
         if not evaluation.mask(condition, null)[0].as_py() and always_had(reader, base, field):
             yield field, condition

@@ -33,12 +33,12 @@ class Indexes(Part[State]):
 
     def unindexed(self, scope: Expression) -> list[IndexTask]:
         """For each file that lacks an index, what is to be indexed. `scope`: a condition on partition columns."""
-        wanted = layout.file_indexes(self.state.schema)
-        if wanted is None:
+        rule = layout.file_indexes(self.state.schema)
+        if rule is None:
             return []
         metadata.require_writable(self.state.schema, self.reader.root)
         metadata.require_rewritable(self.state.schema, self.reader.root)
-        if options.of(self.state.schema).data_evolution_enabled:
+        if options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
                 f"{self.reader.root}: file indexes of a table with data evolution, whose columns are in several files, are not used; "
                 "create_global_index(column)"
@@ -55,8 +55,8 @@ class Indexes(Part[State]):
         result = []
         for path, (index_path, data), schema_id, row_count, size_bytes, file_format in rows:
             kept = {} if data is None else file_index.parse(data, f"{self.reader.root}/{index_path}")
-            own = {field.id: field for field in metadata.schema_at(self.reader, self.state, schema_id).fields}
-            columns = [(column, own.get(self.state.schema.field(column.column).id)) for column in wanted.columns]
+            file_columns = {field.id: field for field in metadata.schema_at(self.reader, self.state, schema_id).fields}
+            columns = [(column, file_columns.get(self.state.schema.field(column.column).id)) for column in rule.columns]
             missing = {
                 column: field.name
                 for column, field in columns
@@ -72,9 +72,9 @@ class Indexes(Part[State]):
                     sizes_bytes=(size_bytes,),
                     file_format=file_format,
                     fields=tuple(self.state.schema.field(name) for name in names),
-                    file_fields=(*system, *own.values()),
+                    file_fields=(*system, *file_columns.values()),
                 )
-                result.append(IndexTask(read, tuple(missing.items()), kept, wanted.embedded_bytes))
+                result.append(IndexTask(read, tuple(missing.items()), kept, rule.embedded_bytes))
         return result
 
     def unindexed_rows(self, column: str, kind: str, scope: Expression) -> list[IndexRange]:
@@ -112,11 +112,11 @@ class Indexes(Part[State]):
         values, row_ids = table.column(0).combine_chunks().filter(pa.array(inside)), row_ids[inside] - part.first
         nulls = np.asarray(values.is_null())
         order = np.argsort(row_ids[~nulls], kind="stable")
-        known, own_ids = values.drop_null().take(pa.array(order)), row_ids[~nulls][order]
-        order = np.asarray(pc.sort_indices(known))
-        known, own_ids, null_ids = known.take(pa.array(order)), own_ids[order], np.sort(row_ids[nulls])
-        for start in range(0, max(len(known), 1), _ROWS_PER_FILE):
-            some, ids = known.slice(start, _ROWS_PER_FILE), own_ids[start : start + _ROWS_PER_FILE]
+        key_values, own_ids = values.drop_null().take(pa.array(order)), row_ids[~nulls][order]
+        order = np.asarray(pc.sort_indices(key_values))
+        key_values, own_ids, null_ids = key_values.take(pa.array(order)), own_ids[order], np.sort(row_ids[nulls])
+        for start in range(0, max(len(key_values), 1), _ROWS_PER_FILE):
+            some, ids = key_values.slice(start, _ROWS_PER_FILE), own_ids[start : start + _ROWS_PER_FILE]
             begins = (
                 np.flatnonzero(np.append(True, np.asarray(pc.not_equal(some[1:], some[:-1])))) if len(some) else ids[:0]
             )
@@ -165,21 +165,24 @@ class Indexes(Part[State]):
         has)."""
         entries = self._live(indexes)
         paths = scan.paths(entries, self.state.schema).to_pylist()
-        own = [indexes[path] for path in paths]
+        entry_indexes = [indexes[path] for path in paths]
         extra = [
             [
                 *(name for name in names or () if not name.endswith(ENDING)),
                 *([_name(index)] if isinstance(index, str) else []),
             ]
-            for names, index in zip(entries["_EXTRA_FILES"].to_pylist(), own, strict=True)
+            for names, index in zip(entries["_EXTRA_FILES"].to_pylist(), entry_indexes, strict=True)
         ]
-        columns = {"_EXTRA_FILES": extra, "_EMBEDDED_FILE_INDEX": [i if isinstance(i, bytes) else None for i in own]}
-        made = entries
+        columns = {
+            "_EXTRA_FILES": extra,
+            "_EMBEDDED_FILE_INDEX": [i if isinstance(i, bytes) else None for i in entry_indexes],
+        }
+        renewed = entries
         for name, values in columns.items():
             field = manifest.ENTRY.field(name)
-            made = made.set_column(made.column_names.index(name), field, pa.array(values, field.type))
+            renewed = renewed.set_column(renewed.column_names.index(name), field, pa.array(values, field.type))
         gone = {*indexes} - {*paths}
-        return entries, made, tuple(index for path in gone if isinstance(index := indexes[path], str))
+        return entries, renewed, tuple(index for path in gone if isinstance(index := indexes[path], str))
 
     def require_btree(self, column: str, kind: str) -> Field:
         """The column that is to be indexed. Raises `InvalidInput` and `UnsupportedFeature`."""
@@ -187,7 +190,7 @@ class Indexes(Part[State]):
             raise UnsupportedFeature(
                 f"{self.reader.root}: global indexes of type {kind!r} are not written; known is 'btree'"
             )
-        if not options.of(self.state.schema).data_evolution_enabled:
+        if not options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
                 f"{self.reader.root}: a global index needs the options row-tracking.enabled and data-evolution.enabled, set when the table is made"
             )
@@ -202,7 +205,7 @@ class Indexes(Part[State]):
         """Raise `InvalidInput` if new files have values of existing rows in columns with a global index: it would have
         the old ones, by which other engines look rows up."""
         files_of_rows = [file for file in added if tracking.changes_rows(file)]
-        if not files_of_rows or options.of(self.state.schema).global_index_column_update_action == "ignore":
+        if not files_of_rows or options.read(self.state.schema).global_index_column_update_action == "ignore":
             return
         is_whole = any(not file.columns or tracking.ROW_ID_NAME in file.columns for file in files_of_rows)
         changed = {*self.state.schema.names} if is_whole else {name for file in files_of_rows for name in file.columns}

@@ -105,7 +105,7 @@ class Inspections(Part[State]):
         file)."""
         schema = self.state.schema
         whole, beside = manifest.live_entries(self.reader, self.state.document, schema), tracking.NOTHING_BESIDE
-        if options.of(schema).data_evolution_enabled:
+        if options.read(schema).data_evolution_enabled:
             whole, beside = tracking.by_row_id(whole, self.reader.root)
         live = scan.Files(whole, schema, beside).each()
         entries = live.entries
@@ -115,7 +115,7 @@ class Inspections(Part[State]):
         count = len(values)
         sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
         if small_file_bytes is None:
-            small_file_bytes = options.of(schema).small_file_bytes
+            small_file_bytes = options.read(schema).small_file_bytes
         small = sizes < small_file_bytes
         created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
         newest = np.zeros(count, np.int64)

@@ -120,7 +120,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """
     task = in_buckets(base, reader)
     keyed = task.keyed
-    if keyed is None or options.of(base.schema).bucket != POSTPONED_BUCKET:
+    if keyed is None or options.read(base.schema).bucket != POSTPONED_BUCKET:
         return task
     if all(_fits_avro(part) for part in walk(base.schema.fields)):
         unbounded = ((StatsMode.NONE, 0),) * len(task.fields)
@@ -139,7 +139,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
     """As `layout`, for rows that have buckets."""
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     format = table_options.file_format
     buckets, bucket_key = table_options.bucket, metadata.bucket_key(schema)
     if buckets > 1 and not bucket_key:
@@ -175,7 +175,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
 
 def _blobs(schema: Schema) -> dict[str, Any]:
     """Of a table with BLOB columns: these, and the columns that data files have."""
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     if not (names := table_options.columns_in_blobs):
         return {}
     size_bytes = table_options.blob_target_file_size or table_options.target_file_bytes
@@ -189,12 +189,12 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
     """(the columns to read, how they are written) for existing rows that move: with `row-tracking.enabled` they keep
     their ids. Raises `UnsupportedFeature` for tables with data evolution, whose rows do not move."""
     schema, task = base.schema, layout(base, reader)
-    if options.of(schema).data_evolution_enabled:
+    if options.read(schema).data_evolution_enabled:
         raise UnsupportedFeature(
             f"table at schema {schema.id}: with data evolution no row leaves its file; delete rows by delete(), with "
             "deletion-vectors.enabled=true, and append the new ones, or drop or overwrite whole partitions"
         )
-    if not options.of(schema).row_tracking_enabled:
+    if not options.read(schema).row_tracking_enabled:
         return schema.fields, task
     written = (*task.fields, *(replace(f, id=i) for f, i in zip(tracking.FIELDS, tracking.IDS_IN_FILES, strict=True)))
     unbounded = ((StatsMode.NONE, 0),) * len(tracking.FIELDS)
@@ -214,17 +214,17 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             "delete these rows and append them again"
         )
     task = layout(base)
-    own = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]
+    written = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]
     blobs = None
     if task.blobs and (apart := task.blobs.names.intersection(names)):
         blobs = replace(task.blobs, names=apart, target_size_bytes=1 << 62, updates=True)
-        own.append((CHANGED, (StatsMode.NONE, 0)))
+        written.append((CHANGED, (StatsMode.NONE, 0)))
     return [
         replace(
             task,
-            fields=tuple(f for f, _ in own),
-            stats=tuple(stats for _, stats in own),
-            columns=tuple(f.name for f, _ in own if blobs is None or f.name not in {*blobs.names, CHANGED.name}),
+            fields=tuple(f for f, _ in written),
+            stats=tuple(stats for _, stats in written),
+            columns=tuple(f.name for f, _ in written if blobs is None or f.name not in {*blobs.names, CHANGED.name}),
             file_indexes=None,
             blobs=blobs,
             **_in_place(first, partition),
@@ -254,40 +254,40 @@ def _in_place(first_row_id: int, partition: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def directory(schema: Schema) -> Directory:
-    given = options.of(schema)
+    table_options = options.read(schema)
     return Directory(
         schema.partitioning.names,
         tuple(schema.field(n).type for n in schema.partitioning.names),
-        given.partition_default_name,
-        given.partition_legacy_name,
-        given.data_file_path_directory.strip("/"),
+        table_options.partition_default_name,
+        table_options.partition_legacy_name,
+        table_options.data_file_path_directory.strip("/"),
     )
 
 
 def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
     """`metadata.stats-mode`, or a column's own `fields.<name>.stats-mode`: (mode, length) for each column."""
-    general = options.of(schema).metadata_stats_mode
+    general = options.read(schema).metadata_stats_mode
     return tuple(_mode(schema.properties.get(f"fields.{f.name}.stats-mode", general)) for f in schema.fields)
 
 
 def _keyed(base: State, reader: Reader | None) -> KeyValues:
     schema = base.schema
-    own = tuple(schema.field(name) for name in metadata.key_of(schema))
-    is_thin = options.of(schema).data_file_thin_mode
-    repeated = () if is_thin else types.key_fields(own)
+    key_columns = tuple(schema.field(name) for name in metadata.key_of(schema))
+    is_thin = options.read(schema).data_file_thin_mode
+    repeated = () if is_thin else types.key_fields(key_columns)
     return KeyValues(
         merge=merging.merging(schema, f"table at schema {schema.id}"),
         fields=(*repeated, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
-        key_fields=repeated or own,
+        key_fields=repeated or key_columns,
         first=None if reader is None else _next_numbers(base, reader),
         index=None
-        if reader is None or options.of(schema).bucket != -1 or metadata.crosses_partitions(schema)
+        if reader is None or options.read(schema).bucket != -1 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
         kind_column=merging.kind_column(schema, f"table at schema {schema.id}"),
-        ignores_update_before=options.of(schema).ignore_update_before,
-        changelog_prefix=options.of(schema).changelog_file_prefix
-        if options.of(schema).changelog_producer == "input"
+        ignores_update_before=options.read(schema).ignore_update_before,
+        changelog_prefix=options.read(schema).changelog_file_prefix
+        if options.read(schema).changelog_producer == "input"
         else None,
     )
 
@@ -295,7 +295,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
 def _hash_index(base: State, reader: Reader) -> HashIndex:
     """The bucket of each hash of a key (`bucket` = -1)."""
     schema = base.schema
-    most = options.of(schema).dynamic_bucket_max_buckets
+    most = options.read(schema).dynamic_bucket_max_buckets
     entries = manifest.read_index(reader, base.document)
     entries = entries.filter(pc.equal(entries["_INDEX_TYPE"], manifest.HASH_INDEX))
     files: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -311,7 +311,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
         columns=metadata.key_of(schema),
         files=files,
         folder=metadata.INDEX_FOLDER,
-        target_rows=max(options.of(schema).dynamic_bucket_target_row_num, 1),
+        target_rows=max(options.read(schema).dynamic_bucket_target_row_num, 1),
         max_buckets=most if most > 0 else None,
     )
 
@@ -319,7 +319,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
 def _key_places(base: State, reader: Reader) -> KeyPlaces:
     """The existing buckets if keys may change partitions; their keys are read from their rows."""
     schema = base.schema
-    most = options.of(schema).dynamic_bucket_max_buckets
+    most = options.read(schema).dynamic_bucket_max_buckets
     live = manifest.live_entries(reader, base.document, schema)
     counted = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_ROW_COUNT", "sum")])
     row_counts: dict[str, dict[int, int]] = {}
@@ -334,9 +334,9 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
         key=schema.primary_key,
         partition=schema.partitioning.names,
         rows=row_counts,
-        target_rows=max(options.of(schema).dynamic_bucket_target_row_num, 1),
+        target_rows=max(options.read(schema).dynamic_bucket_target_row_num, 1),
         max_buckets=most if most > 0 else None,
-        removes_late=options.of(schema).has_vectors and options.of(schema).hides_level_0,
+        removes_late=options.read(schema).has_vectors and options.read(schema).hides_level_0,
     )
 
 
@@ -369,7 +369,7 @@ def _fits_avro(field: Field) -> bool:
 def file_indexes(schema: Schema) -> FileIndexes | None:
     """The file indexes of columns. Raises `InvalidInput` for columns that cannot have one. Indexes of map keys
     (`column[key]`) are not written."""
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     indexes = []
     for kind, names, settings in (
         (file_index.BLOOM_FILTER, table_options.bloom_filter_columns, _of_bloom_filter),
@@ -379,12 +379,12 @@ def file_indexes(schema: Schema) -> FileIndexes | None:
         for name in names:
             if name.endswith("]"):
                 continue
-            at = f"table at schema {schema.id}: file-index.{kind}.columns names {name!r}"
+            subject = f"table at schema {schema.id}: file-index.{kind}.columns names {name!r}"
             if name not in schema.names:
-                raise InvalidInput(f"{at}, which is no column; there are {', '.join(schema.names)}")
+                raise InvalidInput(f"{subject}, which is no column; there are {', '.join(schema.names)}")
             if not file_index.is_for(kind, schema.field(name).type):
                 raise InvalidInput(
-                    f"{at}, a {schema.field(name).type}, of which there are no such indexes; leave it out"
+                    f"{subject}, a {schema.field(name).type}, of which there are no such indexes; leave it out"
                 )
             indexes.append(ColumnIndex(name, kind, settings(schema, name) if settings else ()))
     return FileIndexes(tuple(indexes), table_options.file_index_embedded) if indexes else None

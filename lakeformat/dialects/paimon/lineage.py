@@ -27,7 +27,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     (root,) = reader.read_many([plan.root_path])
     if isinstance(operation, Create | Evolve):  # Schemas never expire.
         return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
-    own = {path.rpartition("/")[2] for path in (*plan.files, *new_files(operation))}
+    new_names = {path.rpartition("/")[2] for path in (*plan.files, *new_files(operation))}
     after = successor(reader, plan.snapshot.id)
     is_followed, is_ours = None, False
     if root is not None:
@@ -42,11 +42,11 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
         if is_followed and is_ours:
             if after is None or not _changes_index_alone(reader, plan, document):
                 return Outcome.PUBLISHED
-            if own & _index_names(reader, after):
+            if new_names & _index_names(reader, after):
                 return Outcome.PUBLISHED
             is_followed = None  # A change of the index alone looks the same whoever made it.
     live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, base.document)))[0]
-    if own & {*live["_FILE_NAME"].to_pylist(), *_index_names(reader, base.document)}:
+    if new_names & {*live["_FILE_NAME"].to_pylist(), *_index_names(reader, base.document)}:
         return Outcome.PUBLISHED  # The snapshot has expired; only it can have added these files.
     is_lost = is_followed is (not is_ours) or plan.snapshot.id > base.version
     return Outcome.LOST if is_lost else Outcome.UNKNOWN
@@ -97,9 +97,9 @@ def require(reader: Reader, state: State) -> State:
     return state
 
 
-def at(reader: Reader, version: int) -> State:
+def load_snapshot(reader: Reader, version: int) -> State:
     """As `metadata.at`, for a snapshot that led to the newest one."""
-    return require(reader, metadata.at(reader, version))
+    return require(reader, metadata.load_snapshot(reader, version))
 
 
 def at_time(reader: Reader, epoch_ms: int) -> State:

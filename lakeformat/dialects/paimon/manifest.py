@@ -240,11 +240,11 @@ def vectors(entries: pa.Table) -> pa.Table:
     """The deletion vectors in entries of an index manifest: each one's data file `of`, `entry` (its row in `entries`),
     and its `offset`, `length` and `cardinality` (null if unknown) in that entry's file."""
     is_vector = pc.equal(entries["_INDEX_TYPE"], DELETION_VECTORS)
-    own = pa.array(np.flatnonzero(np.asarray(is_vector)))
-    ranges = entries["_DELETIONS_VECTORS_RANGES"].take(own).combine_chunks()
+    vector_rows = pa.array(np.flatnonzero(np.asarray(is_vector)))
+    ranges = entries["_DELETIONS_VECTORS_RANGES"].take(vector_rows).combine_chunks()
     flat = pc.list_flatten(ranges)
     columns = [pc.struct_field(flat, name) for name in ("f0", "f1", "f2", "_CARDINALITY")]
-    entry = own.take(pc.list_parent_indices(ranges))
+    entry = vector_rows.take(pc.list_parent_indices(ranges))
     table = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
     return table.filter(table["of"].is_valid())
 
@@ -380,10 +380,10 @@ def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
         return entries, deletes
     adds = entries.filter(pc.invert(is_delete))
     add_keys, delete_keys = identity(adds), identity(deletes)
-    gone = pc.is_in(add_keys, value_set=delete_keys)
+    is_deleted = pc.is_in(add_keys, value_set=delete_keys)
     matched = pc.is_in(delete_keys, value_set=add_keys)
-    live, unmatched = adds.filter(pc.invert(gone)), deletes.filter(pc.invert(matched))
-    came, went = pc.filter(add_keys, gone), pc.filter(delete_keys, matched)
+    live, unmatched = adds.filter(pc.invert(is_deleted)), deletes.filter(pc.invert(matched))
+    came, went = pc.filter(add_keys, is_deleted), pc.filter(delete_keys, matched)
     if len(pc.unique(came)) < len(came) or len(pc.unique(went)) < len(went):
         # An upgrade deletes a file and adds it again, so the number of ADDs and DELETEs counts.
         net = _net(came, went)
@@ -584,8 +584,8 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
     smaller: smaller ones would be merged again and again."""
     if len(entries) == 0:
         return NO_MANIFESTS
-    codec = options.of(schema).manifest_codec
-    target = options.of(schema).manifest_target_file_size
+    codec = options.read(schema).manifest_codec
+    target = options.read(schema).manifest_target_file_size
     whole = avro.encode(_nest(entries), _ENTRY_TEXT, codec)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
@@ -601,11 +601,11 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
     return Manifests(files, pa.concat_tables(metas), contents)
 
 
-def remembered(reader: Reader, made: Manifests) -> Manifests:
+def remembered(reader: Reader, manifests: Manifests) -> Manifests:
     """Cache new manifests, so that users of this reader need not read them."""
-    for path, entries in made.entries.items():
+    for path, entries in manifests.entries.items():
         remember(reader, path, entries)
-    return made
+    return manifests
 
 
 def emit_list(metas: pa.Table, schema: Schema) -> bytes:
@@ -615,12 +615,12 @@ def emit_list(metas: pa.Table, schema: Schema) -> bytes:
 
 def emit_records(metas: pa.Table, schema: Schema, records: bytes | None = None) -> tuple[bytes, bytes | None]:
     """Rows of `META` -> (a manifest list, its records where these are few). `records`: those of `metas`, where they are known."""
-    codec, own = options.of(schema).manifest_codec, metas.select(META.names)
+    codec, columns = options.read(schema).manifest_codec, metas.select(META.names)
     if records is None:
-        records = avro.few_records(own, _META_TEXT)
-    if records is None or not len(own):
-        return avro.encode(own, _META_TEXT, codec), None
-    return avro.of_records(len(own), records, _META_TEXT, codec), records
+        records = avro.few_records(columns, _META_TEXT)
+    if records is None or not len(columns):
+        return avro.encode(columns, _META_TEXT, codec), None
+    return avro.of_records(len(columns), records, _META_TEXT, codec), records
 
 
 def records_of(reader: Reader, document: Mapping[str, Any] | None) -> bytes | None:
@@ -641,13 +641,13 @@ def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Sch
     files = [(f.path, f.size_bytes, f.row_count, None) for f in added]
     new = index_entries(HASH_INDEX, partitions.to_pylist(), buckets, files)
     replaced = set(zip(partitions.to_pylist(), buckets, strict=True))
-    there = zip(
+    existing = zip(
         entries["_PARTITION"].to_pylist(),
         entries["_BUCKET"].to_pylist(),
         entries["_INDEX_TYPE"].to_pylist(),
         strict=True,
     )
-    kept = [kind != HASH_INDEX or (partition, bucket) not in replaced for partition, bucket, kind in there]
+    kept = [kind != HASH_INDEX or (partition, bucket) not in replaced for partition, bucket, kind in existing]
     return emit_index(pa.concat_tables([entries.filter(pa.array(kept, pa.bool_())), new]), schema)
 
 
@@ -678,8 +678,8 @@ def index_entries(
 def emit_index(entries: pa.Table, schema: Schema) -> bytes:
     """Rows of `INDEX_ENTRY` -> an index manifest. Without global indexes it has no field for them, as older engines write it."""
     if entries["_GLOBAL_INDEX"].null_count == len(entries):
-        return avro.encode(entries.drop_columns(["_GLOBAL_INDEX"]), _INDEX_TEXT, options.of(schema).manifest_codec)
-    return avro.encode(entries, _GLOBAL_TEXT, options.of(schema).manifest_codec)
+        return avro.encode(entries.drop_columns(["_GLOBAL_INDEX"]), _INDEX_TEXT, options.read(schema).manifest_codec)
+    return avro.encode(entries, _GLOBAL_TEXT, options.read(schema).manifest_codec)
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
@@ -688,16 +688,16 @@ def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> byt
     if data[:3] == b"ORC":
         raise UnsupportedFeature(f"{where}: index manifests in ORC are read, not written")
     decoded = avro.decode(data)
-    return avro.encode(decoded.table.filter(keep), decoded.schema, options.of(schema).manifest_codec)
+    return avro.encode(decoded.table.filter(keep), decoded.schema, options.read(schema).manifest_codec)
 
 
 def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str, full: bool = False) -> Manifests:
     """Manifests -> fewer manifests with the same entries (ManifestFileMerger): all of them with `full`, or if many
     entries are deleted or many manifests small; otherwise neighbours are merged up to the target size. `files` has the
     new ones; `metas` lists old and new ones, in order."""
-    target = options.of(schema).manifest_target_file_size
-    threshold = options.of(schema).manifest_full_compaction_threshold_size
-    least = options.of(schema).manifest_merge_min_count
+    target = options.read(schema).manifest_target_file_size
+    threshold = options.read(schema).manifest_full_compaction_threshold_size
+    least = options.read(schema).manifest_merge_min_count
     sizes = metas["_FILE_SIZE"].to_numpy()
     worth = (metas["_NUM_DELETED_FILES"].to_numpy() > 0) | (sizes < target)
     if len(metas) > 1 and (full or sizes[worth].sum() >= threshold):
@@ -707,36 +707,36 @@ def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str, full: bool
 
 def are_many(metas: pa.Table, schema: Schema) -> bool:
     """Whether a full merge would make them fewer or remove deleted entries."""
-    small = pc.less(metas["_FILE_SIZE"], options.of(schema).manifest_target_file_size)
+    small = pc.less(metas["_FILE_SIZE"], options.read(schema).manifest_target_file_size)
     is_eaten = pc.any(pc.greater(metas["_NUM_DELETED_FILES"], 0)).as_py()
     return len(metas) > 1 and bool(is_eaten or pc.sum(small).as_py() > 1)
 
 
-def sort(reader: Reader, metas: pa.Table, schema: Schema, name: str, asked: RewriteManifests) -> Manifests:
+def sort(reader: Reader, metas: pa.Table, schema: Schema, name: str, request: RewriteManifests) -> Manifests:
     """Manifests -> manifests with the same live entries in the order of partition columns, so that each has a range of
     them (ManifestFileSorter). Large ones that overlap no other one stay as they are."""
-    return _merge_all(reader, metas, _unsorted(metas, schema, asked), schema, name, asked.sort_by)
+    return _merge_all(reader, metas, _unsorted(metas, schema, request), schema, name, request.sort_by)
 
 
-def are_unsorted(metas: pa.Table, schema: Schema, asked: RewriteManifests) -> bool:
+def are_unsorted(metas: pa.Table, schema: Schema, request: RewriteManifests) -> bool:
     """Whether `sort` has anything to do."""
     is_eaten = pc.any(pc.greater(metas["_NUM_DELETED_FILES"], 0)).as_py()
-    return bool(is_eaten) or int(_unsorted(metas, schema, asked).sum()) > (0 if asked.rewrites_all else 1)
+    return bool(is_eaten) or int(_unsorted(metas, schema, request).sum()) > (0 if request.rewrites_all else 1)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _unsorted(metas: pa.Table, schema: Schema, asked: RewriteManifests) -> np.ndarray:
+def _unsorted(metas: pa.Table, schema: Schema, request: RewriteManifests) -> np.ndarray:
     """Which manifests to sort: those with deleted entries in any case, for entries must not come after those that delete
     them; else up to `most_bytes` small ones and those whose range of the first column overlaps another's, or all."""
     sizes, eaten = np.asarray(metas["_FILE_SIZE"]), np.asarray(metas["_NUM_DELETED_FILES"]) > 0
-    order, overlaps = _by_range(metas, schema, asked.sort_by[0])
-    small = sizes < options.of(schema).manifest_target_file_size
-    chosen = eaten | overlaps | (small & (small.sum() > 1)) | asked.rewrites_all
-    if asked.most_bytes is not None:
+    order, overlaps = _by_range(metas, schema, request.sort_by[0])
+    small = sizes < options.read(schema).manifest_target_file_size
+    chosen = eaten | overlaps | (small & (small.sum() > 1)) | request.rewrites_all
+    if request.most_bytes is not None:
         order = np.concatenate([order[eaten[order]], order[(chosen & ~eaten)[order]]])
-        chosen[order[np.cumsum(sizes[order]) > asked.most_bytes]] = False
+        chosen[order[np.cumsum(sizes[order]) > request.most_bytes]] = False
     return chosen | eaten
 
 
@@ -906,16 +906,16 @@ def _placed_columns(head: avro.Head) -> list[str]:
     return [*known, f"_FILE.{_STATS_AT}"]
 
 
-def _check_version(table: pa.Table | pa.RecordBatch, known: int, where: str) -> None:
+def _check_version(table: pa.Table | pa.RecordBatch, version: int, where: str) -> None:
     if "_VERSION" in table.schema.names and len(table):
         highest = pc.max(table["_VERSION"]).as_py()
-        if highest != known or pc.min(table["_VERSION"]).as_py() != known:
-            raise UnsupportedFeature(f"{where}: entries of version {highest}; lakeformat knows version {known}")
+        if highest != version or pc.min(table["_VERSION"]).as_py() != version:
+            raise UnsupportedFeature(f"{where}: entries of version {highest}; lakeformat knows version {version}")
 
 
-def _check_unknown(file: pa.StructArray, names: list[str], known: set[str], where: str) -> None:
+def _check_unknown(file: pa.StructArray, names: list[str], known_names: set[str], where: str) -> None:
     for name in names:
-        if name not in known:
+        if name not in known_names:
             column = pc.struct_field(file, name)
             if column.null_count < len(column):
                 raise UnsupportedFeature(

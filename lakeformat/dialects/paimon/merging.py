@@ -15,7 +15,7 @@ from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys,
 
 def kind_column(schema: Schema, where: str) -> str | None:
     """`rowkind.field`: the column of row kinds. Raises `InvalidInput`."""
-    columns = options.of(schema).rowkind_field
+    columns = options.read(schema).rowkind_field
     if len(columns) > 1:
         raise InvalidInput(f"{where}: rowkind.field names {', '.join(columns)}; only one column can hold the row kind")
     _require_columns(schema, columns, "rowkind.field", where)
@@ -25,7 +25,7 @@ def kind_column(schema: Schema, where: str) -> str | None:
 def merging(schema: Schema, where: str) -> MergeSpec:
     """The merge that the options of a table with a primary key define. Raises `InvalidInput` for invalid options, and
     `UnsupportedFeature` for unknown functions (SchemaValidation, *MergeFunction.Factory)."""
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     engine = _merge_engine(table_options, where)
     sequence = table_options.sequence_field
     _require_columns(schema, sequence, "sequence.field", where)
@@ -74,8 +74,8 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     )
 
 
-def _merge_engine(given: TableOptions, where: str) -> MergeEngine:
-    name = given.merge_engine
+def _merge_engine(table_options: TableOptions, where: str) -> MergeEngine:
+    name = table_options.merge_engine
     try:
         return MergeEngine(name)
     except ValueError:
@@ -87,20 +87,20 @@ def _flag(schema: Schema, key: str) -> bool:
     return key in schema.properties and boolean(key, schema.properties[key])
 
 
-def _names(given: Mapping[str, str], key: str) -> tuple[str, ...]:
-    return names(key, given.get(key, ""))
+def _names(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return names(key, properties.get(key, ""))
 
 
 def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
-    given = schema.properties
-    removing = options.of(schema).partial_update_remove_record_on_sequence_group
+    properties = schema.properties
+    removing = options.read(schema).partial_update_remove_record_on_sequence_group
     groups: list[SequenceGroup] = []
     taken: dict[str, str] = {}
-    for key in sorted(given):
+    for key in sorted(properties):
         if not key.startswith("fields.") or not key.endswith(SEQUENCE_GROUP):
             continue
         sequence = tuple(name.strip() for name in key[len("fields.") : -len(SEQUENCE_GROUP)].split(","))
-        columns = _names(given, key)
+        columns = _names(properties, key)
         for name in (*sequence, *columns):
             _require_columns(schema, (name,), key, where)
             if name in schema.primary_key:
@@ -153,26 +153,26 @@ def _aggregations(
         if distinct and function == "listagg" and not delimiter:
             raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
         ignores = _flag(schema, f"{prefix}.ignore-retract")
-        how = Aggregation(field.name, function, ignores, distinct, delimiter)
+        rule = Aggregation(field.name, function, ignores, distinct, delimiter)
         if function in _NESTED:
-            how = _nested(how, field, properties, where)
+            rule = _nested(rule, field, properties, where)
         elif function == "merge_map_with_keytime":
-            how = replace(how, time=_time(field, properties, where))
-        aggregations.append(how)
+            rule = replace(rule, time=_time(field, properties, where))
+        aggregations.append(rule)
     return tuple(aggregations)
 
 
-def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str) -> Aggregation:
-    """`how` with the nested-row options."""
+def _nested(rule: Aggregation, field: Field, properties: Mapping[str, str], where: str) -> Aggregation:
+    """`rule` with the nested-row options."""
     prefix = f"fields.{field.name}"
-    key = _names(given, f"{prefix}.nested-key")
-    null_keys = given.get(f"{prefix}.nested-key-null-strategy")
+    key = _names(properties, f"{prefix}.nested-key")
+    null_keys = properties.get(f"{prefix}.nested-key-null-strategy")
     sequence: tuple[str, ...] = ()
     limit = None
-    if how.function == "nested_update":
-        sequence = _names(given, f"{prefix}.nested-sequence-field")
+    if rule.function == "nested_update":
+        sequence = _names(properties, f"{prefix}.nested-sequence-field")
         count = f"{prefix}.count-limit"
-        limit = integer(count, given[count]) if count in given else None
+        limit = integer(count, properties[count]) if count in properties else None
     inner = {part.name: part.type for part in field.type.element.type.fields}  # type: ignore[union-attr]  # A list of rows, checked before.
     for option, columns in (("nested-key", key), ("nested-sequence-field", sequence)):
         for name in columns:
@@ -185,7 +185,7 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
     asks = [f"{prefix}.nested-sequence-field"] * bool(sequence) + [f"{prefix}.nested-key-null-strategy"] * bool(
         null_keys
     )
-    asks += ["nested_partial_update"] * (how.function == "nested_partial_update")
+    asks += ["nested_partial_update"] * (rule.function == "nested_partial_update")
     if asks and not key:
         raise InvalidInput(f"{where}: column {field.name!r}: {asks[0]} needs {prefix}.nested-key")
     if limit is not None and limit < 0:
@@ -196,14 +196,14 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
         raise InvalidInput(
             f"{where}: {prefix}.nested-key-null-strategy is {null_keys!r}; it is 'merge', 'ignore' or 'error'"
         ) from None
-    return replace(how, nested_key=key, nested_sequence=sequence, null_keys=kind, limit=limit)
+    return replace(rule, nested_key=key, nested_sequence=sequence, null_keys=kind, limit=limit)
 
 
-def _time(field: Field, given: Mapping[str, str], where: str) -> str:
+def _time(field: Field, properties: Mapping[str, str], where: str) -> str:
     """The column that says how new each row of a map is: `ts-field`, or the last one
     (FieldMergeMapWithKeyTimeAggFactory)."""
     key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]  # A map of rows, checked before.
-    name = given.get(key, inner[-1].name)
+    name = properties.get(key, inner[-1].name)
     time = next((part for part in inner if part.name == name), None)
     if time is None:
         raise InvalidInput(f"{where}: {key} names {name!r}, which {field.type} does not have")
@@ -222,10 +222,10 @@ def _require_function(function: str, field: Field, where: str) -> None:
             f"{where}: column {field.name!r}: unknown aggregate function {function!r}; "
             f"{f'did you mean {near[0]!r}' if near else 'known are ' + ', '.join(_FUNCTIONS)}"
         )
-    wanted, fits = _FUNCTIONS[function]
+    types, fits = _FUNCTIONS[function]
     if not fits(field.type):
         raise InvalidInput(
-            f"{where}: column {field.name!r} is {field.type}; aggregate function {function!r} takes {wanted}"
+            f"{where}: column {field.name!r} is {field.type}; aggregate function {function!r} takes {types}"
         )
     match field.type:
         case Scalar(Kind.DECIMAL, (digits, _)) if function == "product" and digits > 37:

@@ -117,22 +117,22 @@ def head(store: Store, newest: Newest | None = None) -> Head:
     return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-", newest=newest, key=key)
 
 
-def load(reader: Reader, version: int, known: State | None = None) -> State:
+def load(reader: Reader, version: int, earlier: State | None = None) -> State:
     """The table at snapshot `version` (0: before the first), with its newest schema; `NOTHING` if it does not exist.
 
-    The schema of `known`, which was loaded before, is used if its snapshot still exists. The snapshot is read again: a
+    The schema of `earlier`, which was loaded before, is used if its snapshot still exists. The snapshot is read again: a
     rollback by another engine frees numbers, and the next commits reuse them.
     """
-    if known is not None and known.newest is None and known.version == version > 0:
+    if earlier is not None and earlier.newest is None and earlier.version == version > 0:
         path = snapshot_path(version)
-        (data, next_schema) = reader.read_many([path, schema_path(known.schema.id + 1)])
+        (data, next_schema) = reader.read_many([path, schema_path(earlier.schema.id + 1)])
         if data is None:
             raise NoSuchFile(f"{reader.root}/{path}: no such file")
-        if _snapshot(reader, version, data) == known.document:
+        if _snapshot(reader, version, data) == earlier.document:
             if next_schema is None:
-                return State(version, known.schema, known.document, known.schemas)
-            after = newest_schema_after(reader, known.schema)
-            return State(version, after, known.document, {after.id: after})
+                return State(version, earlier.schema, earlier.document, earlier.schemas)
+            after = newest_schema_after(reader, earlier.schema)
+            return State(version, after, earlier.document, {after.id: after})
     document = None if version == 0 else read_snapshot(reader, version)
     newest = newest_schema(reader, 0 if document is None else document["schemaId"])
     if newest is None:
@@ -140,7 +140,7 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
     return State(version, newest, document, {newest.id: newest})
 
 
-def at(reader: Reader, version: int) -> State:
+def load_snapshot(reader: Reader, version: int) -> State:
     """The table at snapshot `version`, with that snapshot's schema. Raises `NotFound`."""
     try:
         return _historical(reader, read_snapshot(reader, version))
@@ -218,7 +218,7 @@ def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
 def until(reader: Reader, version: int) -> State:
     """As `at`; for an expired snapshot that left its changelog, what that says. Raises `NotFound`."""
     try:
-        return at(reader, version)
+        return load_snapshot(reader, version)
     except NotFound:
         left = read_changelogs(reader, [version])
         if not left:
@@ -311,10 +311,10 @@ def parse_schema(data: bytes, where: str) -> Schema:
             properties.setdefault("file.format", "orc")
         if version > _SCHEMA_VERSION:
             raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
-        given, blobs = types.without_blobs(document["fields"])
+        field_documents, blobs = types.without_blobs(document["fields"])
         if blobs:
             properties = _with_blobs(properties, blobs, where)
-        fields = tuple(types.parse_field(f) for f in given)
+        fields = tuple(types.parse_field(f) for f in field_documents)
         parsing.check_columns(fields)
         keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
         for role, columns in keys.items():
@@ -349,7 +349,7 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
     document: dict[str, Any] = {
         "version": _SCHEMA_VERSION,
         "id": schema.id,
-        "fields": types.with_blobs([types.emit_field(f) for f in schema.fields], options.of(schema).blob_field),
+        "fields": types.with_blobs([types.emit_field(f) for f in schema.fields], options.read(schema).blob_field),
         "highestFieldId": schema.last_field_id,
         "partitionKeys": list(schema.partitioning.names),
         "primaryKeys": list(schema.primary_key),
@@ -418,35 +418,37 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
     options.check_values(schema.properties, where)
     require_writable(schema, where)
-    given, keys = options.of(schema), bucket_key(schema)
-    if given.data_evolution_enabled and not given.row_tracking_enabled:
+    table_options, keys = options.read(schema), bucket_key(schema)
+    if table_options.data_evolution_enabled and not table_options.row_tracking_enabled:
         raise InvalidInput(f"{where}: data-evolution.enabled needs row-tracking.enabled=true")
-    if given.row_tracking_enabled and (schema.primary_key or given.bucket != -1):
+    if table_options.row_tracking_enabled and (schema.primary_key or table_options.bucket != -1):
         raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
-    if given.bucket == 0 or given.bucket < -2:
-        raise InvalidInput(f"{where}: bucket={given.bucket}; it must be -1 or at least 1")
-    if given.branch_merge_enabled and (schema.primary_key or given.data_evolution_enabled or given.has_vectors):
+    if table_options.bucket == 0 or table_options.bucket < -2:
+        raise InvalidInput(f"{where}: bucket={table_options.bucket}; it must be -1 or at least 1")
+    if table_options.branch_merge_enabled and (
+        schema.primary_key or table_options.data_evolution_enabled or table_options.has_vectors
+    ):
         raise InvalidInput(
             f"{where}: branch-merge.enabled is for tables without a primary key, data evolution and deletion vectors"
         )
-    if given.blob_field:
-        _check_blobs(schema, given.blob_field, where)
-    if given.sequence_snapshot_ordering:
+    if table_options.blob_field:
+        _check_blobs(schema, table_options.blob_field, where)
+    if table_options.sequence_snapshot_ordering:
         _check_ordering(schema, where)
     if schema.primary_key:
-        _check_key(schema, keys, given.bucket, where)
+        _check_key(schema, keys, table_options.bucket, where)
         row_expiry(schema, where)
     _check_bucket_key(schema, keys, where)
-    if given.file_format == "avro":
+    if table_options.file_format == "avro":
         for part in walk(schema.fields):
             if not AVRO_NAME.fullmatch(part.name):
                 raise InvalidInput(f"{where}: column {part.name!r}: Avro's names are letters, digits and underscores")
-    given.compression()
+    table_options.compression()
 
 
 def _check_blobs(schema: Schema, names: Sequence[str], where: str) -> None:
     """Raise `InvalidInput` for BLOB columns that a table cannot have."""
-    if not options.of(schema).data_evolution_enabled:
+    if not options.read(schema).data_evolution_enabled:
         raise InvalidInput(
             f"{where}: blob-field={','.join(names)} needs row-tracking.enabled=true and data-evolution.enabled=true"
         )
@@ -465,7 +467,7 @@ def _check_blobs(schema: Schema, names: Sequence[str], where: str) -> None:
 def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
     """The column with the age of a row of a table with a primary key, and the seconds after which compaction drops the
     row (RecordLevelExpire); None if rows do not expire. Raises `InvalidInput`."""
-    given = options.of(schema)
+    given = options.read(schema)
     expire_ms, name = given.record_level_expire_time, given.record_level_time_field
     if expire_ms is None:
         return None
@@ -489,7 +491,7 @@ def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
 
 def bucket_key(schema: Schema) -> tuple[str, ...]:
     """The columns whose hash chooses the bucket: `bucket-key`, or else `key_of`."""
-    return options.of(schema).bucket_key or key_of(schema)
+    return options.read(schema).bucket_key or key_of(schema)
 
 
 def key_of(schema: Schema) -> tuple[str, ...]:
@@ -508,12 +510,12 @@ def _beside_key(schema: Schema) -> list[str]:
 
 def _check_bucket_key(schema: Schema, keys: tuple[str, ...], where: str) -> None:
     """Raise for a bucket key that does not fit the number of buckets, and for one of columns that cannot be hashed."""
-    given = options.of(schema)
-    if given.bucket == -1 and given.bucket_key:
+    table_options = options.read(schema)
+    if table_options.bucket == -1 and table_options.bucket_key:
         raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
-    if given.bucket > 0 and not keys:
+    if table_options.bucket > 0 and not keys:
         raise InvalidInput(
-            f"{where}: bucket={given.bucket} needs bucket-key, the columns whose hash chooses the bucket"
+            f"{where}: bucket={table_options.bucket} needs bucket-key, the columns whose hash chooses the bucket"
         )
     for key in keys:
         if key not in schema.names:
@@ -528,10 +530,10 @@ def _check_bucket_key(schema: Schema, keys: tuple[str, ...], where: str) -> None
             raise InvalidInput(
                 f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
             )
-    if keys and given.bucket != -1:  # The function checks their types without any rows.
+    if keys and table_options.bucket != -1:  # The function checks their types without any rows.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
-        murmur.buckets(nothing, kinds, max(given.bucket, 1), given.bucket_function_type)
+        murmur.buckets(nothing, kinds, max(table_options.bucket, 1), table_options.bucket_function_type)
 
 
 def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where: str) -> None:
@@ -560,11 +562,14 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
 
 def _check_ordering(schema: Schema, where: str) -> None:
     """Raise `InvalidInput` for options that exclude `sequence.snapshot-ordering` (SchemaValidation)."""
-    given = options.of(schema)
+    table_options = options.read(schema)
     for is_wrong, why in (
         (not schema.primary_key, "orders rows of one key, and the table has none; give primary_key, or leave it out"),
-        (bool(given.sequence_field), "and sequence.field are two orders of the rows of a key; set one of them"),
-        (not given.write_only, "needs write-only=true: a compaction must find the snapshots of the rows in the table"),
+        (bool(table_options.sequence_field), "and sequence.field are two orders of the rows of a key; set one of them"),
+        (
+            not table_options.write_only,
+            "needs write-only=true: a compaction must find the snapshots of the rows in the table",
+        ),
     ):
         if is_wrong:
             raise InvalidInput(f"{where}: sequence.snapshot-ordering {why}")
@@ -580,7 +585,7 @@ def require_readable(base: State, where: str) -> None:
 def require_rewritable(schema: Schema, where: str) -> None:
     """Raise `InvalidInput` for a table whose files must all stay: `merge_branch` tells by a file whether the table has
     its rows."""
-    if options.of(schema).branch_merge_enabled:
+    if options.read(schema).branch_merge_enabled:
         raise InvalidInput(
             f"{where}: the files of a table with 'branch-merge.enabled' stay as they are: rows are appended, and not compacted, "
             "overwritten, deleted or updated"
@@ -598,20 +603,20 @@ def require_writable(schema: Schema, where: str) -> None:
     _require_known(schema, where)
     options.require_writable(schema.properties, where)
     _require_shown(schema, where)
-    if options.of(schema).bucket == -2 and not schema.primary_key:
+    if options.read(schema).bucket == -2 and not schema.primary_key:
         raise UnsupportedFeature(
             f"{where}: bucket=-2 (postpone) without a primary key: set bucket to -1, or primary_key"
         )
     if schema.primary_key:
         spec = merging.merging(schema, where)
-        if options.of(schema).sequence_snapshot_ordering and options.of(schema).bucket == -2:
+        if options.read(schema).sequence_snapshot_ordering and options.read(schema).bucket == -2:
             raise UnsupportedFeature(
                 f"{where}: sequence.snapshot-ordering with bucket=-2 (postpone) cannot be written: rows get a bucket later than the "
                 "snapshot that orders them; set bucket to -1 or a number above 0"
             )
-        if options.of(schema).has_vectors:
+        if options.read(schema).has_vectors:
             _require_vectors_fit(schema, spec.engine, where)
-        if crosses_partitions(schema) and options.of(schema).ignore_update_before:
+        if crosses_partitions(schema) and options.read(schema).ignore_update_before:
             raise UnsupportedFeature(
                 f"{where}: 'ignore-update-before' on a table whose keys may change partitions cannot be written; set it to 'false', "
                 f"or add {', '.join(_beside_key(schema))} to primary_key"
@@ -625,7 +630,7 @@ def require_writable(schema: Schema, where: str) -> None:
 
 def _require_shown(schema: Schema, where: str) -> None:
     """Refuse, by name, what Iceberg readers would misread or not read at all."""
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     if table_options.metadata_iceberg_storage == "disabled":
         return
     on = f"{where}: metadata.iceberg.storage={table_options.metadata_iceberg_storage}"
@@ -662,7 +667,7 @@ def _require_shown(schema: Schema, where: str) -> None:
 
 def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:
     """As Paimon's own writers: deletion vectors delete a key's older rows when level 0 is compacted."""
-    producer = options.of(schema).changelog_producer
+    producer = options.read(schema).changelog_producer
     if engine is MergeEngine.FIRST_ROW:
         raise InvalidInput(
             f"{where}: deletion vectors with merge engine 'first-row', which deletes no row; leave them out"
@@ -789,12 +794,12 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
     )
 
 
-def watermark(document: Mapping[str, Any] | None, given: int | None) -> int | None:
+def watermark(document: Mapping[str, Any] | None, new: int | None) -> int | None:
     """The larger of the last snapshot's watermark and the given one."""
     old = None if document is None else document.get("watermark")
     if old == _NO_WATERMARK:
         old = None
-    return max((w for w in (old, given) if w is not None), default=None)
+    return max((w for w in (old, new) if w is not None), default=None)
 
 
 def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | int | None:
@@ -887,12 +892,12 @@ def pin(base: State, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
 
 def waits_ms(schema: Schema) -> tuple[int, int]:
     """`commit.min-retry-wait` and `commit.max-retry-wait`."""
-    return options.of(schema).commit_min_retry_wait, options.of(schema).commit_max_retry_wait
+    return options.read(schema).commit_min_retry_wait, options.read(schema).commit_max_retry_wait
 
 
 def attempts(schema: Schema) -> int:
     """`commit.max-retries` plus the first attempt."""
-    return max(options.of(schema).commit_max_retries, 0) + 1
+    return max(options.read(schema).commit_max_retries, 0) + 1
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:

@@ -32,14 +32,14 @@ _REST = "metadata.iceberg.rest."
 
 def mirror(schema: Schema, root: str) -> Mirror | None:
     """The mirror of the table at `root`; None if it has none."""
-    given = options.of(schema)
-    storage = given.metadata_iceberg_storage
+    table_options = options.read(schema)
+    storage = table_options.metadata_iceberg_storage
     if storage == "disabled":
         return None
-    inside = given.metadata_iceberg_storage_location or (
+    inside = table_options.metadata_iceberg_storage_location or (
         "table-location" if storage == "table-location" else "catalog-location"
     )
-    version = given.metadata_iceberg_format_version
+    version = table_options.metadata_iceberg_format_version
     shown_in = _shown_in(schema, root) if storage == "rest-catalog" else None
     if inside == "table-location":
         return Mirror(root, version, shown_in)
@@ -56,12 +56,14 @@ def mirror(schema: Schema, root: str) -> Mirror | None:
 def _shown_in(schema: Schema, root: str) -> ShownIn:
     """The catalog in `metadata.iceberg.rest.*`, and the name there: the table's own unless `metadata.iceberg.database`
     and `.table` give another."""
-    given = {key.removeprefix(_REST): value for key, value in schema.properties.items() if key.startswith(_REST)}
-    address = given.pop("uri")
+    catalog_options = {
+        key.removeprefix(_REST): value for key, value in schema.properties.items() if key.startswith(_REST)
+    }
+    address = catalog_options.pop("uri")
     above, _, table = root.rpartition("/")
     database = schema.properties.get("metadata.iceberg.database") or above.rpartition("/")[2].removesuffix(".db")
     table = schema.properties.get("metadata.iceberg.table") or table
-    return ShownIn(address, f"{database}.{table}", tuple(sorted(given.items())))
+    return ShownIn(address, f"{database}.{table}", tuple(sorted(catalog_options.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,12 @@ class Mirroring(Part[State]):
 
     def mirror(self) -> Mirror | None:
         """The mirror; None if the table has none. A mirror shows the main branch only."""
-        if options.of(self.state.schema).metadata_iceberg_storage == "disabled" or own_name(self.reader) is not None:
+        if options.read(self.state.schema).metadata_iceberg_storage == "disabled" or own_name(self.reader) is not None:
             return None
         return mirror(self.state.schema, self.reader.root)
 
-    def published(self, known: Snapshot | None, schema_id: int) -> Published:
-        """What the view publishes to a mirror that shows the snapshot `known` and has the schemas up to `schema_id`."""
+    def published(self, earlier: Snapshot | None, schema_id: int) -> Published:
+        """What the view publishes to a mirror that shows the snapshot `earlier` and has the schemas up to `schema_id`."""
         metadata.require_readable(self.state, self.reader.root)
         schema, document = self.state.schema, self.state.document
         kept_in = mirror(schema, self.reader.root)
@@ -83,12 +85,12 @@ class Mirroring(Part[State]):
         assert document is not None, self.reader.root
         metadata.require_writable(schema, self.reader.root)
         ids = metadata.snapshot_ids(self.reader)
-        wanted = [] if known is None else [id for id in ids if known.id <= id < self.state.version]
+        wanted = [] if earlier is None else [id for id in ids if earlier.id <= id < self.state.version]
         documents = {snapshot["id"]: snapshot for snapshot in metadata.read_snapshots(self.reader, wanted)} | {
             self.state.version: document
         }
         tags = {name: tag["id"] for name, tag in metadata.tags(self.reader).items()}
-        since = _since(known, documents, self.state.version)
+        since = _since(earlier, documents, self.state.version)
         between = None if since is None else _between(documents, since, self.state.version)
         if between is None:
             added, removed = manifest.live_entries(self.reader, document, schema), None
@@ -126,25 +128,25 @@ class Mirroring(Part[State]):
             since=since,
             added=self._files(added.filter(_shown(added, schema))),
             removed=removed,
-            vectors=None if same_index or not options.of(schema).shows_vectors else self._vectors(),
+            vectors=None if same_index or not options.read(schema).shows_vectors else self._vectors(),
         )
 
     def shown(self) -> State:
         """The table as if its mirror were in its own folder, without deletion vectors that Iceberg cannot represent and
         with Parquet files, once `unshown` is done. Raises `UnsupportedFeature`."""
-        table_options = options.of(self.state.schema)
+        table_options = options.read(self.state.schema)
         if there := metadata.branches(self.reader):
             raise UnsupportedFeature(
                 f"{self.reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
             )
-        asked = {
+        properties = {
             "metadata.iceberg.storage": "table-location",
             "metadata.iceberg.storage-location": "table-location",
             "file.format": "parquet",
         }
         if table_options.has_vectors:
-            asked |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
-        schema = replace(self.state.schema, properties={**self.state.schema.properties, **asked})
+            properties |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
+        schema = replace(self.state.schema, properties={**self.state.schema.properties, **properties})
         metadata.require_writable(schema, self.reader.root)
         return replace(self.state, schema=schema)
 
@@ -195,20 +197,20 @@ class Mirroring(Part[State]):
             raise UnsupportedFeature(
                 f"{self.reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, which Iceberg needs; compact the table"
             )
-        at = vectors["entry"]
+        indexes = vectors["entry"]
         of = pa.table(
             {
-                "_PARTITION": index["_PARTITION"].take(at),
-                "_BUCKET": index["_BUCKET"].take(at),
+                "_PARTITION": index["_PARTITION"].take(indexes),
+                "_BUCKET": index["_BUCKET"].take(indexes),
                 "_FILE_NAME": vectors["of"],
-                "_EXTERNAL_PATH": pa.nulls(len(at), pa.string()),
+                "_EXTERNAL_PATH": pa.nulls(len(indexes), pa.string()),
             }
         )
         files = _locations(self.reader, pa.array(manifest.index_paths(index), pa.string()))
         columns = {
-            "path": files.take(at),
+            "path": files.take(indexes),
             "row_count": vectors["cardinality"],
-            "size_bytes": index["_FILE_SIZE"].take(at),
+            "size_bytes": index["_FILE_SIZE"].take(indexes),
             "of": _locations(self.reader, scan.paths(of, self.state.schema)),
             "offset": vectors["offset"],
             "length": vectors["length"],
@@ -219,14 +221,14 @@ class Mirroring(Part[State]):
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _since(known: Snapshot | None, documents: Mapping[int, Mapping[str, Any]], version: int) -> int | None:
+def _since(published: Snapshot | None, documents: Mapping[int, Mapping[str, Any]], version: int) -> int | None:
     """The snapshot from which the mirror continues; None if it shows one that is not part of this history."""
-    if known is None or known.id > version:
+    if published is None or published.id > version:
         return None
-    said, there = known.properties.get(FOLLOWED), documents.get(known.id)
+    said, there = published.properties.get(FOLLOWED), documents.get(published.id)
     if said is not None and there is not None and there["deltaManifestList"] != said:
         return None  # Other engines reuse numbers after a rollback.
-    return known.id
+    return published.id
 
 
 def _between(documents: Mapping[int, Mapping[str, Any]], since: int, version: int) -> list[Mapping[str, Any]] | None:
@@ -242,7 +244,7 @@ def _shown(entries: pa.Table, schema: Schema) -> pa.Array:
     """Which files have only rows that are the table's as they are."""
     if not schema.primary_key:
         return pa.array(np.ones(len(entries), bool))
-    least = 1 if options.of(schema).shows_vectors else options.of(schema).level_count - 1
+    least = 1 if options.read(schema).shows_vectors else options.read(schema).level_count - 1
     at = pc.and_(pc.greater_equal(entries["_LEVEL"], least), pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
     return at.combine_chunks()
 
@@ -275,13 +277,13 @@ def _published_schema(schema: Schema) -> Schema:
 
 
 def _properties(schema: Schema) -> dict[str, str]:
-    given = options.of(schema)
+    table_options = options.read(schema)
     return {
         "write.format.default": "parquet",
         "gc.enabled": "false",  # The data files belong to this table: no engine of the other format may delete them.
-        "write.manifest.compression-codec": given.metadata_iceberg_manifest_compression,
-        "commit.manifest.target-size-bytes": str(given.manifest_target_file_size),
-        "commit.manifest.min-count-to-merge": str(given.metadata_iceberg_compaction_max_file_num),
-        "write.metadata.delete-after-commit.enabled": str(given.metadata_iceberg_delete_after_commit).lower(),
-        "write.metadata.previous-versions-max": str(given.metadata_iceberg_previous_versions_max),
+        "write.manifest.compression-codec": table_options.metadata_iceberg_manifest_compression,
+        "commit.manifest.target-size-bytes": str(table_options.manifest_target_file_size),
+        "commit.manifest.min-count-to-merge": str(table_options.metadata_iceberg_compaction_max_file_num),
+        "write.metadata.delete-after-commit.enabled": str(table_options.metadata_iceberg_delete_after_commit).lower(),
+        "write.metadata.previous-versions-max": str(table_options.metadata_iceberg_previous_versions_max),
     }

@@ -163,11 +163,11 @@ def _iceberg_version(key: str, text: str) -> int:
 
 def _iceberg_codec(key: str, text: str) -> str:
     """The codec's name in Iceberg's own option; Paimon uses Avro's names."""
-    known = {"deflate": "gzip", "snappy": "snappy", "zstandard": "zstd", "null": "none"}
+    iceberg_codecs = {"deflate": "gzip", "snappy": "snappy", "zstandard": "zstd", "null": "none"}
     codec = _avro_codec(key, text)
-    if codec not in known:
+    if codec not in iceberg_codecs:
         raise InvalidInput(f"option {key!r} is {text!r}; Iceberg's readers know deflate, snappy, zstd and none")
-    return known[codec]
+    return iceberg_codecs[codec]
 
 
 def _shredding_schema(key: str, text: str) -> Mapping[str, Any]:
@@ -206,9 +206,9 @@ class Option(Generic[V]):
     @overload
     def __get__(self, options: TableOptions, owner: type) -> V: ...
     def __get__(self, options: TableOptions | None, owner: type) -> V | Option[V]:
-        return self if options is None else self.of(options.schema.properties)
+        return self if options is None else self.read(options.schema.properties)
 
-    def of(self, properties: Mapping[str, str]) -> V:
+    def read(self, properties: Mapping[str, str]) -> V:
         """The parsed value. Raises `InvalidInput`."""
         text = properties.get(self.key)
         if text is None:
@@ -484,7 +484,7 @@ class TableOptions:
         return next((boolean(key, given[key]) for key in _IGNORE_DELETE if key in given), False)
 
 
-of = TableOptions
+read = TableOptions
 PARSERS = {option.key: option.parse for option in vars(TableOptions).values() if isinstance(option, Option)}
 
 
@@ -743,19 +743,19 @@ def check_alter(before: Options, after: Options, where: str) -> None:
             raise InvalidInput(
                 f"{where}: option {key!r} is set when a table is made and cannot change; make a new table"
             )
-    old, new = TableOptions.bucket.of(before), TableOptions.bucket.of(after)
+    old, new = TableOptions.bucket.read(before), TableOptions.bucket.read(after)
     if old != new and (old < 0 or new < 0):
         raise InvalidInput(f"{where}: bucket cannot change from {old} to {new}; make a new table")
 
 
-def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Options:
+def renamed(properties: Options, columns: Iterable[str], name: str, to: str) -> Options:
     """The options after one of `columns` was renamed: they follow the new name (SchemaManager)."""
 
     def listed(text: str) -> str:
         return ",".join(to if column.strip() == name else column.strip() for column in text.split(","))
 
     after: dict[str, str] = {}
-    for key, value in given.items():
+    for key, value in properties.items():
         if key in _OF_COLUMNS:
             value = listed(value)
         elif key.startswith("fields.") and key.endswith(SEQUENCE_GROUP):

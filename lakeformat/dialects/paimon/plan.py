@@ -89,23 +89,30 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Append(request=request, added=added) | Adopt(request=request, added=added):
             return _commit(reader, request, OperationKind.APPEND, base, stamp, EMPTY_ENTRIES, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind):
-            gone = manifest.live_entries(reader, base.document, base.schema, scope)
+            removed = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
-            return _commit(reader, request, kind, base, stamp, gone, added, index)
+            return _commit(reader, request, kind, base, stamp, removed, added, index)
         case SetGlobalIndexes():
             return _indexed(reader, operation, base, stamp)
         case SetFileIndexes(request=request, indexes=indexes):
-            gone, kept, unused = indexing.Indexes(reader, base).renewed(dict(indexes))
+            removed, kept, unused = indexing.Indexes(reader, base).renewed(dict(indexes))
             kind = OperationKind.COMPACT
-            return replace(_commit(reader, request, kind, base, stamp, gone, (), kept=kept), unused=unused)
+            return replace(_commit(reader, request, kind, base, stamp, removed, (), kept=kept), unused=unused)
         case MergeBranch():
             return _with_branch(reader, operation, base, stamp)
         case RowDelta(request=request, added=added, kind=kind):
             return _commit(reader, request, kind, base, stamp, EMPTY_ENTRIES, added)
         case Rewrite(request=request, added=added, kind=kind):
-            gone = conflict.removed(reader, base, operation)
+            removed = conflict.removed(reader, base, operation)
             return _commit(
-                reader, request, kind, base, stamp, gone, added, kept=conflict.upgraded(gone, operation, base.schema)
+                reader,
+                request,
+                kind,
+                base,
+                stamp,
+                removed,
+                added,
+                kept=conflict.upgraded(removed, operation, base.schema),
             )
         case RewriteManifests():
             return _merged(reader, operation, base, stamp)
@@ -168,18 +175,18 @@ def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Pla
     )
 
 
-def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
+def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
     if not base.exists:
         raise NotFound(f"{reader.root}: the table is gone")
     before = base.schema
-    if any(isinstance(change, evolution.SetKey) for change in asked):
+    if any(isinstance(change, evolution.SetKey) for change in changes):
         raise UnsupportedFeature(f"{reader.root}: the key of a Paimon table stays; write its rows to a new table")
-    after, known = before, before.properties
-    for change in asked:
+    after, properties = before, before.properties
+    for change in changes:
         earlier, after = after, evolution.apply(after, (change,))
         for old, new in _renamed(earlier, after):
             after = replace(after, properties=options.renamed(after.properties, earlier.names, old, new))
-            known = options.renamed(known, earlier.names, old, new)
+            properties = options.renamed(properties, earlier.names, old, new)
     after = _with_blobs_as_before(before, after, reader.root)
     if after.partitioning != before.partitioning:
         raise UnsupportedFeature(
@@ -192,15 +199,15 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     )
     types.check_supported(after.fields)
     metadata.check_names(after.fields, reader.root)
-    options.check_alter(known, after.properties, reader.root)
-    if after.primary_key and options.of(before).has_vectors != options.of(after).has_vectors:
+    options.check_alter(properties, after.properties, reader.root)
+    if after.primary_key and options.read(before).has_vectors != options.read(after).has_vectors:
         raise InvalidInput(
             f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
             "files would be read otherwise; make a new table"
         )
     metadata.check_options(after, reader.root)
     layout.layout(replace(base, schema=after))
-    if after.primary_key and options.of(before).looks_up != options.of(after).looks_up:
+    if after.primary_key and options.read(before).looks_up != options.read(after).looks_up:
         _require_one_level(reader, base, after)
     return _schema_plan(after, request, base, stamp, "evolve")
 
@@ -208,7 +215,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 def _with_blobs_as_before(before: Schema, after: Schema, where: str) -> Schema:
     """The schema without dropped columns in `blob-field`. Raises for a column that becomes a BLOB, or stops being one:
     its values are in other files; and for a renamed BLOB column, which other engines do not find by its name."""
-    was, now = (options.of(schema).blob_field for schema in (before, after))
+    was, now = (options.read(schema).blob_field for schema in (before, after))
     if not was and not now:
         return after
     old_names = {field.id: field.name for field in before.fields}
@@ -256,13 +263,13 @@ def _commit(
     kind: OperationKind,
     base: State,
     stamp: Stamp,
-    gone: pa.Table,
+    removed: pa.Table,
     added: tuple[WrittenFile, ...],
     index: tuple[str | None, dict[str, bytes]] | None = None,
     kept: pa.Table = EMPTY_ENTRIES,
     next_row_id: int | None = None,
 ) -> Plan:
-    """`gone`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or
+    """`removed`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or
     of a branch."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
@@ -274,29 +281,31 @@ def _commit(
     )
     if hashes:
         index = _index_with(reader, base, index, hashes, stamp)
-    replaced = gone
+    replaced = removed
     if len(kept):
-        replaced = gone.filter(pc.invert(pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())))
+        replaced = removed.filter(
+            pc.invert(pc.is_in(removed["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks()))
+        )
     homes = (
-        _homes(gone, added)
-        if added and options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT
+        _homes(removed, added)
+        if added and options.read(schema).data_evolution_enabled and kind == OperationKind.COMPACT
         else {}
     )
     index, unused = _with_vectors(reader, base, index, replaced, vectors, stamp, homes)
     document = base.document or {}
-    new, following = _numbered(reader, request, kind, base, gone, added)
-    delta = pa.concat_tables([_deleted(gone), kept, new]) if len(gone) or len(kept) else new
+    new, following = _numbered(reader, request, kind, base, removed, added)
+    delta = pa.concat_tables([_deleted(removed), kept, new]) if len(removed) or len(kept) else new
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.remembered(reader, manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}"))
     changelog = manifest.emit(
-        _added(reader, request, kind, base, gone, log), schema, f"manifest-{_derived(stamp, 'changelog')}"
+        _added(reader, request, kind, base, removed, log), schema, f"manifest-{_derived(stamp, 'changelog')}"
     )
-    removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
+    removed_rows = pc.sum(removed["_ROW_COUNT"]).as_py() or 0
     rows = sum(f.row_count for f in added) + (pc.sum(kept["_ROW_COUNT"]).as_py() or 0) - removed_rows
     commit_kind, operation = _KINDS[kind]
-    by_column = options.of(schema).data_evolution_enabled and not vectors
-    if (schema.primary_key or by_column) and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
+    by_column = options.read(schema).data_evolution_enabled and not vectors
+    if (schema.primary_key or by_column) and not len(removed) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
         commit_kind = "APPEND"  # The new rows delete others, or have new values of some columns.
     return _publish(
         reader,
@@ -329,7 +338,7 @@ def _with_branch(reader: Reader, operation: MergeBranch, base: State, stamp: Sta
     (DefaultBranchMergeHandler)."""
     entries = branch.Branches(reader, base).lacking(operation.source)
     next_row_id = (base.document or {}).get("nextRowId") or 0
-    if options.of(base.schema).row_tracking_enabled:
+    if options.read(base.schema).row_tracking_enabled:
         ends = next_row_id + np.cumsum(np.asarray(entries["_ROW_COUNT"]))
         position = entries.column_names.index("_FIRST_ROW_ID")
         starts = pa.array(ends - np.asarray(entries["_ROW_COUNT"]), pa.int64())
@@ -509,34 +518,44 @@ def _deleted(entries: pa.Table) -> pa.Table:
 
 
 def _numbered(
-    reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
+    reader: Reader,
+    request: Request,
+    kind: OperationKind,
+    base: State,
+    removed: pa.Table,
+    added: tuple[WrittenFile, ...],
 ) -> tuple[pa.Table, int]:
     """(the entries of new data files with the row ids and sequence numbers that a commit assigns, the table's next row
     id)."""
     added = tuple(sorted(added, key=lambda file: file.columns))  # Files of the same columns are recorded together.
-    entries, given = _added(reader, request, kind, base, gone, added), options.of(base.schema)
+    entries, table_options = _added(reader, request, kind, base, removed, added), options.read(base.schema)
     next_row_id = (base.document or {}).get("nextRowId") or 0
-    if given.row_tracking_enabled and added:
-        entries, next_row_id = tracking.assigned(entries, added, gone, base.version + 1, next_row_id, kind)
-    if given.sequence_snapshot_ordering and kind != OperationKind.COMPACT:
+    if table_options.row_tracking_enabled and added:
+        entries, next_row_id = tracking.assigned(entries, added, removed, base.version + 1, next_row_id, kind)
+    if table_options.sequence_snapshot_ordering and kind != OperationKind.COMPACT:
         entries = _stamped(entries, base.version + 1)
     return entries, next_row_id
 
 
 def _added(
-    reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
+    reader: Reader,
+    request: Request,
+    kind: OperationKind,
+    base: State,
+    removed: pa.Table,
+    added: tuple[WrittenFile, ...],
 ) -> pa.Table:
-    """New files as rows of `manifest.ENTRY`. `gone`: the entries that they replace."""
+    """New files as rows of `manifest.ENTRY`. `removed`: the entries that they replace."""
     if not added:
         return EMPTY_ENTRIES
     schema = metadata.schema_at(reader, base, request.schema_id)
     if len({f.columns for f in added}) > 1:  # Their statistics have different columns.
         parts = [tuple(some) for _, some in groupby(added, key=lambda file: file.columns)]
-        return pa.concat_tables([_added(reader, request, kind, base, gone, part) for part in parts])
+        return pa.concat_tables([_added(reader, request, kind, base, removed, part) for part in parts])
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
-    first, totals = _numbers_of(reader, kind, base, schema, gone, added, partitions.to_pylist())
+    first, totals = _numbers_of(reader, kind, base, schema, removed, added, partitions.to_pylist())
     written = added[0].columns
     counted = replace(schema, fields=tuple(f for f in schema.fields if not written or f.name in written))
     stats, stats_columns = _value_stats(added, counted)
@@ -544,7 +563,7 @@ def _added(
         stats_columns = list(counted.names)
     no_key = manifest.empty_rows(count)
     # With data evolution Java combines columns only of files with the source APPEND, and gives compacted files that source too.
-    compacts = kind == OperationKind.COMPACT and not options.of(schema).data_evolution_enabled
+    compacts = kind == OperationKind.COMPACT and not options.read(schema).data_evolution_enabled
     source = FileSource.COMPACT if compacts else FileSource.APPEND
     columns: dict[str, Any] = {
         "_KIND": np.full(count, int(EntryKind.ADD), np.int32),
@@ -589,23 +608,23 @@ def _numbers_of(
     kind: OperationKind,
     base: State,
     schema: Schema,
-    gone: pa.Table,
+    removed: pa.Table,
     added: tuple[WrittenFile, ...],
     partitions: list[bytes],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of new files: (the sequence number of the first row, the number of buckets of the partition). Files of a table
     with a primary key have the sequence numbers that their writers gave."""
-    buckets = options.of(schema).bucket
+    buckets = options.read(schema).bucket
     first, totals = np.zeros(len(added), np.int64), np.full(len(added), buckets, np.int32)
     if schema.primary_key and kind == OperationKind.COMPACT:
-        of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
+        of_bucket = dict(zip(_buckets_of(removed), removed["_TOTAL_BUCKETS"].to_pylist(), strict=True))
         kept = [f.bucket_count or of_bucket[p, f.bucket] for p, f in zip(partitions, added, strict=True)]
         return first, np.array(kept, np.int32)
     if schema.primary_key or buckets <= 0:
         return first, totals
     if kind == OperationKind.COMPACT:
-        lost = scan.deleted_rows(reader, base, scan.Files(gone, base.schema))
-        return _in_place_of(gone, lost, added, partitions)
+        lost = scan.deleted_rows(reader, base, scan.Files(removed, base.schema))
+        return _in_place_of(removed, lost, added, partitions)
     return _first_sequence_numbers(reader, base, added, partitions), totals
 
 
@@ -633,7 +652,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     """New files of buckets that have no others: directly on the highest level if their keys do not overlap
     (`overwrite-upgrade`)."""
     levels = np.asarray(entries["_LEVEL"])
-    if not options.of(schema).overwrite_upgrade or levels.any():
+    if not options.read(schema).overwrite_upgrade or levels.any():
         return entries
     buckets = manifest.bucket_codes(entries)
     low, high = scan.key_ranks(entries, schema)
@@ -642,7 +661,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     retracts = np.asarray(entries["_DELETE_ROW_COUNT"]) > 0
     held_back = np.union1d(buckets[order[1:]][meets], buckets[retracts])
     settled = ~np.isin(buckets, held_back) & (np.asarray(entries["_BUCKET"]) >= 0)
-    levels = np.where(settled, options.of(schema).level_count - 1, levels).astype(np.int32)
+    levels = np.where(settled, options.read(schema).level_count - 1, levels).astype(np.int32)
     return entries.set_column(entries.column_names.index("_LEVEL"), manifest.ENTRY.field("_LEVEL"), pa.array(levels))
 
 
@@ -670,24 +689,24 @@ def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, An
 
 
 def _in_place_of(
-    gone: pa.Table, lost: np.ndarray, added: tuple[WrittenFile, ...], partitions: list[bytes]
+    removed: pa.Table, lost: np.ndarray, added: tuple[WrittenFile, ...], partitions: list[bytes]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(first sequence number, number of buckets) of compacted files: those of the rows they contain. A bucket's files
     are in order, and together have as many rows as the removed files without the rows `lost` of each by then."""
-    codes = {key: code for code, key in enumerate(dict.fromkeys(_buckets_of(gone)))}
-    old = np.array([codes[key] for key in _buckets_of(gone)], np.int64)
+    codes = {key: code for code, key in enumerate(dict.fromkeys(_buckets_of(removed)))}
+    old = np.array([codes[key] for key in _buckets_of(removed)], np.int64)
     new = np.array([codes[p, f.bucket] for p, f in zip(partitions, added, strict=True)], np.int64)
-    lowest, old_rows = np.asarray(gone["_MIN_SEQUENCE_NUMBER"]), np.asarray(gone["_ROW_COUNT"]) - lost
+    lowest, old_rows = np.asarray(removed["_MIN_SEQUENCE_NUMBER"]), np.asarray(removed["_ROW_COUNT"]) - lost
     old_order, new_order = np.lexsort((lowest, old)), np.argsort(new, kind="stable")
     old_ends = np.cumsum(old_rows[old_order])
     new_rows = np.array([f.row_count for f in added], np.int64)[new_order]
     new_starts = np.cumsum(new_rows) - new_rows
     at = np.searchsorted(old_ends, new_starts, side="right")
     replaced, within = old_order[at], new_starts - (old_ends[at] - old_rows[old_order][at])
-    assert int(old_ends[-1]) == int(new_rows.sum()), (gone, added)
+    assert int(old_ends[-1]) == int(new_rows.sum()), (removed, added)
     first, totals = np.zeros(len(added), np.int64), np.zeros(len(added), np.int32)
     first[new_order] = lowest[replaced] + within
-    totals[new_order] = np.asarray(gone["_TOTAL_BUCKETS"])[replaced]
+    totals[new_order] = np.asarray(removed["_TOTAL_BUCKETS"])[replaced]
     return first, totals
 
 
@@ -713,7 +732,7 @@ def _buckets_of(entries: pa.Table) -> list[tuple[bytes, int]]:
 
 def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.StructArray, list[str] | None]:
     """Bounds and null counts of the files' columns, and the columns they are of (None: all of the schema's)."""
-    dense = options.of(schema).metadata_stats_dense_store
+    dense = options.read(schema).metadata_stats_dense_store
     kept: list[tuple[Field, StatsMode, int]] = [
         (field, mode, length)
         for field, (mode, length) in zip(schema.fields, layout.stats_modes(schema), strict=True)
@@ -846,12 +865,12 @@ def _index_without(reader: Reader, base: State, scope: Expression, stamp: Stamp)
     path = f"{metadata.MANIFEST_FOLDER}/{name}"
     data, where = reader.read(path), f"{reader.root}/{path}"
     entries = manifest.parse_index(data, where)
-    gone = manifest.in_scope(entries, base.schema, scope)
-    if len(gone) == 0:
+    removed = manifest.in_scope(entries, base.schema, scope)
+    if len(removed) == 0:
         return name, {}
-    if len(gone) == len(entries):
+    if len(removed) == len(entries):
         return None, {}
-    keep = pc.invert(pc.is_in(entries["_PARTITION"], value_set=gone["_PARTITION"].combine_chunks()))
+    keep = pc.invert(pc.is_in(entries["_PARTITION"], value_set=removed["_PARTITION"].combine_chunks()))
     renewed = f"index-manifest-{_derived(stamp, 'index')}-0"
     return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.filter_index(data, keep, base.schema, where)}
 
@@ -875,31 +894,31 @@ def _with_vectors(
     reader: Reader,
     base: State,
     index: tuple[str | None, dict[str, bytes]],
-    gone: pa.Table,
+    removed: pa.Table,
     added: tuple[WrittenFile, ...],
     stamp: Stamp,
     homes: Mapping[str, tuple[str, int]],
 ) -> tuple[tuple[str | None, dict[str, bytes]], tuple[str, ...]]:
     """The index manifest `index` with the deletion vectors `added`, each replacing that of its data file, and without
-    those of the files `gone`, except those in `homes`: (the file that their rows move to, the position of the first one
+    those of the files `removed`, except those in `homes`: (the file that their rows move to, the position of the first one
     in it). Returns ((its name, new files), files of `added` that it does not refer to).
 
     Vectors are copied unchanged: out of a file that loses another one, and into the single file of vectors of a bucket.
     Files of `added` are kept if nothing else belongs into them.
     """
-    if not added and not len(gone):
+    if not added and not len(removed):
         return index, ()
     schema, (name, files) = base.schema, index
     entries = _entries_of(reader, base, index)
     old_vectors = manifest.vectors(entries)
     new = _staged(added, schema)
-    leaving = [*(vector.of for vectors in new.values() for vector in vectors), *gone["_FILE_NAME"].to_pylist()]
+    leaving = [*(vector.of for vectors in new.values() for vector in vectors), *removed["_FILE_NAME"].to_pylist()]
     leaves = np.asarray(pc.is_in(old_vectors["of"], value_set=pa.array(leaving, pa.string())), bool)
     if not added and not leaves.any():
         return index, ()
     manifest.require_known_indexes(entries, reader.root)
-    one_file = options.of(schema).bucket > 0 or bool(schema.primary_key)
-    target = None if one_file else options.of(schema).deletion_vector_index_file_target_size
+    one_file = options.read(schema).bucket > 0 or bool(schema.primary_key)
+    target = None if one_file else options.read(schema).deletion_vector_index_file_target_size
     places, of_entry = _buckets_of(entries), np.asarray(old_vectors["entry"])
     touched = np.isin(np.arange(len(entries)), of_entry[leaves])
     if one_file:
@@ -983,7 +1002,7 @@ def _placed(
     stays = list(staged) if not moving and len(staged) == 1 else full
     stays = [path for path in stays if all(times[vector.of] == 1 for vector in staged[path])]
     rest = [*moving, *(vector for path, vectors in staged.items() if path not in stays for vector in vectors)]
-    made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
+    files: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
     vectors, frames, size_bytes = [], [], 0
     united = _united(rest, _frames(reader, rest), reader.root)
     for number, (placed, frame) in enumerate(united, 1):
@@ -992,9 +1011,9 @@ def _placed(
         size_bytes += len(frame)
         if number == len(united) or (target_bytes is not None and size_bytes > target_bytes):
             content, offsets = vector_file.emit(frames)
-            made.append(([replace(v, offset=at) for v, at in zip(vectors, offsets, strict=True)], content))
+            files.append(([replace(v, offset=at) for v, at in zip(vectors, offsets, strict=True)], content))
             vectors, frames, size_bytes = [], [], 0
-    return made, [path for path in staged if path not in stays]
+    return files, [path for path in staged if path not in stays]
 
 
 def _united(vectors: Sequence[_Vector], frames: Iterable[bytes], where: str) -> list[tuple[_Vector, bytes]]:
@@ -1018,16 +1037,20 @@ def _one_of(vectors: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, 
     return replace(vectors[0][0], length=vector_file.length(frame), cardinality=len(positions), shift=0), frame
 
 
-def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[str, int]]:
+def _homes(removed: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[str, int]]:
     """For the files that a compaction of row ranges replaces: (the file that has their rows, the position of the first
     one)."""
     starts = np.array([f.first_row_id for f in added], np.int64)
     order = np.argsort(starts)
-    first = np.asarray(gone["_FIRST_ROW_ID"])
-    at = order[np.searchsorted(starts[order], first, side="right") - 1] if len(added) else first[:0]
-    names = [added[i].path.rsplit("/", 1)[-1] for i in at.tolist()]
+    first = np.asarray(removed["_FIRST_ROW_ID"])
+    file_indexes = order[np.searchsorted(starts[order], first, side="right") - 1] if len(added) else first[:0]
+    names = [added[i].path.rsplit("/", 1)[-1] for i in file_indexes.tolist()]
     return dict(
-        zip(gone["_FILE_NAME"].to_pylist(), zip(names, (first - starts[at]).tolist(), strict=True), strict=True)
+        zip(
+            removed["_FILE_NAME"].to_pylist(),
+            zip(names, (first - starts[file_indexes]).tolist(), strict=True),
+            strict=True,
+        )
     )
 
 
@@ -1042,6 +1065,6 @@ def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
         yield vector_file.take(data, vector.offset, vector.length, f"{reader.root}/{vector.path}")
 
 
-def _derived(stamp: Stamp, what: str) -> str:
+def _derived(stamp: Stamp, purpose: str) -> str:
     """A unique name for each kind of file of an attempt."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{what}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{purpose}"))

@@ -46,7 +46,7 @@ class Keyed(Part[State]):
         """For each partition with waiting rows, the task that writes them into buckets, in the order in which they were
         written, by the times of their files (PostponeBucketCompactSplitSource). `scope`: on partition columns only."""
         schema = self.state.schema
-        if options.of(schema).bucket != POSTPONED_BUCKET:
+        if options.read(schema).bucket != POSTPONED_BUCKET:
             return []
         live = manifest.live_entries(self.reader, self.state.document, schema, scope)
         waits = np.asarray(pc.equal(live["_BUCKET"], POSTPONED_BUCKET))
@@ -57,7 +57,7 @@ class Keyed(Part[State]):
         created = np.asarray(pc.fill_null(live["_CREATION_TIME"], 0), np.int64)
         order = np.lexsort((np.asarray(live["_MIN_SEQUENCE_NUMBER"]), created, codes))
         order = order[waits[order]]
-        key, function = metadata.bucket_key(schema), options.of(schema).bucket_function_type
+        key, function = metadata.bucket_key(schema), options.read(schema).bucket_function_type
         result = []
         for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
             waiting = live.take(pa.array(rows))
@@ -71,7 +71,7 @@ class Keyed(Part[State]):
     def _complete(self) -> State:
         """Raises `InvalidInput` if rows wait for a bucket: row-level changes would not see them."""
         complete = replace(self.state, is_complete=True)
-        if options.of(self.state.schema).bucket != POSTPONED_BUCKET:
+        if options.read(self.state.schema).bucket != POSTPONED_BUCKET:
             return complete
         live = manifest.live_entries(self.reader, self.state.document, self.state.schema, ALWAYS)
         waiting = live.filter(pc.equal(live["_BUCKET"], POSTPONED_BUCKET))
@@ -86,7 +86,7 @@ class Keyed(Part[State]):
 def _bucket_count(schema: Schema, waiting: pa.Table, placed: pa.Table) -> int:
     """The bucket count of a partition: its own, or else by `postpone.default-bucket-num`, or by how many rows or bytes
     wait."""
-    table_options = options.of(schema)
+    table_options = options.read(schema)
     if len(placed):
         return int(pc.max(placed["_TOTAL_BUCKETS"]).as_py())
     if table_options.postpone_default_bucket_num is not None:

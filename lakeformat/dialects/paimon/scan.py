@@ -101,8 +101,8 @@ class Sections:
     is_whole: np.ndarray
 
     @classmethod
-    def of(cls, data_files: Files, schema: Schema) -> Sections:
-        marked = options.of(schema).has_vectors
+    def build(cls, data_files: Files, schema: Schema) -> Sections:
+        marked = options.read(schema).has_vectors
         entries = data_files.entries
         count = len(entries)
         if count == 0:
@@ -153,7 +153,7 @@ def scan(
     data_files = files(reader, base, predicate, to_plan=not is_keyed)
     if not is_keyed:
         return tasks(reader, base, data_files, fields, residual)
-    sections = Sections.of(data_files.filter(_visible(data_files.entries, base)), base.schema)
+    sections = Sections.build(data_files.filter(_visible(data_files.entries, base)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     if not by_bucket:
         return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
@@ -208,7 +208,7 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
     asks_of_rows = _residual(base.schema, predicate) != ALWAYS
     live = files(reader, base, predicate, to_plan=not (base.schema.primary_key or asks_of_rows))
     live = live.filter(_visible(live.entries, base))
-    if base.schema.primary_key and not Sections.of(live, base.schema).is_whole.all():
+    if base.schema.primary_key and not Sections.build(live, base.schema).is_whole.all():
         return None
     if asks_of_rows and not Pruning(reader, base).matching_wholly(live, predicate).all():
         return None
@@ -232,11 +232,11 @@ class Pruning(Part[State]):
 
     def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, pruning.Bounds]]]:
         """(indices of files, the bounds of the columns `names` in their manifest entries)."""
-        newer = files.beside.replaces(self.reader, self.state, files.entries, wanted := frozenset(names))
+        newer = files.beside.replaces(self.reader, self.state, files.entries, columns := frozenset(names))
         if not newer.any():
-            return _bounds(self.reader, self.state, files.entries, wanted)
+            return _bounds(self.reader, self.state, files.entries, columns)
         kept = np.flatnonzero(~newer)
-        known = _bounds(self.reader, self.state, files.entries.take(pa.array(kept)), wanted)
+        known = _bounds(self.reader, self.state, files.entries.take(pa.array(kept)), columns)
         return chain(((kept[rows], ranges) for rows, ranges in known), [(np.flatnonzero(newer), {})])
 
     def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
@@ -253,10 +253,10 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> Sequence[ReadTask]:
-    """Files -> tasks of about `source.split.target-size`, made lazily. The files of a task have the same format and
+    """Files -> tasks of about `source.split.target-size`, task lazily. The files of a task have the same format and
     columns, and all or none of them have deleted rows. With `alone`, one task per file, in order, with its partition
     and bucket."""
-    table_options = options.of(base.schema)
+    table_options = options.read(base.schema)
     target = 0 if alone else table_options.source_split_target_size
     deletes = delete_files(reader, base, data_files)
     places = (
@@ -282,13 +282,13 @@ def tasks(
         order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(kind[2] for kind in kinds)]), kind="stable")
     asks_of_files = bool(alone or deletes or lineage or beside)
 
-    def made(number: int) -> ReadTask:
+    def task(number: int) -> ReadTask:
         number = int(order[number]) if alone else number
         at = int(firsts.searchsorted(number, "right")) - 1 if len(kinds) > 1 else 0
         format, file_fields, rows, own_paths, own_counts, own_sizes = kinds[at]
         start, end = cuts[at][number - firsts[at] :][:2].tolist()
-        own: list[int] = rows[start:end].tolist() if asks_of_files else []
-        partition, bucket = places[own[0]] if alone else ((), None)
+        file_rows: list[int] = rows[start:end].tolist() if asks_of_files else []
+        partition, bucket = places[file_rows[0]] if alone else ((), None)
         return ReadTask(
             paths=own_paths.between(start, end),
             row_counts=tuple(own_counts[start:end].tolist()),
@@ -297,28 +297,28 @@ def tasks(
             fields=fields,
             file_fields=file_fields,
             predicate=predicate,
-            deletes=tuple(deletes[row] for row in own) if deletes and own[0] in deletes else (),
-            lineage=tuple(lineage[row] for row in own) if lineage else (),
-            beside=tuple(beside.get(row, ()) for row in own) if beside else (),
+            deletes=tuple(deletes[row] for row in file_rows) if deletes and file_rows[0] in deletes else (),
+            lineage=tuple(lineage[row] for row in file_rows) if lineage else (),
+            beside=tuple(beside.get(row, ()) for row in file_rows) if beside else (),
             partition=partition,
             bucket=bucket,
         )
 
-    return splits.OnDemand(int(firsts[-1]), made)
+    return splits.OnDemand(int(firsts[-1]), task)
 
 
 def delete_files(reader: Reader, base: State, data_files: Files) -> dict[int, tuple[DeleteFile, ...]]:
     """By the row of a file in `data_files`, its deletion vector; only files with deleted rows."""
     index = manifest.read_index(reader, base.document)
-    at, vectors = _vectors(data_files.entries, index)
-    if not len(at):
+    indexes, vectors = _vectors(data_files.entries, index)
+    if not len(indexes):
         return {}
-    beside = options.of(base.schema).index_file_in_data_file_dir
+    beside = options.read(base.schema).index_file_in_data_file_dir
     names, elsewhere = index["_FILE_NAME"].to_pylist(), index["_EXTERNAL_PATH"].to_pylist()
     result: dict[int, tuple[DeleteFile, ...]] = {}
     for row, path, entry, offset, length, cardinality in zip(
-        at.tolist(),
-        data_files.paths.take(pa.array(at)).to_pylist(),
+        indexes.tolist(),
+        data_files.paths.take(pa.array(indexes)).to_pylist(),
         *(vectors[name].to_pylist() for name in ("entry", "offset", "length", "cardinality")),
         strict=True,
     ):
@@ -339,10 +339,10 @@ def delete_files(reader: Reader, base: State, data_files: Files) -> dict[int, tu
 def deleted_rows(reader: Reader, base: State, data_files: Files) -> np.ndarray:
     """The number of rows of each file that its deletion vector deletes. Vectors without a recorded cardinality are
     read."""
-    at, vectors = _vectors(data_files.entries, manifest.read_index(reader, base.document))
+    indexes, vectors = _vectors(data_files.entries, manifest.read_index(reader, base.document))
     result = np.zeros(len(data_files), np.int64)
-    result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
-    silent = at[np.asarray(vectors["cardinality"].is_null())]
+    result[indexes] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
+    silent = indexes[np.asarray(vectors["cardinality"].is_null())]
     if len(silent):
         vectors_of_file = delete_files(reader, base, data_files.take(silent))
         for row, (vector,) in zip(silent.tolist(), vectors_of_file.values(), strict=True):
@@ -356,7 +356,7 @@ def deleted_rows(reader: Reader, base: State, data_files: Files) -> np.ndarray:
 
 def with_places(reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
     """Tasks that read the rows of key-value files unmerged, each with its position; `fields` as in `merges`."""
-    alone = options.of(base.schema).sequence_snapshot_ordering
+    alone = options.read(base.schema).sequence_snapshot_ordering
     return _numbered(
         base, data_files, _of_key_values(tasks(reader, base, data_files, (*fields, FILE, POSITION), alone=alone))
     )
@@ -369,16 +369,18 @@ def standing(
     return _numbered(base, data_files, _of_key_values(tasks(reader, base, data_files, fields, predicate, alone=True)))
 
 
-def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
+def _of_key_values(read_tasks: Sequence[ReadTask]) -> list[ReadTask]:
     """The tasks of files that have `SEQUENCE` and `VALUE_KIND` beside their columns."""
-    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
+    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in read_tasks]
 
 
-def _numbered(base: State, data_files: Files, made: list[ReadTask]) -> list[ReadTask]:
+def _numbered(base: State, data_files: Files, read_tasks: list[ReadTask]) -> list[ReadTask]:
     """The tasks, one for each of `data_files`, with the `SEQUENCE` of `_snapshot_ids`."""
-    if not options.of(base.schema).sequence_snapshot_ordering:
-        return made
-    return [_with_number(task, id) for task, id in zip(made, _snapshot_ids(base, data_files.entries), strict=True)]
+    if not options.read(base.schema).sequence_snapshot_ordering:
+        return read_tasks
+    return [
+        _with_number(task, id) for task, id in zip(read_tasks, _snapshot_ids(base, data_files.entries), strict=True)
+    ]
 
 
 def _with_number(task: ReadTask, number: int | None) -> ReadTask:
@@ -392,7 +394,7 @@ def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
     """For each file the snapshot that orders its rows, instead of its sequence numbers (`sequence.snapshot-ordering`):
     that of the commit that added it, recorded in its entry. None for compacted files, which have the snapshot of each
     row."""
-    if not options.of(base.schema).sequence_snapshot_ordering:
+    if not options.read(base.schema).sequence_snapshot_ordering:
         return [None] * len(entries)
     is_new = pc.fill_null(pc.equal(entries["_FILE_SOURCE"], int(manifest.FileSource.APPEND)), False)
     stamped: list[int | None] = pc.if_else(is_new, entries["_MIN_SEQUENCE_NUMBER"], None).to_pylist()
@@ -402,7 +404,7 @@ def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
 def delete_layout(reader: Reader, base: State, data_files: Files, verb: OperationKind) -> DeleteTask | None:
     """How deleted rows of the data files `data_files` become deletion vectors; None for copy-on-write."""
     schema = base.schema
-    if schema.primary_key or not options.of(schema).has_vectors:
+    if schema.primary_key or not options.read(schema).has_vectors:
         return None
     metadata.require_writable(schema, reader.root)
     return marking(reader, base, data_files)
@@ -422,8 +424,8 @@ def marking(reader: Reader, base: State, data_files: Files) -> DeleteTask:
         tuple(targets),
         Content.DELETION_VECTORS,
         file_format="index",
-        target_size_bytes=options.of(schema).deletion_vector_index_file_target_size,
-        wide=options.of(schema).deletion_vectors_bitmap64,
+        target_size_bytes=options.read(schema).deletion_vector_index_file_target_size,
+        wide=options.read(schema).deletion_vectors_bitmap64,
     )
 
 
@@ -444,13 +446,13 @@ def merges(
     names = sections.files.paths.to_pylist()
     row_counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
     levels = entries["_LEVEL"].to_pylist()
-    settles = options.of(base.schema).looks_up and not spec.replaces
+    settles = options.read(base.schema).looks_up and not spec.replaces
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
     snapshot_ids = _snapshot_ids(base, entries)
     least, greatest = (np.asarray(entries[f"_{end}_SEQUENCE_NUMBER"]) for end in ("MIN", "MAX"))
     never_retracts = np.asarray(pc.fill_null(pc.equal(entries["_DELETE_ROW_COUNT"], 0), False))
     stands_by_place = (
-        spec.replaces and SEQUENCE not in fields and not options.of(base.schema).sequence_snapshot_ordering
+        spec.replaces and SEQUENCE not in fields and not options.read(base.schema).sequence_snapshot_ordering
     )
     result = []
     for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
@@ -542,15 +544,15 @@ class _Paths:
         self._made: tuple[int, tuple[str, ...]] = 0, ()  # The place of the first; threads replace both together.
 
     def between(self, start: int, end: int) -> tuple[str, ...]:
-        first, made = self._made
-        if not first <= start <= end <= first + len(made):
+        first, paths = self._made
+        if not first <= start <= end <= first + len(paths):
             count = max(end - start, self._TOGETHER)
             folders = self._folders.take(pa.array(self._folder_of[start : start + count]))
             inside = pc.binary_join_element_wise(folders, self._names.slice(start, count), "/")
             if self._elsewhere is not None:
                 inside = pc.coalesce(self._elsewhere.slice(start, count), inside)
-            first, made = self._made = start, tuple(inside.to_pylist())
-        return made[start - first : end - first]
+            first, paths = self._made = start, tuple(inside.to_pylist())
+        return paths[start - first : end - first]
 
 
 def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
@@ -580,7 +582,7 @@ def file_formats(entries: pa.Table) -> pa.Array:
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The requested columns, in that order; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
     fields = base.schema.fields
-    if columns is not None and options.of(base.schema).row_tracking_enabled:
+    if columns is not None and options.read(base.schema).row_tracking_enabled:
         asked = {name.casefold() for name in columns}
         fields += tuple(f for f in tracking.FIELDS if f.name.casefold() in asked)
     return project_columns(fields, columns)
@@ -631,12 +633,12 @@ def delta(
             reader, _before(reader, base, document, since), state, fields, conditions.and_(predicate, touched)
         )
     if keyed:
-        if options.of(schema).changelog_producer in {"lookup", "full-compaction"}:
+        if options.read(schema).changelog_producer in {"lookup", "full-compaction"}:
             return []  # A later compaction writes the changelog.
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
-    if options.of(schema).data_evolution_enabled:
+    if options.read(schema).data_evolution_enabled:
         whole = entries if scope == ALWAYS else _listed(reader, base, document["deltaManifestList"], ALWAYS)
         if not needs_before(document) and tracking.are_new(whole, document.get("nextRowId")):
             new = Files(entries, schema)
@@ -677,7 +679,7 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
         return [Delta(RowKind.INSERT, tuple(_whole_scan(reader, base, fields, predicate)))]
     residual = _residual(base.schema, predicate)
     fields = (*with_columns(conditions.columns_of(residual), fields, base.schema.fields), VALUE_KIND)
-    sections = Sections.of(files(reader, base, predicate), base.schema)
+    sections = Sections.build(files(reader, base, predicate), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     raw = _of_key_values(tasks(reader, base, whole, fields, residual))
     return [Delta(None, (*raw, *merges(reader, base, sections, fields, residual)))]
@@ -814,7 +816,7 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
 
 def _visible(entries: pa.Table, base: State) -> pa.Array:
     """Which files have only visible rows."""
-    if base.schema.primary_key and not base.is_complete and options.of(base.schema).hides_level_0:
+    if base.schema.primary_key and not base.is_complete and options.read(base.schema).hides_level_0:
         return pc.greater(entries["_LEVEL"], 0)
     return pa.array(np.ones(len(entries), bool))
 
@@ -838,7 +840,7 @@ def _entries(
     metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
-    evolves = options.of(schema).data_evolution_enabled
+    evolves = options.read(schema).data_evolution_enabled
     matching = None
     if to_plan and not evolves and rest != ALWAYS:
         matching = partial(_may_match, reader, base, predicate=predicate)
@@ -858,7 +860,7 @@ def _entries(
             if evolves:
                 may = may & global_index.may_hold(reader, base, entries, predicate)
             entries = rows_where(entries, pa.array(may | newer))
-        if not options.of(schema).data_evolution_enabled:
+        if not options.read(schema).data_evolution_enabled:
             entries = _without_indexed(reader, base, entries, rest)
     return entries, beside
 
@@ -866,23 +868,23 @@ def _entries(
 def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     """The entries without those of files whose indexes (`file-index.*.columns`) have none of the values that
     `predicate` lists for a column."""
-    asked = _asked_of_indexes(base.schema, predicate)
-    if not asked:
+    values_of = _asked_of_indexes(base.schema, predicate)
+    if not values_of:
         return entries
     extra = pc.list_value_length(entries["_EXTRA_FILES"].combine_chunks())
     has_one = pc.or_(entries["_EMBEDDED_FILE_INDEX"].is_valid().combine_chunks(), pc.greater(pc.fill_null(extra, 0), 0))
-    at = np.flatnonzero(np.asarray(has_one))
+    indexed_rows = np.flatnonzero(np.asarray(has_one))
     keep = np.ones(len(entries), bool)
-    indexed = entries.take(pa.array(at))
+    indexed = entries.take(pa.array(indexed_rows))
     schema_ids = indexed["_SCHEMA_ID"].to_pylist()
     for row, schema_id, (path, data) in zip(
-        at.tolist(), schema_ids, index_files(reader, indexed, base.schema), strict=True
+        indexed_rows.tolist(), schema_ids, index_files(reader, indexed, base.schema), strict=True
     ):
         if data is None:  # A missing index proves nothing.
             continue
         indexes = file_index.parse(data, f"{reader.root}/{path}")
         for field in metadata.schema_at(reader, base, schema_id).fields:
-            values = asked.get(field.id)
+            values = values_of.get(field.id)
             if values is not None and values.type == field.type and field.name in indexes:
                 keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{path}")
     return entries.filter(pa.array(keep))
@@ -890,16 +892,16 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
 
 def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_index.Wanted]:
     """The values that `predicate` lists for indexed columns, by column id."""
-    given = options.of(schema)
-    asked: dict[int, file_index.Wanted] = {}
+    given = options.read(schema)
+    values_of: dict[int, file_index.Wanted] = {}
     for name in given.indexed_columns if given.file_index_read_enabled else ():
         listed = conditions.listed(predicate, [name], _LISTED) if name in schema.names else None
         if listed is not None:
             field = schema.field(name)
             values = _wanted([value for (value,) in listed], field.type)
             if values is not None:
-                asked[field.id] = values
-    return asked
+                values_of[field.id] = values
+    return values_of
 
 
 def index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple[str, bytes | None]]:
@@ -925,10 +927,10 @@ def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
     if not file_index.can_hash(type) or type in _FLOATS or (isinstance(type, Scalar) and type.kind in _TIMES):
         return None
     try:
-        known = pa.array(values, to_arrow(type))
+        array = pa.array(values, to_arrow(type))
     except (pa.ArrowException, OverflowError):
         return None
-    return None if known.null_count else file_index.Wanted(known, type)
+    return None if array.null_count else file_index.Wanted(array, type)
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
@@ -936,7 +938,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     that it lists."""
     schema, keep = base.schema, np.ones(len(entries), bool)
     fields = [schema.field(name) for name in metadata.bucket_key(schema)]
-    if options.of(schema).bucket < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
+    if options.read(schema).bucket < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
         return pa.array(keep)
     keys = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
     if keys is None:
@@ -953,7 +955,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
         then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
         hashed |= (schemas == id) & all(then.get(name) == type for name, type in types.items())
     for count in np.unique(counts[hashed & (counts > 1)]).tolist():
-        given = options.of(schema).bucket_function_type
+        given = options.read(schema).bucket_function_type
         try:
             possible = murmur.buckets(columns, list(types.values()), count, given) if keys else ()
         except (InvalidInput, UnsupportedFeature):  # Types whose hash is not supported can still be read.
@@ -985,7 +987,7 @@ def _bounds(
     stats = entries["_VALUE_STATS"].combine_chunks()
     low_rows, high_rows = pc.struct_field(stats, "_MIN_VALUES"), pc.struct_field(stats, "_MAX_VALUES")
     null_counts = pc.struct_field(stats, "_NULL_COUNTS")
-    wanted = [find_field(base.schema.fields, n) for n in names]
+    fields = [find_field(base.schema.fields, n) for n in names]
     for schema_id, columns, rows in _stat_kinds(entries):
         schema = metadata.schema_at(reader, base, schema_id)
         named = {f.name: f for f in schema.fields}
@@ -994,7 +996,7 @@ def _bounds(
             continue
         present = tracking.file_fields(schema, None) if columns is None else tuple(named[n] for n in columns)
         places = {f.id: i for i, f in enumerate(present)}
-        needed = sorted({places[f.id] for f in wanted if f.id in places})
+        needed = sorted({places[f.id] for f in fields if f.id in places})
         low, high = (
             dict(zip(needed, binary_row.decode(_rows(column, rows), [f.type for f in present], needed), strict=True))
             for column in (low_rows, high_rows)
@@ -1003,7 +1005,7 @@ def _bounds(
         complete = pc.min(pc.fill_null(pc.list_value_length(counts), 0)).as_py() >= len(present)
         row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
         bounds = {}
-        for field in wanted:
+        for field in fields:
             index = places.get(field.id)
             if index is None:
                 # A column added after these files were written: all null.
@@ -1024,9 +1026,9 @@ def _key_bounds(
 ) -> dict[str, pruning.Bounds]:
     """The bounds of key columns in files of the schema `then`, which files of a table with a primary key always
     have."""
-    wanted = {f.id: f for name in metadata.key_of(now) if name in names for f in (now.field(name),)}
+    key_fields = {f.id: f for name in metadata.key_of(now) if name in names for f in (now.field(name),)}
     kinds = [then.field(name) for name in metadata.key_of(then)]
-    if not wanted:
+    if not key_fields:
         return {}
     stats = entries["_KEY_STATS"].combine_chunks()
     low_rows, high_rows = (_rows(pc.struct_field(stats, name), rows) for name in ("_MIN_VALUES", "_MAX_VALUES"))
@@ -1037,9 +1039,9 @@ def _key_bounds(
     row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
     nothing = pa.array(np.zeros(len(rows), np.int64))
     return {
-        wanted[f.id].name: pruning.Bounds(low[index], high[index], nothing, row_count)
+        key_fields[f.id].name: pruning.Bounds(low[index], high[index], nothing, row_count)
         for index, f in enumerate(kinds)
-        if f.id in wanted and f.type == wanted[f.id].type
+        if f.id in key_fields and f.type == key_fields[f.id].type
     }
 
 
@@ -1069,10 +1071,10 @@ def _kinds(data_files: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int,
     formats = file_formats(data_files.entries).dictionary_encode(null_encoding="encode")
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
     for schema_id, columns, of_columns in tracking.column_kinds(data_files.entries):
-        own = codes[of_columns]
-        for code in sorted(tracking.distinct(own).tolist(), key=lambda code: str(names[code])):
+        file_codes = codes[of_columns]
+        for code in sorted(tracking.distinct(file_codes).tolist(), key=lambda code: str(names[code])):
             _require_format(names[code])
-            rows = of_columns[own == code]
+            rows = of_columns[file_codes == code]
             for part in (rows[~lost[rows]], rows[lost[rows]]):
                 if len(part):
                     yield schema_id, names[code], columns, part
@@ -1097,8 +1099,8 @@ def _tasks_beside(
     indices = data_files.beside.owners(data_files.entries)
     if not len(indices):
         return {}
-    at = np.flatnonzero(indices >= 0)
-    entries = data_files.beside.entries.take(pa.array(at))
+    indexes = np.flatnonzero(indices >= 0)
+    entries = data_files.beside.entries.take(pa.array(indexes))
     names, formats = paths(entries, base.schema).to_pylist(), file_formats(entries).to_pylist()
     counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
     stored: dict[int, tuple[Field, ...]] = {}
@@ -1106,21 +1108,23 @@ def _tasks_beside(
         known = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         stored |= dict.fromkeys(rows.tolist(), known)
     result: dict[int, tuple[ReadTask, ...]] = {}
-    given: dict[int, set[int]] = {}
+    taken_ids: dict[int, set[int]] = {}
     blobs: dict[tuple[int, int], list[int]] = {}
-    for row, of in enumerate(indices[at].tolist()):  # For each file the newest first.
+    for row, of in enumerate(indices[indexes].tolist()):  # For each file the newest first.
         if formats[row] == "blob":
             for field in stored[row]:
                 blobs.setdefault((of, field.id), []).append(row)
             continue
-        taken = given.setdefault(of, set())
+        taken = taken_ids.setdefault(of, set())
         own = {field.id for field in stored[row]} - taken
-        wanted = tuple(field for field in fields if field.id in own)
-        if not wanted:
+        read_fields = tuple(field for field in fields if field.id in own)
+        if not read_fields:
             continue
         _require_format(formats[row])
-        taken |= {field.id for field in wanted}
-        task = ReadTask((names[row],), (counts[row],), (sizes[row],), formats[row], wanted, file_fields=stored[row])
+        taken |= {field.id for field in read_fields}
+        task = ReadTask(
+            (names[row],), (counts[row],), (sizes[row],), formats[row], read_fields, file_fields=stored[row]
+        )
         result[of] = (*result.get(of, ()), task)
     by_id = {field.id: field for field in fields}
     for (of, id), newest_first in blobs.items():

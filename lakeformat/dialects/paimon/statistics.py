@@ -85,19 +85,19 @@ class Statistics(Part[State]):
 
 def _emit(field: Field, figures: Figures) -> dict[str, Any]:
     assert isinstance(field.type, Scalar)
-    known = figures.row_count - figures.null_count
+    value_count = figures.row_count - figures.null_count
     if (kind := field.type.kind) is Kind.DECIMAL:
         average = longest = 8 if field.type.parameters[0] <= 18 else 16
     elif (length := _LENGTHS.get(kind)) is not None:
         average = longest = length
     else:
-        average, longest = -(-figures.total_length // known) if known else 0, figures.max_length
+        average, longest = -(-figures.total_length // value_count) if value_count else 0, figures.max_length
     least, greatest = [None, None] if figures.bounds is None else _texts(figures.bounds, field)
     if figures.has_nan:  # As Spark compares: NaN is the greatest number.
         least, greatest = least or "NaN", "NaN"
     emitted = {
         "colId": field.id,
-        "distinctCount": min(round(figures.sketch.estimate), known),
+        "distinctCount": min(round(figures.sketch.estimate), value_count),
         "min": least,
         "max": greatest,
         "nullCount": figures.null_count,

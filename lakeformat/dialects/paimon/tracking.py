@@ -57,11 +57,11 @@ class Beside:
         result = np.zeros(len(entries), bool)
         if not len(self.of):
             return result
-        asked = {part.id for name in names for part in walk((find_field(base.schema.fields, name),))}
+        read_ids = {part.id for name in names for part in walk((find_field(base.schema.fields, name),))}
         indices = self.owners(entries)
         for schema_id, columns, rows in column_kinds(self.entries):
             stored = file_fields(metadata.schema_at(reader, base, schema_id), columns)
-            if asked & {part.id for part in walk(stored)}:
+            if read_ids & {part.id for part in walk(stored)}:
                 hit = indices[rows]
                 result[hit[hit >= 0]] = True
         return result
@@ -134,11 +134,11 @@ def _in_ranges(whole: pa.Table, blobs: pa.Table, where: str) -> tuple[pa.Table, 
     keys = groups * len(ids) + ranks.reshape(-1)  # Row ids after each other, partition by partition.
     own, keys = keys[: len(whole)], keys[len(whole) :]
     ascending = np.argsort(own)
-    at = own[ascending].searchsorted(keys, "right") - 1
-    of = ascending[np.maximum(at, 0)] if len(whole) else np.zeros(len(blobs), np.int64)
+    range_indexes = own[ascending].searchsorted(keys, "right") - 1
+    of = ascending[np.maximum(range_indexes, 0)] if len(whole) else np.zeros(len(blobs), np.int64)
     is_else = groups[: len(whole)][of] != groups[len(whole) :] if len(whole) else np.ones(len(blobs), bool)
     outside = first + count > (begins + counts)[of] if len(whole) else is_else
-    wrong = np.flatnonzero((at < 0) | is_else | outside)
+    wrong = np.flatnonzero((range_indexes < 0) | is_else | outside)
     if len(wrong):
         name = blobs["_FILE_NAME"][int(wrong[0])].as_py()
         raise CorruptTable(f"{where}: {name} has rows that no one data file has")
@@ -151,10 +151,15 @@ def _in_ranges(whole: pa.Table, blobs: pa.Table, where: str) -> tuple[pa.Table, 
 
 
 def assigned(
-    entries: pa.Table, added: Sequence[WrittenFile], gone: pa.Table, version: int, next_row_id: int, kind: OperationKind
+    entries: pa.Table,
+    added: Sequence[WrittenFile],
+    removed: pa.Table,
+    version: int,
+    next_row_id: int,
+    kind: OperationKind,
 ) -> tuple[pa.Table, int]:
     """New `entries`, those of the files `added`, with row ids from `next_row_id` on and the snapshots of their rows;
-    and the next row id (RowTrackingCommitUtils). `gone`: those that they replace."""
+    and the next row id (RowTrackingCommitUtils). `removed`: those that they replace."""
     counts = np.array([f.row_count for f in added], np.int64)
     first_row_ids = pa.array([f.first_row_id for f in added], pa.int64())
     moved = np.array([ROW_ID_NAME in f.columns for f in added], bool)
@@ -172,14 +177,14 @@ def assigned(
         ]
         first = pc.coalesce(pa.array(starts, pa.int64()), first)
     low, high = np.full(len(added), version), np.full(len(added), version)
-    oldest, newest = (pc.min(gone["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(gone["_MAX_SEQUENCE_NUMBER"]).as_py())
+    oldest, newest = (pc.min(removed["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(removed["_MAX_SEQUENCE_NUMBER"]).as_py())
     if oldest is not None and kind == OperationKind.COMPACT:
         low[:], high[:] = oldest, newest
-        begins, ends = (np.asarray(gone["_FIRST_ROW_ID"].fill_null(-1)), np.asarray(gone["_ROW_COUNT"]))
+        begins, ends = (np.asarray(removed["_FIRST_ROW_ID"].fill_null(-1)), np.asarray(removed["_ROW_COUNT"]))
         for i in np.flatnonzero(np.asarray(first_row_ids.is_valid())):
             inside = (begins >= first_row_ids[i].as_py()) & (begins + ends <= first_row_ids[i].as_py() + counts[i])
-            low[i] = np.asarray(gone["_MIN_SEQUENCE_NUMBER"])[inside].min()
-            high[i] = np.asarray(gone["_MAX_SEQUENCE_NUMBER"])[inside].max()
+            low[i] = np.asarray(removed["_MIN_SEQUENCE_NUMBER"])[inside].min()
+            high[i] = np.asarray(removed["_MAX_SEQUENCE_NUMBER"])[inside].max()
     elif oldest is not None:
         low[moved] = oldest
     columns = pa.array([list(f.columns) or None for f in added], pa.list_(pa.string()))
@@ -215,7 +220,7 @@ def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:
 def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns of a file of this schema written with `columns` (None: all of the schema's but those in blob files)."""
     if columns is None:
-        apart = options.of(schema).columns_in_blobs if "blob-field" in schema.properties else frozenset()
+        apart = options.read(schema).columns_in_blobs if "blob-field" in schema.properties else frozenset()
         return tuple(f for f in schema.fields if f.name not in apart) if apart else schema.fields
     known = {field.name: field for field in (*FIELDS, *schema.fields)}
     return tuple(known[name] for name in columns if name in known)
@@ -233,7 +238,7 @@ def blob_task(schema: Schema, whole: pa.Table, blobs: pa.Table, paths: tuple[str
             whole["_FIRST_ROW_ID"][0].as_py(),
             whole["_ROW_COUNT"][0].as_py(),
             tuple(blobs["_FIRST_ROW_ID"].to_pylist()),
-            options.of(schema).blob_as_descriptor,
+            options.read(schema).blob_as_descriptor,
         ),
     )
 

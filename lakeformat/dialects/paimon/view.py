@@ -54,7 +54,7 @@ class PaimonView(View[State]):
         return "paimon"
 
     def with_fallback(self) -> PaimonView:
-        if not options.of(self.state.newest or self.schema).scan_fallback_branch:
+        if not options.read(self.state.newest or self.schema).scan_fallback_branch:
             return self
         fallback = self.branches.fallback()
         return self if fallback is None else replace(self, fallback=PaimonView(*fallback))
@@ -96,7 +96,7 @@ class PaimonView(View[State]):
 
     @property
     def column_files(self) -> ColumnFiles | None:
-        return ColumnFiles(self.reader, self.state) if options.of(self.schema).data_evolution_enabled else None
+        return ColumnFiles(self.reader, self.state) if options.read(self.schema).data_evolution_enabled else None
 
     @property
     def indexes(self) -> Indexes:
@@ -137,11 +137,11 @@ class PaimonView(View[State]):
         return scans.project(self.state, columns)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
-        own = scans.scan(self.reader, self.state, columns, predicate)
+        tasks = scans.scan(self.reader, self.state, columns, predicate)
         if self.fallback is None:
-            return own
+            return tasks
         beside = self.branches.beside(self.fallback.reader, self.fallback.state)
-        return [*own, *self.fallback.scan(columns, and_(predicate, beside))]
+        return [*tasks, *self.fallback.scan(columns, and_(predicate, beside))]
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
         return scans.files(self.reader, self.state, predicate)
@@ -152,12 +152,12 @@ class PaimonView(View[State]):
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
-        own = scans.count(self.reader, self.state, predicate)
-        if self.fallback is None or own is None:
-            return own
+        count = scans.count(self.reader, self.state, predicate)
+        if self.fallback is None or count is None:
+            return count
         beside = self.branches.beside(self.fallback.reader, self.fallback.state)
         more = self.fallback.count(and_(predicate, beside))
-        return None if more is None else own + more
+        return None if more is None else count + more
 
     def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
         return scans.audit(self.reader, self.state, fields, predicate)
@@ -174,5 +174,5 @@ class PaimonView(View[State]):
     def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
         return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
 
-    def inspect(self, name: str, *how: Any) -> pa.Table:
-        return INSPECTIONS[name](Inspections(self.reader, self.state), *how)
+    def inspect(self, name: str, *arguments: Any) -> pa.Table:
+        return INSPECTIONS[name](Inspections(self.reader, self.state), *arguments)

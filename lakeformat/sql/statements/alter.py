@@ -36,10 +36,10 @@ def alter(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("TABLE"):
         cursor.refuse(f"ALTER {cursor.word()}; known are ALTER TABLE, ALTER VIEW and ALTER DATABASE")
     if_exists = cursor.take("IF EXISTS")
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     try:
-        table = names.table(context, path, f"SQL at {context.script.position(at)}")
+        table = names.table(context, path, f"SQL at {context.script.position(offset)}")
     except NotFound:
         if if_exists:
             return nothing()
@@ -89,11 +89,11 @@ def _column(table: Table, path: tuple[str, ...]) -> str:
 
 def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     if cursor.take("TBLPROPERTIES") or cursor.peek("("):
-        given = declare.properties(cursor)
+        properties = declare.properties(cursor)
         alteration = table.alter()
-        if "comment" in given:
-            alteration = alteration.set_comment(given.pop("comment"))
-        return alteration.set_properties(given) if given else alteration
+        if "comment" in properties:
+            alteration = alteration.set_comment(properties.pop("comment"))
+        return alteration.set_properties(properties) if properties else alteration
     if cursor.take("IDENTIFIER FIELDS"):
         return table.alter().set_primary_key(_names(cursor))
     cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known are SET TBLPROPERTIES and SET IDENTIFIER FIELDS", start)
@@ -246,13 +246,13 @@ def _delete(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 def rename_tag(table: Table, old: str, new: str) -> None:
     """Rename a tag; it keeps its snapshot and retention. The old name is deleted last. Raises `NotFound`, `AlreadyExists`."""
-    there = {row["tag_name"]: row for row in table.inspect.tags().to_pylist()}
-    if old not in there:
-        raise NotFound(f"{table.name}: no tag {old!r}; there are: {', '.join(there) or 'none'}")
-    if new in there:
+    tags = {row["tag_name"]: row for row in table.inspect.tags().to_pylist()}
+    if old not in tags:
+        raise NotFound(f"{table.name}: no tag {old!r}; there are: {', '.join(tags) or 'none'}")
+    if new in tags:
         raise AlreadyExists(f"{table.name}: there is a tag {new!r} already")
-    retained = there[old]["retained_ms"]
-    table.create_tag(new, there[old]["snapshot_id"], None if retained is None else dt.timedelta(milliseconds=retained))
+    retained = tags[old]["retained_ms"]
+    table.create_tag(new, tags[old]["snapshot_id"], None if retained is None else dt.timedelta(milliseconds=retained))
     table.delete_tag(old)
 
 
@@ -273,18 +273,18 @@ def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 def _declared_anew(context: Context, cursor: Cursor, table: Table, alteration: Alteration, name: str) -> Alteration:
     """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: redeclares the column, under the same or a new name."""
-    said = declare.column(context, cursor)
-    if not said.nullable:
+    declared = declare.column(context, cursor)
+    if not declared.nullable:
         cursor.refuse(f"NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
-    if len(said.path) > 1:
+    if len(declared.path) > 1:
         cursor.fail(f"expected the new name of {name}, one word")
-    alteration = alteration.change_type(name, said.type)
-    alteration = alteration if said.comment is None else alteration.change_comment(name, said.comment)
-    alteration = alteration if said.default is None else alteration.change_default(name, said.default)
-    if said.first or said.after is not None:
-        alteration = alteration.move_column(name, first=said.first, after=said.after)
-    same = said.path[0] == name.rpartition(".")[2]
-    return alteration if same else alteration.rename_column(name, said.path[0])
+    alteration = alteration.change_type(name, declared.type)
+    alteration = alteration if declared.comment is None else alteration.change_comment(name, declared.comment)
+    alteration = alteration if declared.default is None else alteration.change_default(name, declared.default)
+    if declared.first or declared.after is not None:
+        alteration = alteration.move_column(name, first=declared.first, after=declared.after)
+    same = declared.path[0] == name.rpartition(".")[2]
+    return alteration if same else alteration.rename_column(name, declared.path[0])
 
 
 def _changed(context: Context, cursor: Cursor, table: Table, alteration: Alteration, name: str) -> Alteration:
@@ -403,23 +403,23 @@ def _reference(
         if not cursor.done:
             keep_younger_than = _age(cursor)
     cursor.close()
-    there = {"BRANCH": table.inspect.branches, "TAG": table.inspect.tags}[kind]().column(0).to_pylist()
+    names_of_kind = {"BRANCH": table.inspect.branches, "TAG": table.inspect.tags}[kind]().column(0).to_pylist()
     where = f"SQL at {context.script.position(start)}: {table.name}"
-    if name in there and if_not_exists:
+    if name in names_of_kind and if_not_exists:
         return nothing()
-    if name in there and not replace:
+    if name in names_of_kind and not replace:
         raise AlreadyExists(f"{where} has a {kind.lower()} {name!r} already")
     if kind == "TAG" and (keep_snapshots or keep_younger_than):
         cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
-    if replace and not may_create and name not in there:
+    if replace and not may_create and name not in names_of_kind:
         raise NotFound(f"{where} has no {kind.lower()} {name!r}; say CREATE OR REPLACE")
     if kind == "TAG":
-        _make_tag(table, name, snapshot_id, retain, name in there)
+        _make_tag(table, name, snapshot_id, retain, name in names_of_kind)
     else:
         begin = partial(
             table.create_branch, name, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
         )
-        _make_branch(table, name, snapshot_id, begin, name in there)
+        _make_branch(table, name, snapshot_id, begin, name in names_of_kind)
     return nothing()
 
 

@@ -44,15 +44,15 @@ class Call:
             raise self.context.script.invalid(self.offset, f"{self.name}: no database {database!r}")
         return [self.context.lake.table(name) for name in self.context.lake.tables(database)]
 
-    def whole(self, name: str, given: Any) -> int:
+    def whole(self, name: str, value: Any) -> int:
         """An integer, also given as text."""
-        is_number = isinstance(given, int | float | Decimal) and not isinstance(given, bool)
+        is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         try:
-            number = int(given) if is_number or isinstance(given, str) else None
+            number = int(value) if is_number or isinstance(value, str) else None
         except (ValueError, OverflowError):  # Text, or a number that is not finite.
             number = None
-        if number is None or (is_number and number != given):
-            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no whole number")
+        if number is None or (is_number and number != value):
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is no whole number")
         return number
 
     def whole_or_none(self, name: str) -> int | None:
@@ -61,12 +61,12 @@ class Call:
 
     def mapping(self, name: str) -> dict[str, str]:
         """A map, or text 'k=v,l=w'."""
-        given = self.take(name) or {}
-        if isinstance(given, str):
-            given = dict(pair.strip().split("=", 1) for pair in given.split(",") if "=" in pair)
-        if not isinstance(given, Mapping):
-            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no map")
-        return {str(k): str(v) for k, v in given.items()}
+        value = self.take(name) or {}
+        if isinstance(value, str):
+            value = dict(pair.strip().split("=", 1) for pair in value.split(",") if "=" in pair)
+        if not isinstance(value, Mapping):
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is no map")
+        return {str(k): str(v) for k, v in value.items()}
 
     def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
         """`options`, a map or 'k=v,l=w', without the `ignored` ones, which only tune speed."""

@@ -51,21 +51,21 @@ def _load(context: Context, cursor: Cursor) -> Result:
     columns = cursor.listed(cursor.part) if cursor.peek("(") else None
     cursor.expect("FROM")
     source = _address(context, cursor)
-    asked = _clauses(cursor, {"PATTERN": _pattern, "FORCE": _truth, "ON_ERROR": _on_error})
-    made = context.lake.load_files(
+    clauses = _clauses(cursor, {"PATTERN": _pattern, "FORCE": _truth, "ON_ERROR": _on_error})
+    loaded = context.lake.load_files(
         table,
         source,
-        *asked.pop("FILE_FORMAT"),
+        *clauses.pop("FILE_FORMAT"),
         columns=columns,
-        pattern=asked.get("PATTERN"),
-        force=asked.get("FORCE", False),
-        on_error=asked.get("ON_ERROR", "abort_statement"),
+        pattern=clauses.get("PATTERN"),
+        force=clauses.get("FORCE", False),
+        on_error=clauses.get("ON_ERROR", "abort_statement"),
         folders=context.folders,
         spark=context.spark,
         **context.verb,
     )
-    rows = listing(_LOADED, [astuple(file) for file in made.files])
-    return Result(rows.to_arrow(), snapshot=made.snapshot)
+    rows = listing(_LOADED, [astuple(file) for file in loaded.files])
+    return Result(rows.to_arrow(), snapshot=loaded.snapshot)
 
 
 def _export(context: Context, cursor: Cursor) -> Result:
@@ -76,45 +76,47 @@ def _export(context: Context, cursor: Cursor) -> Result:
     else:
         start = cursor.offset
         cursor.path()
-        name = Piece.of(context.script, start, cursor.tokens[cursor.at - 1].end + 1)
+        name = Piece.cut(context.script, start, cursor.tokens[cursor.at - 1].end + 1)
         rows = Piece.join(context.script, ["SELECT * FROM ", name])
-    asked = _clauses(cursor, {"OVERWRITE": _truth})
+    clauses = _clauses(cursor, {"OVERWRITE": _truth})
     result = query.run(context, rows)
     data = result.to_spark() if context.spark is not None else result.to_batches()
-    made = context.lake.export_files(data, folder, *asked.pop("FILE_FORMAT"), overwrite=asked.get("OVERWRITE", False))
-    return listing(_EXPORTED, [(made.folder, len(made.files), made.row_count)])
+    exported = context.lake.export_files(
+        data, folder, *clauses.pop("FILE_FORMAT"), overwrite=clauses.get("OVERWRITE", False)
+    )
+    return listing(_EXPORTED, [(exported.folder, len(exported.files), exported.row_count)])
 
 
 def _address(context: Context, cursor: Cursor) -> str:
     """A file or folder, in reach of the statement."""
-    at, address = cursor.offset, cursor.string()
+    offset, address = cursor.offset, cursor.string()
     try:
         return allowed(address, context.folders) + ("/" if address.endswith("/") else "")
     except (InvalidInput, UnsupportedFeature) as error:
-        raise type(error)(f"SQL at {context.script.position(at)}: {error}") from None
+        raise type(error)(f"SQL at {context.script.position(offset)}: {error}") from None
 
 
-def _clauses(cursor: Cursor, known: dict[str, Callable[[Cursor], Any]]) -> dict[str, Any]:
+def _clauses(cursor: Cursor, readers: dict[str, Callable[[Cursor], Any]]) -> dict[str, Any]:
     """FILE_FORMAT = (...) and the clauses that are known, in any order."""
-    known = {"FILE_FORMAT": _file_format, **known}
-    said: dict[str, Any] = {}
+    readers = {"FILE_FORMAT": _file_format, **readers}
+    values: dict[str, Any] = {}
     while not cursor.done:
         word = cursor.word()
-        if word not in known or word in said:
-            cursor.fail(f"expected {', '.join(clause for clause in known if clause not in said)}")
+        if word not in readers or word in values:
+            cursor.fail(f"expected {', '.join(clause for clause in readers if clause not in values)}")
         cursor.expect(word)
         cursor.expect("=")
         is_enclosed = word != "FILE_FORMAT" and cursor.take("(")
-        said[word] = known[word](cursor)
+        values[word] = readers[word](cursor)
         if is_enclosed:
             cursor.expect(")")
-    if "FILE_FORMAT" not in said:
+    if "FILE_FORMAT" not in values:
         cursor.fail("expected FILE_FORMAT = (TYPE = CSV | JSON | PARQUET)")
-    return said
+    return values
 
 
 def _file_format(cursor: Cursor) -> tuple[str, dict[str, Any]]:
-    at = cursor.offset
+    offset = cursor.offset
     options: dict[str, Any] = {}
 
     def option() -> None:
@@ -126,7 +128,7 @@ def _file_format(cursor: Cursor) -> tuple[str, dict[str, Any]]:
 
     cursor.listed(option)
     if "TYPE" not in options:
-        raise cursor.script.invalid(at, "FILE_FORMAT needs TYPE = CSV, JSON or PARQUET")
+        raise cursor.script.invalid(offset, "FILE_FORMAT needs TYPE = CSV, JSON or PARQUET")
     return str(options.pop("TYPE")), options
 
 

@@ -64,45 +64,45 @@ def create(context: Context, cursor: Cursor) -> Result:
             f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW, CREATE FUNCTION and CREATE DATABASE", start
         )
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
-    asked = _declared(context, cursor)
-    if asked.location is not None and not context.lake.places(asked.format or "paimon"):
+    declared = _declared(context, cursor)
+    if declared.location is not None and not context.lake.places(declared.format or "paimon"):
         raise context.script.unsupported(
-            asked.offset,
-            f"LOCATION of a table of {asked.format or 'paimon'} here: the table lies in the warehouse or where its catalog puts it; "
+            declared.offset,
+            f"LOCATION of a table of {declared.format or 'paimon'} here: the table lies in the warehouse or where its catalog puts it; "
             "a SQL catalog of such tables takes a LOCATION",
         )
-    there = context.lake.table(asked.name) if context.lake.exists(asked.name) else None
-    if there is not None and not is_replace:
+    existing = context.lake.table(declared.name) if context.lake.exists(declared.name) else None
+    if existing is not None and not is_replace:
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(
-            f"SQL at {context.script.position(asked.offset)}: there is a table {asked.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
+            f"SQL at {context.script.position(declared.offset)}: there is a table {declared.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
         )
-    if there is None and asked.location is not None and _is_bare(asked):
-        context.lake.register_table(asked.name, asked.location)
+    if existing is None and declared.location is not None and _is_bare(declared):
+        context.lake.register_table(declared.name, declared.location)
         return nothing()
-    data = None if asked.rows is None else query.rows(context, asked.rows)
-    _complete(context, asked, data)
-    if asked.like is None:
-        declare.require_kept(context, asked.format or "paimon", asked.fields, asked.offset)
-    if there is not None:
-        return _replaced(context, there, asked, data)
+    data = None if declared.rows is None else query.rows(context, declared.rows)
+    _complete(context, declared, data)
+    if declared.like is None:
+        declare.require_kept(context, declared.format or "paimon", declared.fields, declared.offset)
+    if existing is not None:
+        return _replaced(context, existing, declared, data)
     declaration = {
-        "schema": Schema(tuple(asked.fields)),
-        "format": asked.format or "paimon",
-        "partition_by": asked.partition_by,
-        "primary_key": asked.key,
-        "properties": asked.properties,
-        "comment": asked.comment,
-        **({} if asked.location is None else {"location": asked.location}),
+        "schema": Schema(tuple(declared.fields)),
+        "format": declared.format or "paimon",
+        "partition_by": declared.partition_by,
+        "primary_key": declared.key,
+        "properties": declared.properties,
+        "comment": declared.comment,
+        **({} if declared.location is None else {"location": declared.location}),
     }
     if data is None:
-        context.lake.create_table(asked.name, **declaration)
+        context.lake.create_table(declared.name, **declaration)
         return nothing()
-    made = context.lake.create_table_as(
-        asked.name, data, **declaration, id=context.id, snapshot_properties=context.properties
+    snapshot = context.lake.create_table_as(
+        declared.name, data, **declaration, id=context.id, snapshot_properties=context.properties
     )
-    return metrics(made)
+    return metrics(snapshot)
 
 
 def drop(context: Context, cursor: Cursor) -> Result:
@@ -116,18 +116,18 @@ def drop(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("TABLE"):
         cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW, DROP FUNCTION and DROP DATABASE")
     if_exists = cursor.take("IF EXISTS")
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     purge = cursor.take("PURGE")
     cursor.close()
     try:
-        table = names.table(context, path, f"SQL at {context.script.position(at)}")
+        table = names.table(context, path, f"SQL at {context.script.position(offset)}")
     except NotFound:
         if if_exists:
             return nothing()
         raise
     if table.name != names.full(context, path) and table.name.casefold() != names.full(context, path).casefold():
-        raise context.script.invalid(at, f"{'.'.join(path)} is part of {table.name}; DROP TABLE takes a table")
+        raise context.script.invalid(offset, f"{'.'.join(path)} is part of {table.name}; DROP TABLE takes a table")
     context.lake.drop_table(table.name, **({"purge": True} if purge else {}))
     return nothing()
 
@@ -154,148 +154,161 @@ def transform_text(field: PartitionField, quote: bool = False) -> str:
 
 
 def _declared(context: Context, cursor: Cursor) -> Asked:
-    at = cursor.offset
-    asked = Asked(names.full(context, cursor.path()), at)
+    offset = cursor.offset
+    declared = Asked(names.full(context, cursor.path()), offset)
     flink = any(token.text.upper() == "WITH" for token in cursor.tokens[cursor.at :]) and not cursor.script.text[
-        at:
+        offset:
     ].upper().count("USING")
     if cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH"):
-        cursor.listed(lambda: _item(context, cursor, asked, flink))
+        cursor.listed(lambda: _item(context, cursor, declared, flink))
     while not cursor.done:
         if cursor.peek("USING"):
-            asked.format = _format(cursor)
+            declared.format = _format(cursor)
         elif cursor.take("PARTITIONED BY"):
-            cursor.listed(lambda: _partition(context, cursor, asked, flink))
+            cursor.listed(lambda: _partition(context, cursor, declared, flink))
         elif cursor.take("TBLPROPERTIES") or cursor.take("OPTIONS") or cursor.take("WITH"):
-            asked.properties |= declare.properties(cursor)
+            declared.properties |= declare.properties(cursor)
         elif cursor.take("COMMENT"):
-            asked.comment = cursor.string()
+            declared.comment = cursor.string()
         elif cursor.peek("LOCATION"):
             cursor.expect("LOCATION")
-            asked.location = cursor.string()
+            declared.location = cursor.string()
         elif cursor.take("LIKE"):
             where = f"SQL at {context.script.position(cursor.offset)}"
-            asked.like = names.table(context, cursor.path(), where)
+            declared.like = names.table(context, cursor.path(), where)
         elif cursor.peek("AS") or cursor.peek("SELECT") or cursor.peek("WITH"):
             cursor.take("AS")
-            asked.rows = cursor.rest()
+            declared.rows = cursor.rest()
         elif cursor.peek("CLUSTERED") or cursor.peek("CLUSTER") or cursor.peek("STORED") or cursor.peek("ROW"):
             cursor.refuse(
                 f"{cursor.word()} in CREATE TABLE; buckets are said by PARTITIONED BY (bucket(n, c)), or 'bucket' in TBLPROPERTIES"
             )
         else:
             cursor.fail("expected USING, PARTITIONED BY, TBLPROPERTIES, COMMENT, LIKE or AS")
-    return asked
+    return declared
 
 
 def _format(cursor: Cursor) -> str:
-    at = cursor.offset
+    offset = cursor.offset
     cursor.expect("USING")
     format = cursor.part().lower()
     if format not in FORMATS:
         cursor.refuse(
-            f"USING {format}; write USING {' or USING '.join(FORMATS)} here, in lake.sql, not in Spark's own SQL", at
+            f"USING {format}; write USING {' or USING '.join(FORMATS)} here, in lake.sql, not in Spark's own SQL",
+            offset,
         )
     return format
 
 
-def _is_bare(asked: Asked) -> bool:
+def _is_bare(declared: Asked) -> bool:
     """Whether a Paimon table at the location is taken as it is."""
-    declares = (asked.fields, asked.partition_by, asked.key, asked.properties, asked.like, asked.rows, asked.comment)
-    return (asked.format or "paimon") == "paimon" and not any(declares)
+    declares = (
+        declared.fields,
+        declared.partition_by,
+        declared.key,
+        declared.properties,
+        declared.like,
+        declared.rows,
+        declared.comment,
+    )
+    return (declared.format or "paimon") == "paimon" and not any(declares)
 
 
-def _item(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
+def _item(context: Context, cursor: Cursor, declared: Asked, flink: bool) -> None:
     """A column, or the primary key."""
     if cursor.take("CONSTRAINT"):
         cursor.part()
     if cursor.take("PRIMARY KEY"):
-        asked.key = cursor.listed(cursor.part)
+        declared.key = cursor.listed(cursor.part)
         cursor.take("NOT ENFORCED")
         return
     if cursor.peek("WATERMARK FOR"):
         cursor.refuse("WATERMARK FOR; streams set watermarks with what they commit")
-    asked.fields.append(declare.column(context, cursor, flink).field)
+    declared.fields.append(declare.column(context, cursor, flink).field)
 
 
-def _partition(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
+def _partition(context: Context, cursor: Cursor, declared: Asked, flink: bool) -> None:
     """A column, a transform, or a typed column, which is added as the last column."""
     if cursor.word(1) in (",", ")", "(", "."):
-        asked.partition_by.append(declare.transform(cursor))
+        declared.partition_by.append(declare.transform(cursor))
         return
     column = declare.column(context, cursor, flink).field
-    asked.fields.append(column)
-    asked.partition_by.append(column.name)
+    declared.fields.append(column)
+    declared.partition_by.append(column.name)
 
 
-def _complete(context: Context, asked: Asked, data: Any) -> None:
+def _complete(context: Context, declared: Asked, data: Any) -> None:
     """Fill in what the query, the LIKE table and the properties declare."""
     if data is not None:
-        if asked.fields:
-            raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
+        if declared.fields:
+            raise context.script.invalid(declared.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
         schema = data.schema
         fields = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
-        asked.fields = [replace(column, nullable=True) for column in fields]
-    if asked.like is not None:
-        if asked.fields:
-            raise context.script.invalid(asked.offset, "CREATE TABLE ... LIKE takes its columns from the other table")
-        schema = asked.like.schema
-        asked.fields, asked.key = list(schema.fields), asked.key or list(schema.primary_key)
-        asked.partition_by = asked.partition_by or [transform_text(by) for by in schema.partitioning.fields]
-        asked.format = asked.format or asked.like.format
-        asked.properties = (
-            {**schema.properties, **asked.properties} if asked.format == asked.like.format else asked.properties
+        declared.fields = [replace(column, nullable=True) for column in fields]
+    if declared.like is not None:
+        if declared.fields:
+            raise context.script.invalid(
+                declared.offset, "CREATE TABLE ... LIKE takes its columns from the other table"
+            )
+        schema = declared.like.schema
+        declared.fields, declared.key = list(schema.fields), declared.key or list(schema.primary_key)
+        declared.partition_by = declared.partition_by or [transform_text(by) for by in schema.partitioning.fields]
+        declared.format = declared.format or declared.like.format
+        declared.properties = (
+            {**schema.properties, **declared.properties}
+            if declared.format == declared.like.format
+            else declared.properties
         )
-        asked.comment = asked.comment if asked.comment is not None else schema.comment
-    for name in [key for key in asked.properties if key.casefold() == _KEY]:
-        asked.key = [part.strip() for part in asked.properties.pop(name).split(",")]
-    if not asked.fields:
+        declared.comment = declared.comment if declared.comment is not None else schema.comment
+    for name in [key for key in declared.properties if key.casefold() == _KEY]:
+        declared.key = [part.strip() for part in declared.properties.pop(name).split(",")]
+    if not declared.fields:
         raise context.script.invalid(
-            asked.offset, f"CREATE TABLE {asked.name} without columns; name them, or AS SELECT"
+            declared.offset, f"CREATE TABLE {declared.name} without columns; name them, or AS SELECT"
         )
-    by_name = {column.name.casefold(): column.name for column in asked.fields}
-    asked.key = [by_name.get(column.casefold(), column) for column in asked.key]
-    asked.partition_by = [by_name.get(column.casefold(), column) for column in asked.partition_by]
+    by_name = {column.name.casefold(): column.name for column in declared.fields}
+    declared.key = [by_name.get(column.casefold(), column) for column in declared.key]
+    declared.partition_by = [by_name.get(column.casefold(), column) for column in declared.partition_by]
 
 
-def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result:
+def _replaced(context: Context, table: Table, declared: Asked, data: Any) -> Result:
     """OR REPLACE of an existing table: one commit replaces its rows, and its history stays. A commit before it changes columns,
     partition fields and key where they differ."""
     schema = table.schema
-    if (asked.format or table.format) != table.format or (
-        asked.location is not None and relative(table.uri, asked.location) != ""
+    if (declared.format or table.format) != table.format or (
+        declared.location is not None and relative(table.uri, declared.location) != ""
     ):
         raise context.script.unsupported(
-            asked.offset,
+            declared.offset,
             f"REPLACE of {table.name}, {table.format} at {table.uri}, in another format or place; DROP TABLE and CREATE TABLE",
         )
-    changes = _changes(schema, asked)
+    changes = _changes(schema, declared)
     if changes:
         try:
             table.evolve(changes)
         except (InvalidInput, UnsupportedFeature) as error:
             said = f"REPLACE of {table.name}: {error}; DROP TABLE and CREATE TABLE make another table, without this one's history"
-            raise context.script.unsupported(asked.offset, said) from error
+            raise context.script.unsupported(declared.offset, said) from error
     return metrics(table.truncate(**context.verb) if data is None else table.overwrite(data, **context.verb))
 
 
-def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
+def _changes(schema: Schema, declared: Asked) -> list[evolution.Change]:
     """The changes from a table's declaration to the requested one. Properties that only the old one has stay."""
     required = {
         column.name for column in schema.fields if not column.nullable
     }  # A key's column is NOT NULL though no text says so.
     fields = [
-        replace(column, nullable=False) if column.name in required.intersection(asked.key) else column
-        for column in asked.fields
+        replace(column, nullable=False) if column.name in required.intersection(declared.key) else column
+        for column in declared.fields
     ]
     columns = evolution.towards(schema, fields)
-    wanted = Partitioning(tuple(parse_field(text) for text in asked.partition_by)).fields
-    spelt = {transform_text(by) for by in wanted}
+    partition_fields = Partitioning(tuple(parse_field(text) for text in declared.partition_by)).fields
+    spelt = {transform_text(by) for by in partition_fields}
     has_other_partitions = [transform_text(by) for by in schema.partitioning.fields] != [
-        transform_text(by) for by in wanted
+        transform_text(by) for by in partition_fields
     ]
-    key_differs = tuple(asked.key) != schema.primary_key
-    names = {column.name for column in asked.fields}
+    key_differs = tuple(declared.key) != schema.primary_key
+    names = {column.name for column in declared.fields}
     changes: list[evolution.Change] = []
     if has_other_partitions:
         gone = [by for by in schema.partitioning.fields if transform_text(by) not in spelt]
@@ -307,24 +320,27 @@ def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
     changes += columns
     if has_other_partitions:
         there = {transform_text(by) for by in schema.partitioning.fields}
-        changes += [evolution.AddPartitionField(by) for by in wanted if transform_text(by) not in there]
-    if key_differs and asked.key:
-        changes.append(evolution.SetKey(tuple(asked.key)))
-    properties = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}
+        changes += [evolution.AddPartitionField(by) for by in partition_fields if transform_text(by) not in there]
+    if key_differs and declared.key:
+        changes.append(evolution.SetKey(tuple(declared.key)))
+    properties = {key: value for key, value in declared.properties.items() if schema.properties.get(key) != value}
     if properties:
         changes.append(evolution.SetProperties(properties))
-    if asked.comment is not None and asked.comment != schema.comment:
-        changes.append(evolution.SetTableComment(asked.comment))
+    if declared.comment is not None and declared.comment != schema.comment:
+        changes.append(evolution.SetTableComment(declared.comment))
     return changes
 
 
 def _catalog(context: Context, cursor: Cursor, start: int) -> Result:
     """CREATE CATALOG: a name for this warehouse, which may prefix table names. Other warehouses are refused."""
     name = cursor.part()
-    given = declare.properties(cursor) if cursor.take("WITH") else {}
+    properties = declare.properties(cursor) if cursor.take("WITH") else {}
     cursor.close()
     here = context.lake.uri.removeprefix("file://").rstrip("/")
-    if given.get("type") not in FORMATS or given.get("warehouse", "").removeprefix("file://").rstrip("/") != here:
+    if (
+        properties.get("type") not in FORMATS
+        or properties.get("warehouse", "").removeprefix("file://").rstrip("/") != here
+    ):
         cursor.refuse(
             f"CREATE CATALOG {name}: this Lake is the warehouse {context.lake.uri}; open another as Lake(...)", start
         )

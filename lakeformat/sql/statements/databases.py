@@ -21,28 +21,28 @@ def are_next(cursor: Cursor) -> bool:
 def create(context: Context, cursor: Cursor) -> Result:
     """`[IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]`, after CREATE DATABASE."""
     if_not_exists = cursor.take("IF NOT EXISTS")
-    at = cursor.offset
+    offset = cursor.offset
     name = ".".join(cursor.path())
-    start, given = cursor.offset, {}
+    start, properties = cursor.offset, {}
     while not cursor.done:
         if cursor.take("COMMENT"):
-            given[_COMMENT] = cursor.string()
+            properties[_COMMENT] = cursor.string()
         elif cursor.take("LOCATION"):
-            given[_LOCATION] = cursor.string()
+            properties[_LOCATION] = cursor.string()
         elif cursor.take("WITH"):
-            given |= _properties(cursor)
+            properties |= _properties(cursor)
         else:
             cursor.fail("expected COMMENT, LOCATION or WITH DBPROPERTIES")
-    if given and not context.lake.keeps_properties:
-        cursor.refuse(f"{', '.join(given)} of a database: {_NOT_KEPT}", start)
+    if properties and not context.lake.keeps_properties:
+        cursor.refuse(f"{', '.join(properties)} of a database: {_NOT_KEPT}", start)
     if name in context.session.databases or name in _namespaces(context):
         if if_not_exists:
             return nothing()
-        raise AlreadyExists(f"SQL at {context.script.position(at)}: there is a database {name!r} already")
+        raise AlreadyExists(f"SQL at {context.script.position(offset)}: there is a database {name!r} already")
     context.lake.create_namespace(name)
-    if given:
+    if properties:
         try:
-            context.lake.alter_namespace(name, given)
+            context.lake.alter_namespace(name, properties)
         except LakeError:  # Only the catalog knows which properties it refuses.
             context.lake.drop_namespace(name)
             raise
@@ -52,15 +52,15 @@ def create(context: Context, cursor: Cursor) -> Result:
 
 def alter(context: Context, cursor: Cursor) -> Result:
     """`name SET | UNSET DBPROPERTIES`, `SET LOCATION`, after ALTER DATABASE."""
-    at = cursor.offset
+    offset = cursor.offset
     name = ".".join(cursor.path())
     start, word = cursor.offset, cursor.word()
-    given: dict[str, str] = {}
+    properties: dict[str, str] = {}
     going: list[str] = []
     if cursor.take("SET LOCATION"):
-        given[_LOCATION] = cursor.string()
+        properties[_LOCATION] = cursor.string()
     elif cursor.take("SET"):
-        given = _properties(cursor)
+        properties = _properties(cursor)
     elif cursor.take("UNSET"):
         _expect_properties(cursor)
         going = cursor.listed(lambda: declare.key(cursor))
@@ -69,15 +69,15 @@ def alter(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     if not context.lake.keeps_properties:
         cursor.refuse(f"ALTER DATABASE: {_NOT_KEPT}", start)
-    _require(context, name, at)
-    context.lake.alter_namespace(name, given, going)
+    _require(context, name, offset)
+    context.lake.alter_namespace(name, properties, going)
     return nothing()
 
 
 def drop(context: Context, cursor: Cursor) -> Result:
     """`[IF EXISTS] name [CASCADE | RESTRICT]`, after DROP DATABASE."""
     if_exists = cursor.take("IF EXISTS")
-    at = cursor.offset
+    offset = cursor.offset
     name = ".".join(cursor.path())
     cascade = cursor.take("CASCADE")
     if not cascade:
@@ -85,20 +85,20 @@ def drop(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     if if_exists and name not in context.databases:
         return nothing()
-    _require(context, name, at)
+    _require(context, name, offset)
     is_there = name in _namespaces(context)
-    there = context.lake.tables(name) if is_there else []
+    tables = context.lake.tables(name) if is_there else []
     views, functions = context.lake.views.names(name), context.lake.functions.names(name)
-    if (there or views or functions) and not cascade:
+    if (tables or views or functions) and not cascade:
         raise InvalidInput(
-            f"SQL at {context.script.position(at)}: database {name!r} holds {', '.join([*there, *views, *functions][:5])}; say CASCADE to drop "
+            f"SQL at {context.script.position(offset)}: database {name!r} holds {', '.join([*tables, *views, *functions][:5])}; say CASCADE to drop "
             "them too"
         )
     for function in functions:
         context.lake.functions.drop(function)
     for view in views:
         context.lake.views.drop(view)
-    for table in there:
+    for table in tables:
         context.lake.drop_table(table)
     if is_there:
         context.lake.drop_namespace(name)
@@ -109,10 +109,10 @@ def drop(context: Context, cursor: Cursor) -> Result:
 def describe(context: Context, cursor: Cursor) -> Result:
     """`[EXTENDED] name`, after DESCRIBE DATABASE, in Spark's rows."""
     extended = cursor.take("EXTENDED")
-    at = cursor.offset
+    offset = cursor.offset
     name = ".".join(cursor.path())
     cursor.close()
-    _require(context, name, at)
+    _require(context, name, offset)
     properties = context.lake.namespace_properties(name) if name in _namespaces(context) else {}
     rows = [("Namespace Name", name)]
     rows += [
@@ -141,10 +141,10 @@ def _expect_properties(cursor: Cursor) -> None:
         cursor.expect("PROPERTIES")
 
 
-def _require(context: Context, name: str, at: int) -> None:
+def _require(context: Context, name: str, offset: int) -> None:
     if name not in context.databases:
         known = ", ".join(context.databases) or "none"
-        raise NotFound(f"SQL at {context.script.position(at)}: no database {name!r}; there are: {known}")
+        raise NotFound(f"SQL at {context.script.position(offset)}: no database {name!r}; there are: {known}")
 
 
 def _namespaces(context: Context) -> list[str]:

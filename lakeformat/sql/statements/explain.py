@@ -76,7 +76,7 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
     if cursor.take("SET"):
         rows.assignments(context, cursor, on, ("WHERE",))
     where = cursor.until() if cursor.take("WHERE") else None
-    condition = ALWAYS if where is None else rows.known(context, where, on)
+    condition = ALWAYS if where is None else rows.evaluable(context, where, on)
     if condition is None:
         assert where is not None
         return _query(

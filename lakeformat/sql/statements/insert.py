@@ -48,20 +48,20 @@ class Insert:
 
 def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
     """`before`: the WITH clause in front of the statement."""
-    asked = read(context, cursor, before)
-    data = query.rows(context, asked.rows)
-    if asked.evolve:
-        grow(asked.table, fields(data.schema))
-    data = _columns(context, asked, data)
-    if asked.where is not None:
-        made = asked.table.overwrite(data, where=asked.where, **context.verb)
-    elif not asked.overwrite:
-        made = asked.table.append(data, **context.verb)
-    elif asked.is_dynamic:
-        made = asked.table.overwrite_partitions(data, **context.verb)
+    statement = read(context, cursor, before)
+    data = query.rows(context, statement.rows)
+    if statement.evolve:
+        grow(statement.table, fields(data.schema))
+    data = _columns(context, statement, data)
+    if statement.where is not None:
+        snapshot = statement.table.overwrite(data, where=statement.where, **context.verb)
+    elif not statement.overwrite:
+        snapshot = statement.table.append(data, **context.verb)
+    elif statement.is_dynamic:
+        snapshot = statement.table.overwrite_partitions(data, **context.verb)
     else:
-        made = asked.table.overwrite(data, partition=dict(asked.partition) or None, **context.verb)
-    return metrics(made)
+        snapshot = statement.table.overwrite(data, partition=dict(statement.partition) or None, **context.verb)
+    return metrics(snapshot)
 
 
 def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Insert:
@@ -107,10 +107,10 @@ def fields(schema: Any) -> tuple[Field, ...]:
     return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
 
 
-def grow(table: Table, given: Sequence[Field]) -> None:
+def grow(table: Table, new_fields: Sequence[Field]) -> None:
     """Add the columns that the table lacks."""
     there, change = {name.casefold() for name in table.schema.names}, table.alter()
-    for field in given:
+    for field in new_fields:
         if field.name.casefold() not in there:
             change = change.add_column(field.name, field.type)
     if change.changes:
@@ -136,13 +136,13 @@ def filling(table: Table) -> dict[str, Field]:
 def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -> dict[str, str | Expression]:
     """The values that a statement gives columns, with the defaults of `fills` in place of NULL."""
 
-    def of(name: str, value: str | Expression) -> str | Expression:
+    def with_default(name: str, value: str | Expression) -> str | Expression:
         if name not in fills or isinstance(value, str):
             return value
         own = default(fills[name])
         return own if value in (Literal(None), own) else Call("coalesce", (value, own))
 
-    return {name: of(name, value) for name, value in values.items()}
+    return {name: with_default(name, value) for name, value in values.items()}
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ def _defaults(cursor: Cursor, table: Table, targets: Sequence[str]) -> Piece | N
     fills = filling(table)
     parts: list[str | Piece] = ["VALUES "]
     while True:
-        at, values = cursor.offset, cursor.listed(lambda: cursor.until(",", ")"))
+        offset, values = cursor.offset, cursor.listed(lambda: cursor.until(",", ")"))
         if len(values) != len(targets):
             raise cursor.script.invalid(
-                at, f"INSERT of {len(values)} values into {len(targets)} columns: {', '.join(targets)}"
+                offset, f"INSERT of {len(values)} values into {len(targets)} columns: {', '.join(targets)}"
             )
         for index, (value, name) in enumerate(zip(values, targets, strict=True)):
             parts.append(", " if index else "(")
@@ -216,15 +216,15 @@ def _with(before: Piece, rows: Piece) -> Piece:
 def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
     """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are not partition columns."""
     schema, spec = table.schema, {}
-    known = schema.partitioning.columns
+    partition_columns = schema.partitioning.columns
 
     def item() -> None:
-        at = cursor.offset
+        offset = cursor.offset
         name = cursor.part()
-        columns = [column for column in known if column.casefold() == name.casefold()]
+        columns = [column for column in partition_columns if column.casefold() == name.casefold()]
         if not columns:
-            there = ", ".join(known) or "none"
-            raise context.script.invalid(at, f"{name!r} is no partition column of {table.name}; those are: {there}")
+            there = ", ".join(partition_columns) or "none"
+            raise context.script.invalid(offset, f"{name!r} is no partition column of {table.name}; those are: {there}")
         if cursor.take("="):
             spec[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
 
@@ -247,31 +247,31 @@ def literal(context: Context, piece: Piece, field: Field) -> Any:
     return coerce(value, field.type, f"SQL at {context.script.position(piece.origin(0))}: {field.name}")
 
 
-def _columns(context: Context, asked: Insert, data: Any) -> Any:
+def _columns(context: Context, statement: Insert, data: Any) -> Any:
     """The query's columns under the table's names, with the static partition values."""
-    fields = asked.table.schema.fields
-    where = f"SQL at {context.script.position(asked.offset)}: INSERT"
-    given = list(data.column_names if isinstance(data, pa.Table) else data.columns)
-    static = asked.partition
-    if asked.by_name:
-        wanted = [resolve((name,), fields)[0][0] for name in given]
+    fields = statement.table.schema.fields
+    where = f"SQL at {context.script.position(statement.offset)}: INSERT"
+    names = list(data.column_names if isinstance(data, pa.Table) else data.columns)
+    static = statement.partition
+    if statement.by_name:
+        targets = [resolve((name,), fields)[0][0] for name in names]
     else:
-        wanted = [field.name for field in fields if field.name not in static]
-        if asked.columns is not None:
-            wanted = [resolve((name,), fields)[0][0] for name in asked.columns]
-        if len(wanted) != len(given):
+        targets = [field.name for field in fields if field.name not in static]
+        if statement.columns is not None:
+            targets = [resolve((name,), fields)[0][0] for name in statement.columns]
+        if len(targets) != len(names):
             raise InvalidInput(
-                f"{where} of {len(given)} columns ({', '.join(given)}) into {len(wanted)} columns ({', '.join(wanted)})"
+                f"{where} of {len(names)} columns ({', '.join(names)}) into {len(targets)} columns ({', '.join(targets)})"
             )
-    twice = [name for name in wanted if wanted.count(name) > 1 or name in static]
+    twice = [name for name in targets if targets.count(name) > 1 or name in static]
     if twice:
         raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
-    by_name, fills = {field.name: field for field in fields}, filling(asked.table)
+    by_name, fills = {field.name: field for field in fields}, filling(statement.table)
     if not isinstance(data, pa.Table):
-        data = on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
-        return on_spark.filled(data, {name: default(fills[name]) for name in wanted if name in fills})
-    data = _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
-    for index, name in enumerate(wanted):
+        data = on_spark.named(data, targets, {name: (value, by_name[name]) for name, value in static.items()})
+        return on_spark.filled(data, {name: default(fills[name]) for name in targets if name in fills})
+    data = _assigned(data, targets, [by_name[name] for name in targets], static, by_name)
+    for index, name in enumerate(targets):
         if name in fills and data.column(index).null_count:
             batch = pa.RecordBatch.from_arrays([layouts.plain(data.column(index))], [name])
             assign.check(batch.schema, (fills[name],))
@@ -282,7 +282,7 @@ def _columns(context: Context, asked: Insert, data: Any) -> Any:
 
 def _assigned(
     data: pa.Table,
-    wanted: Sequence[str],
+    data_names: Sequence[str],
     targets: Sequence[Field],
     static: Mapping[str, Any],
     by_name: Mapping[str, Field],
@@ -290,19 +290,19 @@ def _assigned(
     columns = [stored(column, target) for column, target in zip(data.columns, targets, strict=True)]
     for name, value in static.items():
         columns.append(pa.chunked_array([pa.array([value] * len(data), to_arrow(by_name[name].type))]))
-    return pa.Table.from_arrays(columns, names=[*wanted, *static])
+    return pa.Table.from_arrays(columns, names=[*data_names, *static])
 
 
 def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
     """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans to text, and
     timestamps with a zone to those without and back (in process, the session's zone is UTC)."""
     column = _untyped(column)
-    wanted, kind = to_arrow(target.type), column.type
+    arrow_type, kind = to_arrow(target.type), column.type
     is_plain = any(test(kind) for test in _PLAIN)
     if is_plain and isinstance(target.type, Scalar) and target.type.kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR):
         return column.cast(pa.string())
-    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and bool(kind.tz) != bool(wanted.tz):
-        return column.cast(pa.timestamp(kind.unit, wanted.tz))
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(arrow_type) and bool(kind.tz) != bool(arrow_type.tz):
+        return column.cast(pa.timestamp(kind.unit, arrow_type.tz))
     return column
 
 
@@ -311,10 +311,10 @@ def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not (pa.types.is_int32(column.type) or pa.types.is_nested(column.type)):
         return column
     try:
-        own = from_arrow(column.type)
+        column_type = from_arrow(column.type)
     except UnsupportedFeature:  # Not a type of tables; the write raises the error.
         return column
-    return pa.chunked_array([casts.rebuilt(layouts.plain(column), own, _without_type)])
+    return pa.chunked_array([casts.rebuilt(layouts.plain(column), column_type, _without_type)])
 
 
 def _without_type(array: pa.Array, _: Type) -> pa.Array:

@@ -98,13 +98,13 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:
-        made = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
+        snapshot = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
     except InvalidInput as error:
         if not paired or _KEY not in str(error):
             raise
         # Replace the names of key columns, which the user did not write.
         raise InvalidInput(_KEYS_IN_TEXT.sub("row of the table", str(error))) from error
-    return metrics(made)
+    return metrics(snapshot)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression])
 
 
 def _clause(reading: Reading, cursor: Cursor) -> Asked:
-    at = cursor.offset
+    offset = cursor.offset
     cursor.expect("WHEN")
     group = Group.MATCHED
     if cursor.take("NOT MATCHED"):
@@ -285,14 +285,14 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
     cursor.expect("THEN")
     if group is Group.NOT_MATCHED:
         cursor.expect("INSERT")
-        return Asked(group, Act.INSERT, condition, _inserted(reading, cursor, at))
+        return Asked(group, Act.INSERT, condition, _inserted(reading, cursor, offset))
     if cursor.take("DELETE"):
         return Asked(group, Act.DELETE, condition)
     cursor.expect("UPDATE")
     cursor.expect("SET")
     if cursor.take("*"):
         if group is Group.NOT_MATCHED_BY_SOURCE:
-            raise reading.context.script.invalid(at, "UPDATE SET * of rows that the source does not have")
+            raise reading.context.script.invalid(offset, "UPDATE SET * of rows that the source does not have")
         return Asked(group, Act.UPDATE, condition)
     given = rows.assignments(reading.context, cursor, reading.on, ("WHEN",))
     return Asked(
@@ -300,7 +300,7 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
     )
 
 
-def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expression] | None:
+def _inserted(reading: Reading, cursor: Cursor, offset: int) -> dict[str, str | Expression] | None:
     """Columns and their values; None for INSERT *."""
     if cursor.take("*"):
         return None
@@ -312,7 +312,7 @@ def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expr
     values = cursor.listed(lambda: cursor.until(",", ")"))
     if len(values) != len(columns):
         raise reading.context.script.invalid(
-            at, f"INSERT of {len(values)} values into {len(columns)} columns: {', '.join(columns)}"
+            offset, f"INSERT of {len(values)} values into {len(columns)} columns: {', '.join(columns)}"
         )
     return {name: _value(reading, value, name, Group.NOT_MATCHED) for name, value in zip(columns, values, strict=True)}
 
@@ -349,7 +349,7 @@ def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
 
 def _names_target(reading: Reading, node: Any) -> bool:
     """Whether an expression names the target: by its alias or, outside subqueries, by an unqualified column."""
-    known = {name.casefold() for name in reading.on.table.schema.names}
+    column_names = {name.casefold() for name in reading.on.table.schema.names}
     nested = {id(column) for subquery in node.find_all(exp.Query) for column in subquery.find_all(exp.Column)}
     for column in node.find_all(exp.Column):
         parts = tuple(part.name.casefold() for part in column.parts)
@@ -357,6 +357,6 @@ def _names_target(reading: Reading, node: Any) -> bool:
             len(parts) > len(qualifier) and parts[: len(qualifier)] == qualifier for qualifier in reading.on.qualifiers
         ):
             return True
-        if len(parts) == 1 and parts[0] in known and id(column) not in nested:
+        if len(parts) == 1 and parts[0] in column_names and id(column) not in nested:
             return True
     return False

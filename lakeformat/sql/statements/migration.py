@@ -25,14 +25,14 @@ _HIVE = "hive"  # The source type for tables of Spark's own catalog, which may b
 def add_files(call: Call) -> Result:
     """Add the Parquet files of a folder, source_table => '`parquet`.`path`', or of a table of Spark's."""
     table, source = call.table(), str(call.need("source_table"))
-    wanted = {str(name): value for name, value in (call.take("partition_filter") or {}).items()}
+    partition_filter = {str(name): value for name, value in (call.take("partition_filter") or {}).items()}
     check = bool(call.take("check_duplicate_files", True))
     call.close(("parallelism",))
     if (folder := _folder(source)) is None:
         spark, name = _of_spark(call, source)
-        made = table.add_spark_table(spark, name, wanted, check, **call.context.verb)
+        made = table.add_spark_table(spark, name, partition_filter, check, **call.context.verb)
         return _added(made)
-    chosen_folders = {f"{name}={value}" for name, value in wanted.items()}
+    chosen_folders = {f"{name}={value}" for name, value in partition_filter.items()}
     store = open_store(folder, {})
     listed = [file.path for file in store.list("") if file.path.lower().endswith((".parquet", ".parq"))]
     chosen = [store.location(path) for path in listed if chosen_folders <= set(path.split("/"))]
@@ -53,12 +53,12 @@ def snapshot(call: Call) -> Result:
                 call.offset, f"{call.name}(location => ...) of a folder: the table lies in the warehouse"
             )
         call.close(("parallelism",))
-        made = lake.snapshot_table(folder, name, properties=properties, spark=call.context.spark)
+        table = lake.snapshot_table(folder, name, properties=properties, spark=call.context.spark)
     else:
         call.close(("parallelism",))
         spark, of_spark = _of_spark(call, source)
-        made = lake.snapshot_spark_table(spark, of_spark, name, location=location, properties=properties)
-    return listing({"imported_files_count": pa.int64()}, [(len(made.inspect.files()),)])
+        table = lake.snapshot_spark_table(spark, of_spark, name, location=location, properties=properties)
+    return listing({"imported_files_count": pa.int64()}, [(len(table.inspect.files()),)])
 
 
 def migrate(call: Call) -> Result:
@@ -72,24 +72,24 @@ def migrate(call: Call) -> Result:
             call.offset,
             f"{call.name}: {name} is a table already, of {context.lake.uri}; drop it, or rename one of the two",
         )
-    made = None
+    table = None
     if context.spark is not None or source.startswith(f"{_OF_SPARK}."):
         spark, of_spark = _of_spark(call, source)
         try:
-            made = context.lake.migrate_spark_table(
+            table = context.lake.migrate_spark_table(
                 spark, of_spark, name, properties=properties, drop_backup=drop_backup, backup_name=backup_name
             )
         except NotFound:
             if source.startswith(f"{_OF_SPARK}."):
                 raise
-    if made is None:
+    if table is None:
         if drop_backup or backup_name is not None:
             raise context.script.unsupported(call.offset, f"{call.name}: a folder of files has no backup")
         try:
-            made = context.lake.migrate_table(name, properties=properties, spark=context.spark)
+            table = context.lake.migrate_table(name, properties=properties, spark=context.spark)
         except NotFound as error:
             raise context.script.invalid(call.offset, f"{call.name}: {error}; {_NEEDS_SPARK}") from error
-    return listing({"migrated_files_count": pa.int64()}, [(len(made.inspect.files()),)])
+    return listing({"migrated_files_count": pa.int64()}, [(len(table.inspect.files()),)])
 
 
 def migrate_table(call: Call) -> Result:
@@ -163,15 +163,15 @@ def _options(call: Call) -> dict[str, str]:
 
 
 def _require_hive(call: Call) -> None:
-    given = str(call.need("source_type")).lower()
-    if given != _HIVE:
+    source_type = str(call.need("source_type")).lower()
+    if source_type != _HIVE:
         raise call.context.script.unsupported(
             call.offset,
-            f"{call.name}(source_type => {given!r}): known is 'hive', the tables of Spark's own catalog; read others as a frame "
+            f"{call.name}(source_type => {source_type!r}): known is 'hive', the tables of Spark's own catalog; read others as a frame "
             "and write CREATE TABLE ... AS SELECT * FROM frame",
         )
 
 
-def _added(made: Snapshot | None) -> Result:
+def _added(snapshot: Snapshot | None) -> Result:
     kinds = {"added_files_count": pa.int64(), "changed_partition_count": pa.int64()}
-    return listing(kinds, [(0, 0) if made is None else (made.files_added, len(made.partitions or ()))])
+    return listing(kinds, [(0, 0) if snapshot is None else (snapshot.files_added, len(snapshot.partitions or ()))])

@@ -30,41 +30,42 @@ from lakeformat.warehouse.views import NOT_KEPT
 
 def call(context: Context, cursor: Cursor) -> Result:
     cursor.expect("CALL")
-    at = cursor.offset
+    offset = cursor.offset
     path = tuple(part.lower() for part in cursor.path())
     if len(path) < 2 or path[-2] not in _DIALECTS:
         cursor.refuse(
-            f"CALL {'.'.join(path)}; write CALL sys.name(...) as in Paimon, or CALL system.name(...) as in Iceberg", at
+            f"CALL {'.'.join(path)}; write CALL sys.name(...) as in Paimon, or CALL system.name(...) as in Iceberg",
+            offset,
         )
-    known = _DIALECTS[path[-2]]
-    procedure = known.get(path[-1])
+    procedures = _DIALECTS[path[-2]]
+    procedure = procedures.get(path[-1])
     if procedure is None:
-        cursor.refuse(f"CALL {'.'.join(path[-2:])}; known are {', '.join(sorted(known))}", at)
+        cursor.refuse(f"CALL {'.'.join(path[-2:])}; known are {', '.join(sorted(procedures))}", offset)
     assert procedure is not None
-    given: dict[str, Any] = {}
-    wanted = {parameter.replace("_", ""): parameter for parameter in procedure.parameters}
+    arguments: dict[str, Any] = {}
+    spellings = {parameter.replace("_", ""): parameter for parameter in procedure.parameters}
 
     def argument() -> None:
         here = cursor.offset
         if cursor.word(1) in ("=>", "="):
             name = cursor.part()
             cursor.at += 1
-            parameter = wanted.get(name.lower().replace("_", ""))
+            parameter = spellings.get(name.lower().replace("_", ""))
             if parameter is None:
                 raise context.script.invalid(
                     here, f"{path[-1]} has no argument {name}; it has {', '.join(procedure.parameters)}"
                 )
         else:
-            if len(given) >= len(procedure.parameters):
+            if len(arguments) >= len(procedure.parameters):
                 raise context.script.invalid(here, f"{path[-1]} takes {', '.join(procedure.parameters)}")
-            parameter = procedure.parameters[len(given)]
-        if parameter in given:
+            parameter = procedure.parameters[len(arguments)]
+        if parameter in arguments:
             raise context.script.invalid(here, f"{path[-1]}: {parameter} is given twice")
-        given[parameter] = _value(context, cursor.until(",", ")"))
+        arguments[parameter] = _value(context, cursor.until(",", ")"))
 
     cursor.listed(argument)
     cursor.close()
-    return procedure.run(Call(context, ".".join(path[-2:]), at, given))
+    return procedure.run(Call(context, ".".join(path[-2:]), offset, arguments))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -119,14 +120,14 @@ def _ok(**values: Any) -> Result:
     return listing(kinds, [tuple(values.values())])
 
 
-def _specs(call: Call, table: Table, given: str) -> Expression:
+def _specs(call: Call, table: Table, text: str) -> Expression:
     """`dt=a,hh=1;dt=b` -> a condition on partition columns."""
-    return or_(*map(partition_equals, _partitions(call, table, given)))
+    return or_(*map(partition_equals, _partitions(call, table, text)))
 
 
-def _partitions(call: Call, table: Table, given: str) -> list[dict[str, Any]]:
+def _partitions(call: Call, table: Table, text: str) -> list[dict[str, Any]]:
     fields, specs = {field.name: field for field in table.schema.fields}, []
-    for spec in filter(None, (part.strip() for part in given.split(";"))):
+    for spec in filter(None, (part.strip() for part in text.split(";"))):
         values = {}
         for pair in spec.split(","):
             name, equals, value = (part.strip() for part in pair.partition("="))
@@ -161,7 +162,7 @@ def _compact(call: Call) -> Result:
     condition = _specs(call, table, specs) if specs else where
     if idle is not None:
         condition, full = _idle(call, table, _age(call, "partition_idle_time", idle), condition), True
-    made = table.compact(
+    snapshot = table.compact(
         full=full,
         where=condition,
         spark=call.context.spark,
@@ -169,7 +170,7 @@ def _compact(call: Call) -> Result:
         buckets=numbers,
         **call.context.verb,
     )
-    return metrics(made)
+    return metrics(snapshot)
 
 
 def _rescale(call: Call) -> Result:
@@ -211,24 +212,24 @@ def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) ->
 
 def _compact_database(call: Call) -> Result:
     chosen = _matching(call, "including_databases")
-    wanted, unwanted = _matching(call, "including_tables"), _matching(call, "excluding_tables", ".^")
+    including, unwanted = _matching(call, "including_tables"), _matching(call, "excluding_tables", ".^")
     call.no_options(("sink.parallelism", "scan.parallelism"))
     call.close()
     done = []
     for name in (n for d in call.context.lake.namespaces() if chosen.fullmatch(d) for n in call.context.lake.tables(d)):
-        if wanted.fullmatch(name) and not unwanted.fullmatch(name):
+        if including.fullmatch(name) and not unwanted.fullmatch(name):
             made = call.context.lake.table(name).compact(spark=call.context.spark)
             done.append((name, None if made is None else made.id))
     return listing({"table": pa.string(), "snapshot_id": pa.int64()}, done)
 
 
 def _matching(call: Call, name: str, default: str = ".*") -> re.Pattern[str]:
-    given = str(call.take(name) or default)
+    pattern = str(call.take(name) or default)
     try:
-        return re.compile(given)
+        return re.compile(pattern)
     except re.error as error:
         raise call.context.script.invalid(
-            call.offset, f"{call.name}: {name} => {given!r} is no regular expression"
+            call.offset, f"{call.name}: {name} => {pattern!r} is no regular expression"
         ) from error
 
 
@@ -253,10 +254,12 @@ def _rewrite_data_files(call: Call) -> Result:
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
-    how: dict[str, Any] = {"partial_progress": True, "max_commits": most} if partial else {}
-    how["min_files"] = _count(call, "min-input-files", least)
+    settings: dict[str, Any] = {"partial_progress": True, "max_commits": most} if partial else {}
+    settings["min_files"] = _count(call, "min-input-files", least)
     return metrics(
-        table.compact(full=full, where=where, spark=call.context.spark, sort_by=sort_by, **how, **call.context.verb)
+        table.compact(
+            full=full, where=where, spark=call.context.spark, sort_by=sort_by, **settings, **call.context.verb
+        )
     )
 
 
@@ -267,9 +270,9 @@ def _count(call: Call, name: str, value: Any) -> int | None:
     return count
 
 
-def _outer_split(given: str) -> list[str]:
+def _outer_split(text: str) -> list[str]:
     parts, depth = [""], 0
-    for c in given:
+    for c in text:
         depth += (c == "(") - (c == ")")
         if c == "," and not depth:
             parts.append("")
@@ -310,10 +313,10 @@ def _expire_paimon(call: Call) -> Result:
 def _orphans(call: Call) -> Result:
     tables = call.tables()
     older, dry = call.take("older_than"), bool(call.take("dry_run", False))
-    how = {"below": call.take("location")}
+    settings = {"below": call.take("location")}
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
-    how |= {} if older is None else {"older_than": _moment(older)}
-    files = [file for table in tables for file in table.remove_orphan_files(dry_run=dry, **how)]
+    settings |= {} if older is None else {"older_than": _moment(older)}
+    files = [file for table in tables for file in table.remove_orphan_files(dry_run=dry, **settings)]
     return listing({"orphan_file_location": pa.string()}, [(file.path,) for file in files])
 
 
@@ -457,14 +460,14 @@ def _function(call: Call) -> str:
 
 def _json(call: Call, key: str, kind: type) -> Any:
     """An argument that is the text of a JSON array or object."""
-    given = call.need(key)
+    text = call.need(key)
     try:
-        value = json.loads(given)
+        value = json.loads(text)
     except (TypeError, ValueError):
         value = None
     if not isinstance(value, kind):
         what = "array" if kind is list else "object"
-        raise call.context.script.invalid(call.offset, f"{call.name}: {key} => {given!r} is no JSON {what}")
+        raise call.context.script.invalid(call.offset, f"{call.name}: {key} => {text!r} is no JSON {what}")
     return value
 
 
@@ -486,12 +489,12 @@ def _purge(call: Call) -> Result:
 
 
 def _clear_consumers(call: Call) -> Result:
-    table, wanted = call.table(), _matching(call, "including_consumers")
+    table, including = call.table(), _matching(call, "including_consumers")
     unwanted = _matching(call, "excluding_consumers", ".^")
     call.close()
     known = table.inspect.consumers().column(0).to_pylist()
     for name in known:
-        if wanted.fullmatch(name) and not unwanted.fullmatch(name):
+        if including.fullmatch(name) and not unwanted.fullmatch(name):
             table.drop_consumer(name)
     return _ok(result=True)
 
@@ -614,9 +617,9 @@ def _publish(call: Call) -> Result:
     return _published(int(made.properties.get("source-snapshot-id", made.id)), made)
 
 
-def _published(source: int, made: Snapshot) -> Result:
+def _published(source: int, snapshot: Snapshot) -> Result:
     kinds = {"source_snapshot_id": pa.int64(), "current_snapshot_id": pa.int64()}
-    return listing(kinds, [(source, made.id)])
+    return listing(kinds, [(source, snapshot.id)])
 
 
 def _fast_forward_paimon(call: Call) -> Result:
@@ -635,21 +638,21 @@ def _rewrite_manifests(call: Call) -> Result:
 def _compact_manifest(call: Call) -> Result:
     """Merge manifests, or sort them by partition columns as Paimon's `manifest-sort.*` options ask."""
     table, dry = call.table(), call.take("dry_run")
-    given = call.options()
+    options = call.options()
     for option in ("enabled", "partition_field", "max_rewrite_size"):
         if (value := call.take(f"manifest_sort_{option}")) is not None:
-            given[f"manifest-sort.{option.replace('_', '-')}"] = str(value)
-    how: dict[str, Any] = {}
-    if given.pop("manifest-sort.enabled", "false").lower() == "true":
-        field = given.pop("manifest-sort.partition-field", None)
-        most = given.pop("manifest-sort.max-rewrite-size", "256 mb")
-        full = given.pop("manifest-sort.force-rewrite", "false").lower() == "true"
-        how = {"sort_by": True if field is None else [field], "full": full, "max_bytes": _bytes(call, most)}
-    call.refuse_options(given)
+            options[f"manifest-sort.{option.replace('_', '-')}"] = str(value)
+    settings: dict[str, Any] = {}
+    if options.pop("manifest-sort.enabled", "false").lower() == "true":
+        field = options.pop("manifest-sort.partition-field", None)
+        most = options.pop("manifest-sort.max-rewrite-size", "256 mb")
+        full = options.pop("manifest-sort.force-rewrite", "false").lower() == "true"
+        settings = {"sort_by": True if field is None else [field], "full": full, "max_bytes": _bytes(call, most)}
+    call.refuse_options(options)
     call.close()
     if dry:
         table, _ = table.dry_run()
-    return metrics(table.rewrite_manifests(**how, **call.context.verb))
+    return metrics(table.rewrite_manifests(**settings, **call.context.verb))
 
 
 def _bytes(call: Call, text: str) -> int:
@@ -771,10 +774,10 @@ def _register(call: Call) -> Result:
     name, location = str(call.need("table")), str(call.need("metadata_file"))
     call.close()
     table = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
-    made = table.current_snapshot()
+    snapshot = table.current_snapshot()
     return listing(
         {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64()},
-        [(made.id if made else None, made.total_rows if made else 0)],
+        [(snapshot.id if snapshot else None, snapshot.total_rows if snapshot else 0)],
     )
 
 

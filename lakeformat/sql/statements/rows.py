@@ -65,7 +65,7 @@ def delete(context: Context, cursor: Cursor) -> Result:
     cursor.expect("WHERE")
     where = cursor.until()
     cursor.close()
-    condition = known(context, where, on)
+    condition = evaluable(context, where, on)
     if condition is None:
         keys, matches = _evaluated(context, on, (), where)
         condition = _listed(keys, matches)
@@ -79,15 +79,15 @@ def update(context: Context, cursor: Cursor) -> Result:
     cursor.expect("UPDATE")
     on = target(context, cursor, ("SET",))
     cursor.expect("SET")
-    given = assignments(context, cursor, on, ("WHERE",))
+    pieces = assignments(context, cursor, on, ("WHERE",))
     where = cursor.until() if cursor.take("WHERE") else None
     cursor.close()
-    condition = ALWAYS if where is None else known(context, where, on)
-    values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
+    condition = ALWAYS if where is None else evaluable(context, where, on)
+    values = {name: assigned(context, piece, on, name) for name, piece in pieces.items()}
     unknown = [name for name, value in values.items() if value is None]
     fills = insert.filling(on.table)
     if condition is None or unknown:
-        keys, matches = _evaluated(context, on, [given[name] for name in unknown], where)
+        keys, matches = _evaluated(context, on, [pieces[name] for name in unknown], where)
         condition = None if unknown else _listed(keys, matches)
         if condition is None:
             sided: dict[str, str | Expression] = {
@@ -116,10 +116,10 @@ def truncate(context: Context, cursor: Cursor) -> Result:
 
 def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
     """The table to change, with its alias."""
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
-    named = Piece.of(context.script, at, cursor.tokens[cursor.at - 1].end + 1)
-    table = settings.with_options(context, names.table(context, path, f"SQL at {context.script.position(at)}"))
+    named = Piece.cut(context.script, offset, cursor.tokens[cursor.at - 1].end + 1)
+    table = settings.with_options(context, names.table(context, path, f"SQL at {context.script.position(offset)}"))
     if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
         alias = cursor.part()
         return Target(table, named, alias, ((alias.casefold(),),))
@@ -133,7 +133,7 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
     pieces: dict[str, Piece] = {}
     parts: dict[tuple[str, ...], Piece] = {}  # of columns
     while True:
-        at = cursor.offset
+        offset = cursor.offset
         path = cursor.path()
         folded = tuple(part.casefold() for part in path)
         for qualifier in on.qualifiers:
@@ -143,7 +143,7 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
         spelt = resolve(path, on.table.schema.fields)[0]
         name = spelt[0]
         if name in pieces or any(spelt[: len(p)] == p or p[: len(spelt)] == spelt for p in parts):
-            raise context.script.invalid(at, f"column {'.'.join(spelt)!r} is assigned twice")
+            raise context.script.invalid(offset, f"column {'.'.join(spelt)!r} is assigned twice")
         cursor.expect("=")
         value = cursor.until(",", *stops)
         if len(spelt) > 1:
@@ -154,7 +154,7 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
             break
     for name in dict.fromkeys(path[0] for path in parts):
         inner = {path[1:]: value for path, value in parts.items() if path[0] == name}
-        pieces[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, at)
+        pieces[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, offset)
     return pieces
 
 
@@ -184,10 +184,10 @@ def assigned(context: Context, piece: Piece, on: Target, column: str) -> Express
     """A column's new value; None if our evaluator does not support it."""
     if piece.text.strip().upper() == "DEFAULT":
         return insert.default(on.table.schema.field(column))
-    return known(context, piece, on)
+    return evaluable(context, piece, on)
 
 
-def known(context: Context, piece: Piece, on: Target) -> Expression | None:
+def evaluable(context: Context, piece: Piece, on: Target) -> Expression | None:
     """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column where it takes
     only a constant, a subquery."""
     inlined = inline.of_expression(context, piece)

@@ -25,13 +25,13 @@ _KNOWN = {
 def use(context: Context, cursor: Cursor) -> Result:
     """USE [DATABASE] name, USE CATALOG name."""
     cursor.expect("USE")
-    at = cursor.offset
+    offset = cursor.offset
     if cursor.take("CATALOG"):
         name = cursor.part()
         cursor.close()
         if name not in context.session.catalogs:
             cursor.refuse(
-                f"USE CATALOG {name}: a Lake is one warehouse; open another one, or CREATE CATALOG for this one", at
+                f"USE CATALOG {name}: a Lake is one warehouse; open another one, or CREATE CATALOG for this one", offset
             )
         return nothing()
     cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA")
@@ -41,13 +41,13 @@ def use(context: Context, cursor: Cursor) -> Result:
         path = path[1:]
     if path[0] in context.session.catalogs and len(path) == 1:
         return nothing()
-    name, known = ".".join(path), context.databases
-    matching = [database for database in known if database == name] or [
-        e for e in known if e.casefold() == name.casefold()
+    name, databases = ".".join(path), context.databases
+    matching = [database for database in databases if database == name] or [
+        e for e in databases if e.casefold() == name.casefold()
     ]
     if not matching and name != "default":
-        there = ", ".join(known) or "none"
-        raise NotFound(f"SQL at {context.script.position(at)}: no database {name!r}; there are: {there}")
+        there = ", ".join(databases) or "none"
+        raise NotFound(f"SQL at {context.script.position(offset)}: no database {name!r}; there are: {there}")
     context.session.database = matching[0] if matching else name
     return nothing()
 
@@ -57,7 +57,7 @@ def set_(context: Context, cursor: Cursor) -> Result:
     cursor.expect("SET")
     if cursor.done:
         return listing({"key": pa.string(), "value": pa.string()}, sorted(context.session.settings.items()))
-    at, whole = cursor.offset, cursor.rest()
+    offset, whole = cursor.offset, cursor.rest()
     key, equals, value = (part.strip() for part in _original(context, whole).partition("="))
     key, value = _bare(key), _bare(value)
     if not equals:
@@ -66,14 +66,14 @@ def set_(context: Context, cursor: Cursor) -> Result:
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if (version := _version_option(key)) is not None:
-        _version(version, value, context, at)
+        _version(version, value, context, offset)
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN and (option := _table_option(key)) is not None:
         try:
             check_dynamic({option: value}, f"SET {key}")
         except (InvalidInput, UnsupportedFeature) as error:
-            raise type(error)(f"SQL at {context.script.position(at)}: {error}") from None
+            raise type(error)(f"SQL at {context.script.position(offset)}: {error}") from None
         context.session.settings[key] = value
         return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
@@ -81,11 +81,11 @@ def set_(context: Context, cursor: Cursor) -> Result:
             context.spark.conf.set(key, value)
             return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
-            at,
+            offset,
             f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<option of Paimon tables, or {' | '.join(_VERSIONS)}>; with spark= also Spark's own",
         )
     if value.lower() not in _KNOWN[key]:
-        raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")
+        raise context.script.invalid(offset, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")
     context.session.settings[key] = value.lower()
     return listing({"key": pa.string(), "value": pa.string()}, [(key, value.lower())])
 
@@ -157,10 +157,10 @@ def _set_for(context: Context, table: str) -> tuple[dict[str, str], dict[str, st
     return of_table, of_all
 
 
-def _version(option: str, value: str, context: Context, at: int = 0) -> dict[str, Any]:
+def _version(option: str, value: str, context: Context, offset: int = 0) -> dict[str, Any]:
     if option in ("scan.snapshot-id", "scan.timestamp-millis"):
         if not value.isdecimal():
-            raise context.script.invalid(at, f"SET ...{option}={value}: it is a whole number")
+            raise context.script.invalid(offset, f"SET ...{option}={value}: it is a whole number")
         return {"snapshot_id" if option == "scan.snapshot-id" else "as_of": int(value)}
     return {"tag": value} if option == "scan.tag-name" else {"as_of": epoch_ms(value)}
 

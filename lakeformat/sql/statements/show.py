@@ -91,13 +91,15 @@ _Row = tuple[str, str, str | None]
 
 
 def _one_column(context: Context, cursor: Cursor, relation: Table | View, rows: list[_Row]) -> list[_Row]:
-    at = cursor.offset
+    offset = cursor.offset
     name = cursor.part()
     cursor.close()
     named = [row for row in rows if row[0].casefold() == name.casefold()]
     if not named:
         there = ", ".join(column for column, _, _ in rows)
-        raise NotFound(f"SQL at {context.script.position(at)}: {relation.name} has no column {name!r}; it has {there}")
+        raise NotFound(
+            f"SQL at {context.script.position(offset)}: {relation.name} has no column {name!r}; it has {there}"
+        )
     return named
 
 
@@ -147,10 +149,10 @@ def _table(context: Context, cursor: Cursor) -> Table:
 
 
 def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     try:
-        return names.table(context, path, f"SQL at {context.script.position(at)}")
+        return names.table(context, path, f"SQL at {context.script.position(offset)}")
     except NotFound:
         view = names.view(context, path)
         if view is None:
@@ -160,13 +162,13 @@ def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
 
 def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
     """The database of IN or FROM, else the current one, and its tables."""
-    at = cursor.offset
+    offset = cursor.offset
     database = context.session.database
     if cursor.take("IN") or cursor.take("FROM"):
         database = ".".join(cursor.path())
     if database not in context.databases and database != "default":
         there = ", ".join(context.databases) or "none"
-        raise NotFound(f"SQL at {context.script.position(at)}: no database {database!r}; there are: {there}")
+        raise NotFound(f"SQL at {context.script.position(offset)}: no database {database!r}; there are: {there}")
     known = context.lake.tables(database) if database in context.lake.namespaces() else []
     return database, [name.rpartition(".")[2] for name in known]
 
@@ -181,17 +183,18 @@ def _tables(context: Context, cursor: Cursor) -> Result:
 def _extended(context: Context, cursor: Cursor) -> Result:
     """SHOW TABLE EXTENDED [IN db] LIKE 'pattern' [PARTITION (a = 1)]: DESCRIBE EXTENDED of each as one text."""
     cursor.expect("EXTENDED")
-    database, known = _in_database(context, cursor)
+    database, table_names = _in_database(context, cursor)
     cursor.expect("LIKE")
-    at = cursor.offset
-    chosen = matching(cursor.string(), known)
+    offset = cursor.offset
+    chosen = matching(cursor.string(), table_names)
     tables = [
-        names.table(context, (*database.split("."), name), f"SQL at {context.script.position(at)}") for name in chosen
+        names.table(context, (*database.split("."), name), f"SQL at {context.script.position(offset)}")
+        for name in chosen
     ]
     if cursor.peek("PARTITION"):
         if len(tables) != 1:
             there = ", ".join(chosen) or "none"
-            raise context.script.invalid(at, f"PARTITION is of one table; the pattern names: {there}")
+            raise context.script.invalid(offset, f"PARTITION is of one table; the pattern names: {there}")
         values, measures = _one_partition(context, cursor, tables[0])
         texts = [
             f"Partition Values: [{_named(values)}]\nRows: {measures['row_count']}\nSize In Bytes: {measures['size_bytes']}\n"
@@ -228,11 +231,11 @@ def _databases(context: Context, cursor: Cursor) -> Result:
 def _columns(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("IN"):
         cursor.expect("FROM")
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     if cursor.take("IN") or cursor.take("FROM"):
         path = (*cursor.path(), path[-1])
-    table = names.table(context, path, f"SQL at {context.script.position(at)}")
+    table = names.table(context, path, f"SQL at {context.script.position(offset)}")
     cursor.close()
     return listing({"col_name": _TEXT}, [(name,) for name in table.schema.names])
 
@@ -259,11 +262,11 @@ def _kept(context: Context, cursor: Cursor, table: Table) -> list[tuple[dict[str
 
 def _one_partition(context: Context, cursor: Cursor, table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one partition of PARTITION (...), which comes next. Raises `NotFound` if it has no rows."""
-    at = cursor.offset
+    offset = cursor.offset
     kept = _kept(context, cursor, table)
     if len(kept) != 1:
         there = ", ".join(_named(values) for values, _ in kept) or "no partition"
-        raise NotFound(f"SQL at {context.script.position(at)}: {table.name}: expected one partition, found {there}")
+        raise NotFound(f"SQL at {context.script.position(offset)}: {table.name}: expected one partition, found {there}")
     return kept[0]
 
 
@@ -294,11 +297,11 @@ def _create(context: Context, cursor: Cursor) -> Result:
     )
 
 
-def _default(given: str | bytes, type: Type) -> str:
+def _default(default: str | bytes, type: Type) -> str:
     """A default as SQL text. Bytes are a binary value, or the JSON of a struct, array or map."""
-    if isinstance(given, bytes) and isinstance(type, Scalar):
-        return f"X'{given.hex().upper()}'"
-    return _string(given.decode() if isinstance(given, bytes) else given)
+    if isinstance(default, bytes) and isinstance(type, Scalar):
+        return f"X'{default.hex().upper()}'"
+    return _string(default.decode() if isinstance(default, bytes) else default)
 
 
 def statement(table: Table) -> str:

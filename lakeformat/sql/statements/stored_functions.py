@@ -33,17 +33,17 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
         if is_replace or is_temporary:
             cursor.fail("IF NOT EXISTS goes with CREATE FUNCTION, without OR REPLACE and TEMPORARY")
         if_exists = "ignore"
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     if is_temporary and len(path) > 1:
         raise context.script.invalid(
-            at, f"{'.'.join(path)}: a temporary function is in no database; write its last name only"
+            offset, f"{'.'.join(path)}: a temporary function is in no database; write its last name only"
         )
     if not is_temporary and not context.lake.functions.are_kept:
-        cursor.refuse(f"CREATE FUNCTION: {NOT_KEPT}; and so does the session: CREATE TEMPORARY FUNCTION", at)
+        cursor.refuse(f"CREATE FUNCTION: {NOT_KEPT}; and so does the session: CREATE TEMPORARY FUNCTION", offset)
     if builtin.is_one(path[-1]):
         raise context.script.invalid(
-            at, f"{path[-1]} is a built-in function, which a call would mean; give the function another name"
+            offset, f"{path[-1]} is a built-in function, which a call would mean; give the function another name"
         )
     name = path[-1] if is_temporary else names.full(context, path)
     if cursor.take("AS"):
@@ -51,19 +51,19 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
             cursor.refuse(
                 "a temporary function of a Java class; lakeformat loads no classes: write its body in SQL, CREATE TEMPORARY FUNCTION f(x INT) "
                 "RETURN ..., or register it in the Spark session (spark.udf) and pass spark=",
-                at,
+                offset,
             )
         function = _of_files(cursor, name)
     else:
-        function = _of_sql(context, cursor, name, at, is_temporary)
+        function = _of_sql(context, cursor, name, offset, is_temporary)
     if not is_temporary:
         if name.rpartition(".")[0] not in context.databases:
-            raise context.script.invalid(at, f"function {name}: there is no such database; CREATE DATABASE first")
+            raise context.script.invalid(offset, f"function {name}: there is no such database; CREATE DATABASE first")
         context.lake.functions.create(function, if_exists)
         return nothing()
     if if_exists == "error" and name.casefold() in context.session.functions:
         raise AlreadyExists(
-            f"SQL at {context.script.position(at)}: there is a temporary function {name} already; say CREATE OR REPLACE"
+            f"SQL at {context.script.position(offset)}: there is a temporary function {name} already; say CREATE OR REPLACE"
         )
     context.session.functions[name.casefold()] = function
     return nothing()
@@ -74,20 +74,20 @@ def drop(context: Context, cursor: Cursor) -> Result:
     is_temporary = cursor.take("TEMPORARY") or cursor.take("TEMP")
     cursor.expect("FUNCTION")
     if_exists = cursor.take("IF EXISTS")
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     cursor.close()
     if is_temporary:
         if context.session.functions.pop(".".join(path).casefold(), None) is None and not if_exists:
-            raise NotFound(f"SQL at {context.script.position(at)}: no temporary function {'.'.join(path)!r}")
+            raise NotFound(f"SQL at {context.script.position(offset)}: no temporary function {'.'.join(path)!r}")
         return nothing()
     function = inline.find(_stored(context), path)
     if function is not None:
         context.lake.functions.drop(function.name)
     elif len(path) == 1 and path[0].casefold() in context.session.functions:
-        raise context.script.invalid(at, f"{path[0]} is a temporary function; say DROP TEMPORARY FUNCTION")
+        raise context.script.invalid(offset, f"{path[0]} is a temporary function; say DROP TEMPORARY FUNCTION")
     elif not if_exists:
-        _missing(context, path, at)
+        _missing(context, path, offset)
     return nothing()
 
 
@@ -95,24 +95,24 @@ def describe(context: Context, cursor: Cursor) -> Result:
     """`FUNCTION [EXTENDED] name`, after DESCRIBE, in Spark's rows."""
     cursor.expect("FUNCTION")
     extended = bool(cursor.take("EXTENDED"))
-    at = cursor.offset
+    offset = cursor.offset
     path = cursor.path()
     cursor.close()
     function = inline.find(context, path)
     if function is None:
         if len(path) == 1 and builtin.is_one(path[0]):
-            cursor.refuse(f"{path[0]} is a built-in function, described in Spark's own documentation", at)
-        _missing(context, path, at)
+            cursor.refuse(f"{path[0]} is a built-in function, described in Spark's own documentation", offset)
+        _missing(context, path, offset)
     return listing(_DESCRIBED, [(line,) for line in _described(function, extended)])
 
 
 def show(context: Context, cursor: Cursor) -> Result:
     """`[USER | SYSTEM | ALL] FUNCTIONS [IN db] [[LIKE] 'pattern']`, after SHOW: the catalog's by full name, and the session's."""
-    at = cursor.offset
+    offset = cursor.offset
     word = cursor.word()
     if cursor.take("SYSTEM") or cursor.take("ALL") or cursor.peek("FUNCTIONS"):
         cursor.refuse(
-            f"SHOW {word if word == 'FUNCTIONS' else f'{word} FUNCTIONS'} lists the engine's own; write SHOW USER FUNCTIONS, or ask the Spark session", at
+            f"SHOW {word if word == 'FUNCTIONS' else f'{word} FUNCTIONS'} lists the engine's own; write SHOW USER FUNCTIONS, or ask the Spark session", offset
         )  # fmt: skip
     cursor.expect("USER")
     cursor.expect("FUNCTIONS")
@@ -121,7 +121,7 @@ def show(context: Context, cursor: Cursor) -> Result:
         path = cursor.path()
         database = ".".join(path[1:] if len(path) > 1 and path[0] in context.session.catalogs else path)
         if database not in context.databases:
-            raise NotFound(f"SQL at {context.script.position(at)}: no database {database!r}")
+            raise NotFound(f"SQL at {context.script.position(offset)}: no database {database!r}")
     shown = [(name, name.rpartition(".")[2]) for name in context.lake.functions.names(database)]
     shown += [(function.name, function.name) for function in context.session.functions.values()]
     chosen = set(cursor.like([last for _, last in shown]))
@@ -155,15 +155,15 @@ def _of_files(cursor: Cursor, name: str) -> Function:
     return Function(name, definitions={"spark": definition})
 
 
-def _of_sql(context: Context, cursor: Cursor, name: str, at: int, is_temporary: bool) -> Function:
-    given: list[Field] = []
-    cursor.listed(lambda: given.append(_parameter(context, cursor)))
-    folded = [field.name.casefold() for field in given]
+def _of_sql(context: Context, cursor: Cursor, name: str, offset: int, is_temporary: bool) -> Function:
+    parameters: list[Field] = []
+    cursor.listed(lambda: parameters.append(_parameter(context, cursor)))
+    folded = [field.name.casefold() for field in parameters]
     if len(set(folded)) < len(folded):
-        raise context.script.invalid(at, f"function {name} has two parameters of one name")
-    optional = [field.default is not None for field in given]
+        raise context.script.invalid(offset, f"function {name} has two parameters of one name")
+    optional = [field.default is not None for field in parameters]
     if optional != sorted(optional):
-        raise context.script.invalid(at, f"function {name}: parameters with DEFAULT come last")
+        raise context.script.invalid(offset, f"function {name}: parameters with DEFAULT come last")
     returns = None
     if cursor.take("RETURNS"):
         if cursor.peek("TABLE"):
@@ -188,14 +188,14 @@ def _of_sql(context: Context, cursor: Cursor, name: str, at: int, is_temporary: 
         cursor.fail("expected a body")
     body = cursor.rest()
     written = context.script.original[start : start + len(body.text)]
-    made = Function(
+    function = Function(
         name,
-        tuple(given),
+        tuple(parameters),
         None if returns is None else Field(NO_ID, name.rpartition(".")[2], returns),
         {"spark": {"type": "sql", "definition": written}},
         session_namespace=context.session.database if is_temporary else None,
     )
-    return _checked(context, made, at, comment, deterministic, says_no_tables)
+    return _checked(context, function, offset, comment, deterministic, says_no_tables)
 
 
 def _parameter(context: Context, cursor: Cursor) -> Field:
@@ -221,48 +221,53 @@ def _parameter(context: Context, cursor: Cursor) -> Field:
 
 
 def _checked(
-    context: Context, made: Function, at: int, comment: str | None, deterministic: bool | None, says_no_tables: bool
+    context: Context,
+    function: Function,
+    offset: int,
+    comment: str | None,
+    deterministic: bool | None,
+    says_no_tables: bool,
 ) -> Function:
     """The function with its result's type. Its body is resolved and typed as in a call with nulls."""
-    of_body = replace(context, params={}, frames=context.frames if made.is_temporary else {})
+    of_body = replace(context, params={}, frames=context.frames if function.is_temporary else {})
     try:
-        body = inline.body_of(replace(of_body, functions=(made.name,)), made, query.resolved)
-        reads_tables = body.reads_tables or inline.calls_reader(inline.within(of_body, made), body.tree)
-        result = _typed(of_body, made)
+        body = inline.body_of(replace(of_body, functions=(function.name,)), function, query.resolved)
+        reads_tables = body.reads_tables or inline.calls_reader(inline.within(of_body, function), body.tree)
+        result = _typed(of_body, function)
     except (InvalidInput, NotFound, UnsupportedFeature) as error:
-        said = str(error).removeprefix(f"SQL at line 1, column 8: function {made.name}: ")
-        said = said.removeprefix(f"function {made.name}: ")
-        raise type(error)(f"SQL at {context.script.position(at)}: function {made.name}: {said}") from error
+        said = str(error).removeprefix(f"SQL at line 1, column 8: function {function.name}: ")
+        said = said.removeprefix(f"function {function.name}: ")
+        raise type(error)(f"SQL at {context.script.position(offset)}: function {function.name}: {said}") from error
     if says_no_tables and reads_tables:
         raise context.script.invalid(
-            at, f"function {made.name} CONTAINS SQL, but its body reads tables: READS SQL DATA"
+            offset, f"function {function.name} CONTAINS SQL, but its body reads tables: READS SQL DATA"
         )
-    names_ = [field.name.casefold() for field in made.parameters]
+    names_ = [field.name.casefold() for field in function.parameters]
     if clash := sorted(body.aliases & set(names_)):
         raise context.script.invalid(
-            at, f"function {made.name}: {clash[0]!r} is a parameter and an alias in the body; rename one"
+            offset, f"function {function.name}: {clash[0]!r} is a parameter and an alias in the body; rename one"
         )
-    returns = made.returns or replace(result, id=NO_ID, name=made.name.rpartition(".")[2], nullable=True)
+    returns = function.returns or replace(result, id=NO_ID, name=function.name.rpartition(".")[2], nullable=True)
     random = inline.is_random(body.tree)
     stored = of_sql(
-        made.name, made.parameters, returns, str(made.body), body.head == 0, reads_tables,
+        function.name, function.parameters, returns, str(function.body), body.head == 0, reads_tables,
         not random if deterministic is None else deterministic, comment,
     )  # fmt: skip
-    return replace(stored, session_namespace=made.session_namespace)
+    return replace(stored, session_namespace=function.session_namespace)
 
 
-def _typed(context: Context, made: Function) -> Field:
+def _typed(context: Context, function: Function) -> Field:
     """The column that a call with nulls gives."""
-    nulls = [f"CAST(NULL AS {spark_type(field.type)})" for field in made.parameters]
+    nulls = [f"CAST(NULL AS {spark_type(field.type)})" for field in function.parameters]
     written = f"SELECT `_checked`({', '.join(nulls)}) AS value"
     if context.spark is None and nulls:  # DuckDB forgets the type of some expressions over literal nulls.
         columns = ", ".join(f"{null} AS `_{index}`" for index, null in enumerate(nulls))
         given = ", ".join(f"_nulls.`_{index}`" for index in range(len(nulls)))
         written = f"SELECT `_checked`({given}) AS value FROM (SELECT {columns}) AS _nulls"
     script = text.read(written)
-    session = replace(context.session, functions={**context.session.functions, "_checked": made})
+    session = replace(context.session, functions={**context.session.functions, "_checked": function})
     inside = replace(context, script=script, session=session)
-    schema = query.schema(inside, Piece.of(script, 0, len(script.text)))
+    schema = query.schema(inside, Piece.cut(script, 0, len(script.text)))
     (field,) = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else spark_engine.fields_from_spark(schema)
     return field
 
@@ -308,5 +313,5 @@ def _stored(context: Context) -> Context:
     return replace(context, session=replace(context.session, functions={}))
 
 
-def _missing(context: Context, path: tuple[str, ...], at: int) -> NoReturn:
-    raise NotFound(f"SQL at {context.script.position(at)}: no function {names.full(context, path)!r}")
+def _missing(context: Context, path: tuple[str, ...], offset: int) -> NoReturn:
+    raise NotFound(f"SQL at {context.script.position(offset)}: no function {names.full(context, path)!r}")

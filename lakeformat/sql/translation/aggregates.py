@@ -28,30 +28,30 @@ from lakeformat.sql.translation.spark_types import (
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _count(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
+def _count(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
     if len(nodes) == 1 and isinstance(nodes[0], exp.Star):
-        if how.is_distinct:
+        if modifiers.is_distinct:
             raise scope.refuse(node, "count(DISTINCT *) in process; name the columns")
-        return Typed(how.applied("COUNT(*)@"), BIGINT)
+        return Typed(modifiers.applied("COUNT(*)@"), BIGINT)
     typed = [scope.translate(item, scope) for item in nodes]
-    if how.is_distinct and any(not spark_types.has_order(item.type) for item in typed):
+    if modifiers.is_distinct and any(not spark_types.has_order(item.type) for item in typed):
         raise scope.refuse(node, f"count(DISTINCT ...) of {typed[0].type} in process; pass spark=")
     if len(typed) == 1:
-        return Typed(how.applied("COUNT(~$x)@", typed[0].sql), BIGINT)
+        return Typed(modifiers.applied("COUNT(~$x)@", typed[0].sql), BIGINT)
     present = " AND ".join(f"({item.sql}) IS NOT NULL" for item in typed)
     row = f"CASE WHEN {present} THEN ROW({', '.join(item.sql for item in typed)}) END"
-    return Typed(how.applied("COUNT(~$x)@", row), BIGINT)
+    return Typed(modifiers.applied("COUNT(~$x)@", row), BIGINT)
 
 
-def _sum(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
+def _sum(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
     typed = scope.translate(nodes[0], scope)
     if typed.type.name != "decimal":
         return None
     type = decimal(min(typed.type.digits[0] + 10, spark_types.MOST_DIGITS), typed.type.digits[1])
-    return Typed(how.applied(f"CAST(SUM(~$x)@ AS {in_duckdb(type)})", typed.sql), type)
+    return Typed(modifiers.applied(f"CAST(SUM(~$x)@ AS {in_duckdb(type)})", typed.sql), type)
 
 
-def _avg(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
+def _avg(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
     typed = scope.translate(nodes[0], scope)
     if typed.type.name != "decimal":
         return None
@@ -59,36 +59,40 @@ def _avg(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed
     precision, scale = min(p + 4, spark_types.MOST_DIGITS), min(s + 4, spark_types.MOST_DIGITS)
     if p + 4 > spark_types.MOST_DIGITS:
         raise scope.refuse(node, "avg of decimals of more than 34 digits in process; cast them to fewer")
-    total = Typed(how.applied("SUM(~$x)@", typed.sql), decimal(spark_types.MOST_DIGITS, s))
-    number = Typed(how.applied("COUNT(~$x)@", typed.sql), BIGINT)
+    total = Typed(modifiers.applied("SUM(~$x)@", typed.sql), decimal(spark_types.MOST_DIGITS, s))
+    number = Typed(modifiers.applied("COUNT(~$x)@", typed.sql), BIGINT)
     made = quotient(total, number, scale, precision)
     return Typed(f"CASE WHEN {number.sql} > 0 THEN {made} END", decimal(precision, scale))
 
 
 def _first(name: str) -> Callable[[Sequence[Any], Modifiers, Any, Scope], Typed | None]:
-    def build(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
-        ignores = how.ignores_nulls
+    def build(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
+        ignores = modifiers.ignores_nulls
         if len(nodes) == 2:
             if not isinstance(nodes[1], exp.Boolean):
                 raise scope.invalid(node, f"{name.lower()}: the second argument is TRUE or FALSE")
             ignores = bool(nodes[1].this)
         typed = scope.translate(nodes[0], scope)
-        if how.window:
-            how = replace(how, ignores_nulls=ignores)
-            return Typed(how.applied(f"{name}_VALUE($x!)@", typed.sql), typed.type)
-        return Typed(how.applied(f"{name}($x)@{'[$x IS NOT NULL]' if ignores else ''}", typed.sql), typed.type)
+        if modifiers.window:
+            modifiers = replace(modifiers, ignores_nulls=ignores)
+            return Typed(modifiers.applied(f"{name}_VALUE($x!)@", typed.sql), typed.type)
+        return Typed(modifiers.applied(f"{name}($x)@{'[$x IS NOT NULL]' if ignores else ''}", typed.sql), typed.type)
 
     return build
 
 
-def _percentile(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
-    _require_whole_window(how, node, scope)
+def _percentile(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
+    _require_whole_window(modifiers, node, scope)
     share = nodes[-1]
     typed = scope.translate(share, scope)
-    if how.within is not None:
-        if len(nodes) != 1 or len(how.within.expressions) != 1 or how.within.expressions[0].args.get("desc"):
+    if modifiers.within is not None:
+        if (
+            len(nodes) != 1
+            or len(modifiers.within.expressions) != 1
+            or modifiers.within.expressions[0].args.get("desc")
+        ):
             raise scope.refuse(node, "WITHIN GROUP (ORDER BY one expression ASC) in process")
-        value = how.within.expressions[0].this
+        value = modifiers.within.expressions[0].this
     elif len(nodes) == 2:
         value = nodes[0]
     else:
@@ -100,33 +104,33 @@ def _percentile(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -
     if not 0 <= float(share.name) <= 1:
         raise scope.invalid(share, "a share is between 0 and 1")
     values = as_type(DOUBLE, value, scope)
-    return Typed(how.applied(f"CAST(QUANTILE_CONT(~$x, {share.name})@ AS DOUBLE)", values), DOUBLE)
+    return Typed(modifiers.applied(f"CAST(QUANTILE_CONT(~$x, {share.name})@ AS DOUBLE)", values), DOUBLE)
 
 
-def _median(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
-    _require_whole_window(how, node, scope)
-    return Typed(how.applied("CAST(MEDIAN(~$x)@ AS DOUBLE)", as_type(DOUBLE, nodes[0], scope)), DOUBLE)
+def _median(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
+    _require_whole_window(modifiers, node, scope)
+    return Typed(modifiers.applied("CAST(MEDIAN(~$x)@ AS DOUBLE)", as_type(DOUBLE, nodes[0], scope)), DOUBLE)
 
 
-def _require_whole_window(how: Modifiers, node: Any, scope: Scope) -> None:
-    if "ORDER BY" in how.window:
+def _require_whole_window(modifiers: Modifiers, node: Any, scope: Scope) -> None:
+    if "ORDER BY" in modifiers.window:
         raise scope.invalid(node, "a percentile over a window takes no ORDER BY and no frame")
 
 
-def _listagg(nodes: Sequence[Any], how: Modifiers, node: Any, scope: Scope) -> Typed | None:
+def _listagg(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope) -> Typed | None:
     value = as_text(nodes[0], scope)
     delimiter = as_text(nodes[1], scope) if len(nodes) == 2 and not isinstance(nodes[1], exp.Null) else "''"
     order = ""
-    if how.within is not None:
+    if modifiers.within is not None:
         items = []
-        for item in how.within.expressions:
+        for item in modifiers.within.expressions:
             typed = scope.translate(item.this, scope)
             if not spark_types.has_order(typed.type):
                 raise scope.refuse(node, f"ORDER BY of {typed.type} in process; pass spark=")
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             items.append(f"{typed.sql} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
         order = f" ORDER BY {', '.join(items)}"
-    return Typed(replace(how, order=order).applied("STRING_AGG(~$x, $y^)@", value, delimiter), STRING)
+    return Typed(replace(modifiers, order=order).applied("STRING_AGG(~$x, $y^)@", value, delimiter), STRING)
 
 
 AGGREGATES: Mapping[str, tuple[int, int | None, Aggregate]] = {

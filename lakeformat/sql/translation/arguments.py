@@ -58,10 +58,10 @@ class Modifiers:
 Aggregate = Callable[[Sequence[Any], Modifiers, Any, Scope], Typed | None]
 
 
-def filled(template: str, values: Sequence[str], how: Modifiers) -> str:
+def filled(template: str, values: Sequence[str], modifiers: Modifiers) -> str:
     """A signature's template with the arguments."""
     if "@" in template:
-        return how.applied(template, *values)
+        return modifiers.applied(template, *values)
     if "$*" in template:
         return template.replace("$*", ", ".join(values))
     return fill(template, **dict(zip(PLACES, values, strict=False)))

@@ -33,22 +33,22 @@ def called(node: Any, scope: Scope) -> Typed:
 def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: Modifiers | None = None) -> Typed:
     """A call of the function of this name. Raises `UnsupportedFeature` for functions that are not known to mean the same in process,
     `InvalidInput` for wrong numbers and types of arguments."""
-    key, how = name.lower(), modifiers or Modifiers()
+    key, effective = name.lower(), modifiers or Modifiers()
     nodes = list(nodes)
     if any(isinstance(argument, exp.Kwarg) for argument in nodes):
         raise scope.refuse(node, f"{name}(name => value): arguments by name in process; give them by position")
     if len(nodes) == 1 and isinstance(nodes[0], exp.Order):  # array_agg(x ORDER BY y)
         raise scope.refuse(node, f"{name}(... ORDER BY ...) in process; use WITHIN GROUP, or pass spark=")
     if len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):
-        how, nodes = replace(how, is_distinct=True), list(nodes[0].expressions)
+        effective, nodes = replace(effective, is_distinct=True), list(nodes[0].expressions)
         if key in ("first", "last", "any_value"):
             raise scope.refuse(node, f"{name}(DISTINCT ...) in process; pass spark=")
     is_aggregate = key in AGGREGATES or key in special.AGGREGATES
-    if how.is_distinct and not is_aggregate:
+    if effective.is_distinct and not is_aggregate:
         raise scope.invalid(node, f"{name}(DISTINCT ...): {name} is no aggregate function")
-    if (how.filter or how.within) and not is_aggregate:
+    if (effective.filter or effective.within) and not is_aggregate:
         raise scope.invalid(node, f"{name}: FILTER and WITHIN GROUP stand behind aggregate functions")
-    if how.within is not None and key not in ("percentile_cont", "listagg", "string_agg"):
+    if effective.within is not None and key not in ("percentile_cont", "listagg", "string_agg"):
         raise scope.invalid(node, f"{name} takes no WITHIN GROUP")
     if key in ("lag", "lead", "nth_value", "ntile"):
         for argument in nodes[1:2] if key != "ntile" else nodes[:1]:
@@ -56,9 +56,9 @@ def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: M
                 raise scope.refuse(argument, f"{name} by another than a constant whole number in process; pass spark=")
             if key in ("nth_value", "ntile") and int(argument.sql()) < 1:
                 raise scope.invalid(argument, f"{name}: {argument.sql()} is not above 0")
-    if how.window and not is_aggregate and key not in WINDOWS:
+    if effective.window and not is_aggregate and key not in WINDOWS:
         raise scope.invalid(node, f"{name} is no window function")
-    if key in WINDOWS and not how.window:
+    if key in WINDOWS and not effective.window:
         raise scope.invalid(node, f"{name} needs a window: {name}(...) OVER (ORDER BY ...)")
     if key in special.SCALARS:
         least, most, build = special.SCALARS[key]
@@ -67,34 +67,34 @@ def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: M
     if key in special.AGGREGATES:
         least, most, build_aggregate = special.AGGREGATES[key]
         _require_count(name, len(nodes), [(least, most)], node, scope)
-        if (made := build_aggregate(nodes, how, node, scope)) is not None:
+        if (made := build_aggregate(nodes, effective, node, scope)) is not None:
             return made
     table = AGGREGATES if key in AGGREGATES else WINDOWS if key in WINDOWS else SCALARS
     if key not in table:
         raise _unknown(name, node, scope)
-    return _signed(name, table[key], nodes, node, scope, how)
+    return _signed(name, table[key], nodes, node, scope, effective)
 
 
 def windowed(node: Any, scope: Scope) -> Typed:
     """A call with FILTER, WITHIN GROUP, IGNORE NULLS or OVER behind it."""
-    how = Modifiers()
+    modifiers = Modifiers()
     if isinstance(node, exp.Window):
-        how.window = _window(node, scope)
+        modifiers.window = _window(node, scope)
         node = node.this
     while not isinstance(node, exp.Anonymous):
         match node:
             case exp.Filter():
-                how.filter = condition(node.expression.this, scope)
+                modifiers.filter = condition(node.expression.this, scope)
             case exp.WithinGroup():
-                how.within = node.expression
+                modifiers.within = node.expression
             case exp.IgnoreNulls():
-                how.ignores_nulls = True
+                modifiers.ignores_nulls = True
             case exp.RespectNulls():
                 pass
             case _:
                 raise scope.refuse(node, f"{shown(node)} in process; pass spark=")
         node = node.this
-    return named(str(node.name), node.expressions, node, scope, how)
+    return named(str(node.name), node.expressions, node, scope, modifiers)
 
 
 def ordering(node: Any, scope: Scope) -> str:
@@ -187,10 +187,10 @@ def liked(node: Any, scope: Scope) -> Typed:
 def transformed(node: Any, kind: TransformKind, scope: Scope) -> Typed:
     """A call of our own function of an Iceberg transform, which in_process.py registers; truncated values come as text."""
     nodes = node.expression.expressions
-    given = [scope.translate(argument, scope) for argument in nodes]
-    sql = f"{transforms.name_of(kind)}({', '.join(item.sql for item in given)})"
-    if kind is TransformKind.TRUNCATE and len(given) == 2:
-        return Typed(f"CAST({sql} AS {in_duckdb(given[1].type)})", given[1].type)
+    arguments = [scope.translate(argument, scope) for argument in nodes]
+    sql = f"{transforms.name_of(kind)}({', '.join(item.sql for item in arguments)})"
+    if kind is TransformKind.TRUNCATE and len(arguments) == 2:
+        return Typed(f"CAST({sql} AS {in_duckdb(arguments[1].type)})", arguments[1].type)
     return Typed(sql, {TransformKind.DAY: DATE, TransformKind.TRUNCATE: STRING}.get(kind, INT))
 
 
@@ -203,7 +203,7 @@ def _present(node: Any, *keys: str) -> list[Any]:
 
 
 def _signed(
-    name: str, lines: Sequence[Signature], nodes: Sequence[Any], node: Any, scope: Scope, how: Modifiers
+    name: str, lines: Sequence[Signature], nodes: Sequence[Any], node: Any, scope: Scope, modifiers: Modifiers
 ) -> Typed:
     _require_count(name, len(nodes), [line.arity for line in lines], node, scope)
     typed = [scope.translate(argument, scope) for argument in nodes]
@@ -214,7 +214,7 @@ def _signed(
     values = [
         cast(item, target, scope, argument) for item, target, argument in zip(typed, bound.given, nodes, strict=True)
     ]
-    return Typed(filled(bound.signature.sql, values, how), bound.result)
+    return Typed(filled(bound.signature.sql, values, modifiers), bound.result)
 
 
 def _require_count(name: str, count: int, arities: Sequence[tuple[int, int | None]], node: Any, scope: Scope) -> None:

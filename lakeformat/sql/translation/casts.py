@@ -113,10 +113,10 @@ def _read(value: str, target: SparkType, is_safe: bool) -> str | None:
         return None
     alike, only_spark = _FORMS[target.name]
     way = "TRY_CAST" if is_safe else "CAST"
-    given = f"REGEXP_EXTRACT({value}, '{_DAY}')" if target == DATE else value
+    day_text = f"REGEXP_EXTRACT({value}, '{_DAY}')" if target == DATE else value
     spark = f"WHEN REGEXP_FULL_MATCH({value}, '{only_spark}') THEN ERROR('in process, {spelt} does not read text of this form; pass spark=') "
     return (
-        f"CASE WHEN {value} IS NULL THEN NULL WHEN REGEXP_FULL_MATCH({value}, '{alike}') THEN {way}({given} AS {spelt}) "
+        f"CASE WHEN {value} IS NULL THEN NULL WHEN REGEXP_FULL_MATCH({value}, '{alike}') THEN {way}({day_text} AS {spelt}) "
         f"{'' if only_spark == _NEVER else spark}ELSE {wrong} END"
     )
 

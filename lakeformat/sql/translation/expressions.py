@@ -219,20 +219,20 @@ def _moved(moment: Typed, interval: Any, sign: int, node: Any, scope: Scope) -> 
     value, amount = interval.this, sign
     while isinstance(value, exp.Neg | exp.Paren):
         value, amount = value.this, amount * (-1 if isinstance(value, exp.Neg) else 1)
-    said = value.name.strip() if isinstance(value, exp.Literal) else ""
+    message = value.name.strip() if isinstance(value, exp.Literal) else ""
     if name not in {*_PER, *_MICROSECONDS} or not re.fullmatch(
-        r"[+-]?\d+" + (r"([.]\d{1,6})?" if name == "SECOND" else ""), said
+        r"[+-]?\d+" + (r"([.]\d{1,6})?" if name == "SECOND" else ""), message
     ):
         raise scope.refuse(
             node, f"{shown(interval)} in process; write INTERVAL n YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND"
         )
     if name in _PER:
         function = _DATE_UNITS[name]
-        moved = f"({moment.sql} + TO_{function}(CAST({int(said) * amount * _PER[name]} AS INTEGER)))"
+        moved = f"({moment.sql} + TO_{function}(CAST({int(message) * amount * _PER[name]} AS INTEGER)))"
         return Typed(f"CAST({moved} AS {in_duckdb(moment.type)})", moment.type)
-    whole, _, fraction = said.partition(".")
+    whole, _, fraction = message.partition(".")
     micros = abs(int(whole)) * _MICROSECONDS[name] + int(fraction.ljust(6, "0") if fraction else 0)
-    micros *= amount * (-1 if said.startswith("-") else 1)
+    micros *= amount * (-1 if message.startswith("-") else 1)
     type = TIMESTAMP if moment.type == DATE else moment.type
     start = cast(moment, type, scope, node)
     return Typed(f"CAST({start} + TO_MICROSECONDS(CAST({micros} AS BIGINT)) AS {in_duckdb(type)})", type)

@@ -81,11 +81,11 @@ def _operator(kind: type, is_safe: bool = False) -> Builder:
         if not is_safe:
             return arithmetic(kind, typed[0], typed[1], nodes, scope)
         bound = [replace(item, sql=f"_o.{label}") for item, label in zip(typed, "xy", strict=True)]
-        made = arithmetic(kind, bound[0], bound[1], nodes, scope, zero="NULL")
+        result = arithmetic(kind, bound[0], bound[1], nodes, scope, zero="NULL")
         operands = (
             f"STRUCT_PACK(x := {typed[0].sql}, y := {typed[1].sql})"  # TRY takes no operands that may raise themselves.
         )
-        return Typed(f"LIST_TRANSFORM([{operands}], lambda _o: TRY({made.sql}))[1]", made.type)
+        return Typed(f"LIST_TRANSFORM([{operands}], lambda _o: TRY({result.sql}))[1]", result.type)
 
     return build
 

@@ -100,12 +100,12 @@ def arithmetic(kind: type, left: Typed, right: Typed, nodes: Sequence[Any], scop
     if kind in (exp.Div, exp.Mod):
         sign = "/" if kind is exp.Div else "%"
         guard = "WHEN $y = -1 THEN 0 " if kind is exp.Mod and spark_types.is_integral(type) else ""
-        made = fill(
+        result = fill(
             f"CASE WHEN $y IS NULL OR $x IS NULL THEN NULL WHEN $y = 0 THEN {zero} {guard}ELSE $x {sign} $y END",
             x=a,
             y=b,
         )
-        return Typed(f"CAST({made} AS {in_duckdb(type)})" if guard else made, type)
+        return Typed(f"CAST({result} AS {in_duckdb(type)})" if guard else result, type)
     sign = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}[kind]
     return Typed(fill(f"$x {sign} $y", x=a, y=b), type)
 

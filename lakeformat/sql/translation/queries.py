@@ -354,13 +354,13 @@ class _Query:
         if node.this is None:
             raise scope.refuse(node, f"the table function {shown(node)}, of other tables, in process; pass spark=")
         start = min((n.meta["start"] for n in _own_names(node) if "start" in n.meta), default=-1)
-        known = self.tables.get(start)
-        if known is not None:
-            name = node.alias or known.path[-1]
-            path = (name,) if node.alias else known.path
+        table = self.tables.get(start)
+        if table is not None:
+            name = node.alias or table.path[-1]
+            path = (name,) if node.alias else table.path
             source = f"_lakeformat_{list(self.tables).index(start)}"
-            rows, spelt = _aliased(node, known.columns, source, scope, name)
-            return replace(rows, path=(*path[:-1], rows.alias), others=known.others), spelt
+            rows, spelt = _aliased(node, table.columns, source, scope, name)
+            return replace(rows, path=(*path[:-1], rows.alias), others=table.others), spelt
         cte = scope.ctes.get(node.name.casefold())
         if cte is None:
             raise scope.invalid(node, f"no table {node.name}")
@@ -368,7 +368,7 @@ class _Query:
 
     def _function(self, node: Any, scope: Scope) -> tuple[Rows, str]:
         call = node.this
-        name, given = str(call.name).lower(), call.expressions
+        name, arguments = str(call.name).lower(), call.expressions
         if name in ("explode", "posexplode", "explode_outer", "posexplode_outer"):
             columns = _generated(call, scope)
             assert columns is not None, call
@@ -377,9 +377,9 @@ class _Query:
             return _aliased(node, kinds, f"(SELECT {listed})", scope, node.alias or name)
         if name != "range":
             raise scope.refuse(call, f"the table function {call.name} in process; pass spark=")
-        if not 1 <= len(given) <= 4:
-            raise scope.invalid(call, f"range takes 1 to 4 arguments, and {len(given)} are given")
-        values = [cast(scope.translate(item, scope), BIGINT, scope, item) for item in given[:3]]
+        if not 1 <= len(arguments) <= 4:
+            raise scope.invalid(call, f"range takes 1 to 4 arguments, and {len(arguments)} are given")
+        values = [cast(scope.translate(item, scope), BIGINT, scope, item) for item in arguments[:3]]
         source = f"(SELECT range AS id FROM RANGE({', '.join(values)}))"
         return _aliased(node, (("id", BIGINT),), source, scope, node.alias or "range")
 
@@ -490,12 +490,12 @@ def _aliased(node: Any, columns: Columns, source: str, scope: Scope, name: str =
 
 def _cast_columns(sql: str, columns: Columns, types: Sequence[SparkType], node: Any, scope: Scope) -> str:
     """A side of a set operation with its columns in these types."""
-    if all(own == type for (_, own), type in zip(columns, types, strict=True)):
+    if all(column_type == type for (_, column_type), type in zip(columns, types, strict=True)):
         return sql
     labels = [f"_c{number}" for number in range(len(columns))]
     parts = [
-        f"{cast(Typed(label, own), type, scope, node)} AS {quoted(name)}"
-        for label, (name, own), type in zip(labels, columns, types, strict=True)
+        f"{cast(Typed(label, column_type), type, scope, node)} AS {quoted(name)}"
+        for label, (name, column_type), type in zip(labels, columns, types, strict=True)
     ]
     return f"SELECT {', '.join(parts)} FROM ({sql}) AS _side({', '.join(labels)})"
 
@@ -557,10 +557,10 @@ def _set(node: Any, items: Sequence[tuple[str, Typed]], scope: Scope) -> str:
 def _limit(node: Any, scope: Scope) -> str:
     sql = ""
     for key, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
-        given = node.args.get(key)
-        if given is None:
+        clause = node.args.get(key)
+        if clause is None:
             continue
-        value = given.expression if given.expression is not None else given.this
+        value = clause.expression if clause.expression is not None else clause.this
         if (isinstance(value, exp.Column) and value.name.upper() == "ALL") or isinstance(value, exp.Var | exp.All):
             continue
         typed = scope.translate(value, replace(scope, rows=(), aliases={}, outer=None))

@@ -181,13 +181,13 @@ def _inside(scope: Scope, typed: Typed, parts: Sequence[Any], count: int) -> Typ
             return Typed(f"MAP_EXTRACT({typed.sql}, {_text(part.name)})[1]", typed.type.parts[1])
         labels = [label for label in typed.type.labels if _same(label, part.name)]
         if len(labels) != 1:
-            said = f"is ambiguous: it could be {' or '.join(labels)}" if labels else "does not exist"
+            message = f"is ambiguous: it could be {' or '.join(labels)}" if labels else "does not exist"
             rest = (
                 near(part.name, typed.type.labels)
                 if typed.type.name == "struct"
                 else f"; {parts[0].name} is {typed.type}"
             )
-            raise scope.invalid(part, f"the field {part.name} {said}{'' if labels else rest}")
+            raise scope.invalid(part, f"the field {part.name} {message}{'' if labels else rest}")
         typed = field_of(typed, labels[0])
     return typed
 

@@ -312,10 +312,12 @@ def _bind(signature: Signature, types: Sequence[SparkType]) -> Bound | None:
         ):  # Spark casts the others to the first.
             return None
         bound[letter] = _OF_NULLS.get(letter, shared) if shared == VOID else shared
-    given = tuple(type if name == "any" else _type(name, bound) for name, type in zip(names, types, strict=True))
-    if not all(coerces(source, target) for source, target in zip(types, given, strict=True)):
+    argument_types = tuple(
+        type if name == "any" else _type(name, bound) for name, type in zip(names, types, strict=True)
+    )
+    if not all(coerces(source, target) for source, target in zip(types, argument_types, strict=True)):
         return None
-    return Bound(signature, given, _type(signature.result, bound))
+    return Bound(signature, argument_types, _type(signature.result, bound))
 
 
 def _collect(name: str, type: SparkType, letters: dict[str, list[SparkType]]) -> bool:

@@ -27,7 +27,7 @@ from lakeformat.verbs.change import Change
 
 dialect = Paimon()
 
-RULES = compaction.Rules.of(Schema(fields=()))
+RULES = compaction.Rules.read(Schema(fields=()))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
 
@@ -73,8 +73,8 @@ def test_runs_may_be_larger_off_peak(hours, hour, ratio):
     given = {"compaction.offpeak-ratio": "50"}
     given |= {f"compaction.offpeak.{name}.hour": str(at) for name, at in zip(("start", "end"), hours, strict=True)}
     now_ms = int(datetime.datetime(2023, 5, 1, hour, 30).timestamp() * 1000)
-    assert compaction.Rules.of(Schema(fields=(), properties=given), now_ms).size_ratio == ratio
-    assert compaction.Rules.of(Schema(fields=(), properties=given)).size_ratio == 1
+    assert compaction.Rules.read(Schema(fields=(), properties=given), now_ms).size_ratio == ratio
+    assert compaction.Rules.read(Schema(fields=(), properties=given)).size_ratio == 1
 
 
 def test_runs_become_one_once_the_interval_is_over():

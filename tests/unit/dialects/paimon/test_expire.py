@@ -152,7 +152,7 @@ class World:
         maintenance.remove(self.store, expire.Expiring(self.store, metadata.NOTHING).of_restore(id))
 
     def tag(self, name, id):
-        path, content = dialect.at(self.store, id).tag(name, self.clock, None)
+        path, content = dialect.load_snapshot(self.store, id).tag(name, self.clock, None)
         self.store.create(path, content)
 
     def expire(self, retention=ONE):
@@ -169,7 +169,7 @@ class World:
     def check(self, unreachable_gone=False):
         """Every snapshot and tag that is there reads as the model says, and lacks no file."""
         reachable = set()
-        bases = [dialect.at(self.store, i) for i in metadata.snapshot_ids(self.store)]
+        bases = [dialect.load_snapshot(self.store, i) for i in metadata.snapshot_ids(self.store)]
         bases += [dialect.at_tag(self.store, name) for name in metadata.tags(self.store)]
         for base in bases:
             found = set(base.files().paths.to_pylist())
@@ -261,7 +261,7 @@ def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
         except StoreError:
             world.store.left = -1
             for id in (10, 11, 12):
-                assert set(dialect.at(world.store, id).files().paths.to_pylist()) == world.at[id]
+                assert set(dialect.load_snapshot(world.store, id).files().paths.to_pylist()) == world.at[id]
                 assert all(world.store.exists(p) for p in world.at[id] | world.at[2])
             world.expire(Retention(3, 3))
             assert metadata.snapshot_ids(world.store) == [10, 11, 12]
@@ -345,7 +345,7 @@ def test_a_missing_index_manifest_of_what_stays_stops_everything(tmp_path, home)
 def test_a_missing_manifest_of_what_goes_is_no_hindrance(lists_too):
     world = World()
     story(world)
-    document = dialect.at(world.store, 3).state.document
+    document = dialect.load_snapshot(world.store, 3).state.document
     lists = manifest.read_list(world.store, document["deltaManifestList"])
     gone = {f"manifest/{n}" for n in lists["_FILE_NAME"].to_pylist()}
     if lists_too:
@@ -1269,7 +1269,7 @@ def test_a_stray_goes_where_no_snapshot_does():
     world = World()
     for partition in ("a", "b", "c"):
         world.append(partition)
-    late = dialect.at(world.store, 1).plan(
+    late = dialect.load_snapshot(world.store, 1).plan(
         Append(request=Request(id="late"), added=(world.file("a"),)), Stamp(world.clock, "late", 0)
     )
     world.append("a")

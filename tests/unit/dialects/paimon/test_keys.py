@@ -12,7 +12,7 @@ from lakeformat.dialects.paimon import scan
 from lakeformat.dialects.paimon.compaction import Rules, pick
 from lakeformat.model.schema import Schema
 
-RULES = Rules.of(Schema(fields=()))
+RULES = Rules.read(Schema(fields=()))
 
 # (levels of the runs, their sizes, full) -> (runs merged, level of the result): UniversalCompactionTest's rules by hand.
 PICKS = [

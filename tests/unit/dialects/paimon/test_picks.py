@@ -10,7 +10,7 @@ import pytest
 from lakeformat.dialects.paimon.compaction import Rules, pick
 from lakeformat.model.schema import Schema
 
-RULES = Rules.of(Schema(fields=()))
+RULES = Rules.read(Schema(fields=()))
 
 Run = tuple[int, int]  # Level, bytes.
 
