@@ -50,6 +50,7 @@ LONG = {
     "lakeformat/dialects/iceberg/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/manifest.py": "one file format, both ways",
     "lakeformat/dialects/paimon/metadata.py": "the root documents, both ways",
+    "lakeformat/dialects/paimon/options.py": "every option of the format, each declared once",
     "lakeformat/dialects/paimon/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/scan.py": "one plan of a read",
     "lakeformat/engines/files/parquet.py": "one file format, both ways",
@@ -98,6 +99,9 @@ COUNTS = {
     "isinstance tests on them": 2,
 }
 SAY_NOTHING = {"each", "found", "place", "held", "told"}  # Names that do not say what a variable holds.
+# Names that say how a value came: of no function, parameter, or variable that is used over more than three lines.
+SAY_HOW = {"asked", "at", "given", "gone", "how", "known", "made", "own", "put", "said", "there", "wanted", "what"}
+PUBLIC_NAMES = {"lakeformat/reading/inspect.py at": "`Inspect.at`, which users call"}
 PRIVATE_DAGSTER = "lakeformat/dagster/internals.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
@@ -320,6 +324,31 @@ def test_variables_are_named_for_what_they_hold(trees: dict[Path, ast.Module]):
                     ) if name in SAY_NOTHING:
                         uses.append(f"{path}:{node.lineno}: {name}")
     assert uses == []
+
+
+def test_functions_and_their_variables_have_nouns(trees: dict[Path, ast.Module]):
+    """Say `table_field`, `removed_entries`, `offset`; a function's name says what it returns or does."""
+    uses = set()
+    for path, tree in trees.items():
+        where = path.relative_to(ROOT).as_posix()
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if function.name in SAY_HOW | {"of"}:
+                uses.add(f"{where} {function.name}")
+            lines: dict[str, set[int]] = {}
+            for node in ast.walk(function):
+                match node:
+                    case ast.Name(id=name) | ast.MatchAs(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                        lines.setdefault(name, set()).add(node.lineno)
+                    case ast.arg(arg=name) if name in SAY_HOW:
+                        uses.add(f"{where}:{node.lineno} {name}")
+            uses |= {
+                f"{where}:{min(lines[name])} {name}"
+                for name in SAY_HOW & lines.keys()
+                if max(lines[name]) - min(lines[name]) > 3
+            }
+    assert uses == PUBLIC_NAMES.keys()
 
 
 def names_of(package: str) -> set[str]:

@@ -1,4 +1,5 @@
-"""Readings of weather stations, with pandas and without Spark: partitioned tables, one kept by key, checks and maintenance."""
+"""Readings of weather stations, with pandas and without Spark: partitioned tables, one kept by key,
+checks and maintenance."""
 
 import os
 

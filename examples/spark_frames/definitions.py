@@ -1,4 +1,5 @@
-"""Spark frames: the changes of each day are merged into an Iceberg table of orders, and a Paimon table sums them up by month."""
+"""Spark frames: the changes of each day are merged into an Iceberg table of orders,
+and a Paimon table sums them up by month."""
 
 import os
 

@@ -22,9 +22,10 @@ def open_source(
     readers: int = 1,
     name: str | None = None,
 ) -> Source:
-    """Open the database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`. `slot` is
-    PostgreSQL's replication slot, `readers` the number of connections that read a snapshot, `name` the name recorded in tables for a MySQL server whose address may change. Raises `InvalidInput` for any other
-    address, and if the client is not installed."""
+    """Open the database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`.
+    `slot` is PostgreSQL's replication slot, `readers` the number of connections that read a snapshot, `name` the name
+    recorded in tables for a MySQL server whose address may change. Raises `InvalidInput` for any other address, and if
+    the client is not installed."""
     scheme = url.partition("://")[0]
     try:
         if scheme in _POSTGRES:

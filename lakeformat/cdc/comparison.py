@@ -26,7 +26,8 @@ class Difference:
 
 
 def difference(existing: pa.Table, read: pa.Table, key: Sequence[str]) -> Difference:
-    """Compare the table's rows `existing` with the source's rows `read`, in the columns of `read`, which may be fewer."""
+    """Compare the table's rows `existing` with the source's rows `read`, in the columns of `read`,
+    which may be fewer."""
     keys = list(key)
     codes = _codes(existing, read, keys)
     order = np.argsort(codes[existing.num_rows :], kind="stable")
@@ -52,8 +53,8 @@ def surplus(
     count: int,
     keys_at_once: int = KEYS_AT_ONCE,
 ) -> Iterator[pa.Table]:
-    """The keys of the table that its source lacks. `read_table` and `shown` return the keys of both, a batch at a time; they are called once
-    for each `keys_at_once` of the table's `count` keys."""
+    """The keys of the table that its source lacks. `read_table` and `shown` return the keys of both, a batch at a time;
+    they are called once for each `keys_at_once` of the table's `count` keys."""
     names, parts = list(key), 1 + count // keys_at_once
     for part in range(parts):
         existing, source = (

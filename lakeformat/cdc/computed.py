@@ -31,13 +31,15 @@ class Computed:
         return cls({name: sql_text.parse(text) for name, text in texts.items()})
 
     def fields(self, table: SourceTable) -> tuple[Field, ...]:
-        """The computed columns of a table, all nullable. Raises `InvalidInput` for a duplicate name or a column without a type."""
+        """The computed columns of a table, all nullable.
+        Raises `InvalidInput` for a duplicate name or a column without a type."""
         names = {column.name for column in table.fields}
         if same := sorted(names & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
         if self.expressions and (same := sorted(names & {SOURCE_TABLE, COMMITTED_AT})):
             raise InvalidInput(
-                f"{table.name} has a column {same[0]!r}, as computed columns call another; leave it out (exclude_columns)"
+                f"{table.name} has a column {same[0]!r}, as computed columns call another; "
+                "leave it out (exclude_columns)"
             )
         empty = pa.Table.from_batches([], table.arrow_schema)
         computed = self.added(empty, table.name, None)

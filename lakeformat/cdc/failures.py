@@ -13,8 +13,8 @@ def named(name: str, error: Exception) -> LakeError:
     if isinstance(error, LakeError):
         return error
     failure = UnsupportedFeature(
-        f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; leave the column out "
-        f"(exclude_columns), or the table"
+        f"{name} cannot be followed: {type(error).__name__}: {error}. Nothing is lost: the source keeps the changes; "
+        "leave the column out (exclude_columns), or the table"
     )
     failure.__cause__ = error
     return failure

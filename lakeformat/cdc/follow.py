@@ -80,12 +80,15 @@ class Report:
         """Progress in one line: "shop.orders: 120,000 rows of the snapshot, 30 changes, 41,000 rows/s, lag 0.4 s"."""
         filled = f", {self.filled_rows:,} filled" if self.filled_rows else ""
         lag = "" if self.lag_seconds is None else f", lag {self.lag_seconds:.1f} s"
-        return f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, {self.rows_per_second:,.0f} rows/s{lag}"
+        return (
+            f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, "
+            f"{self.rows_per_second:,.0f} rows/s{lag}"
+        )
 
 
 class Follower:
-    """Replicates `source_table` into `table`. Every commit records its source position, and fails if another process committed
-    since; a new process continues from the position in the table."""
+    """Replicates `source_table` into `table`. Every commit records its source position, and fails if another process
+    committed since; a new process continues from the position in the table."""
 
     def __init__(
         self,
@@ -115,12 +118,13 @@ class Follower:
         saved = None if restart else progress.read(table)
         if saved is not None and saved[0] != self._follows:
             raise InvalidInput(
-                f"{table.name} follows {saved[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
+                f"{table.name} follows {saved[0]}, not {self._follows}: make another table, "
+                "or take it anew (restart=True)"
             )
         if saved is None and not restart and table.scan(limit=1).count():
             raise InvalidInput(
-                f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: make "
-                f"another table, or take it anew (restart=True), which removes them"
+                f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: "
+                "make another table, or take it anew (restart=True), which removes them"
             )
         self.progress = saved[1] if saved else None
         self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
@@ -166,12 +170,15 @@ class Follower:
             if name not in now:
                 why = "it was dropped and made anew, or taken out"
             elif now[name] != before.get(name, now[name]):
-                why = "its publication left changes out for a while, or it was taken out and put in again, perhaps made anew"
+                why = (
+                    "its publication left changes out for a while, or it was taken out and put in again, "
+                    "perhaps made anew"
+                )
             else:
                 continue
             raise NotFound(
-                f"the changes of {name} were not kept by {self.source.name} all the time: {why}, and changes since are not in the log; take the table "
-                f"anew (restart=True)"
+                f"the changes of {name} were not kept by {self.source.name} all the time: {why}, and changes since are "
+                "not in the log; take the table anew (restart=True)"
             )
 
     def _names(self) -> tuple[str, ...]:
@@ -200,8 +207,8 @@ class Follower:
             self._commit(None, Progress(position.text))
 
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
-        """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which the source
-        keeps changes."""
+        """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which
+        the source keeps changes."""
         self._size = size
         if self._restart:
             self._empty_table(position)
@@ -330,7 +337,8 @@ class Follower:
         return rows.filter(pa.array(keep))
 
     def _empty_rows(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> None:
-        """Apply a TRUNCATE: delete the rows in the table, and drop this commit's rows before it (in `keep` and `_earlier`)."""
+        """Apply a TRUNCATE: delete the rows in the table,
+        and drop this commit's rows before it (in `keep` and `_earlier`)."""
         is_own = np.ones(rows.num_rows, bool)
         condition: Expression = ALWAYS
         for name, value in emptied.where.items():
@@ -348,7 +356,8 @@ class Follower:
             self._earlier.append(existing.append_column(ROW_KIND.name, kinds))
 
     def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
-        """Per row: whether its transaction is after the position and not visible in the snapshot view that read its key."""
+        """Per row: whether its transaction is after the position and not visible in the snapshot view that read its
+        key."""
         assert self.progress is not None
         fresh, rest = ends > self.committed.order, np.ones(len(ends), bool)
         for view in self.progress.views if len(ends) else ():
@@ -372,9 +381,10 @@ class Follower:
         return bool(views) and all(self.source.covers(view, failed.ends, failed.transactions).all() for view in views)
 
     def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
-        """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This includes, in old
-        rows (-U, -D), added columns while their values are filled: the table's value counts, not the log's; and the sequence fields
-        of the table, by which a delete that has only its key would be older than the row it deletes."""
+        """Per column, a mask of the rows whose value must be taken from the table because the log omits it. This
+        includes, in old rows (-U, -D), added columns while their values are filled: the table's value counts, not the
+        log's; and the sequence fields of the table,
+        by which a delete that has only its key would be older than the row it deletes."""
         unknown, filling, rows = dict(changes.unknown), self._filling, changes.rows
         is_old = pc.is_in(rows[ROW_KIND.name], pa.array([RowKind.UPDATE_BEFORE.short, RowKind.DELETE.short]))
         is_old = is_old.to_numpy(zero_copy_only=False)
@@ -414,14 +424,15 @@ class Follower:
         return max(values.items(), key=lambda item: len(item[1]))
 
     def _with_known(self, unknown: Mapping[str, np.ndarray], rows: pa.Table, keep: np.ndarray) -> pa.Table:
-        """Fill in unchanged values that the log omits, from the previous row of the same key, in this batch or in the table. Rows
-        outside `keep` may stay without them: they are not written."""
+        """Fill in unchanged values that the log omits, from the previous row of the same key, in this batch or in the
+        table. Rows outside `keep` may stay without them: they are not written."""
         key, names = self.source_table.key, list(unknown)
         there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
         both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
         offset = both.num_rows - rows.num_rows
         codes = key_codes([both[name].combine_chunks() for name in key]).astype(np.int64)
-        # The table shows the rows outside `keep` already, and perhaps later ones of their keys, so those rows take nothing from it.
+        # The table shows the rows outside `keep` already, and perhaps later ones of their keys, so those rows take
+        # nothing from it.
         codes[offset:][~keep] += codes.max(initial=0) + 1
         order, numbers = np.argsort(codes, kind="stable"), np.arange(len(codes))
         previous = numbers.copy()
@@ -429,8 +440,8 @@ class Follower:
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
         for name in names:
             missing = np.append(np.zeros(offset, bool), unknown[name])
-            # A row that an update moved to another key is an insert right after the delete of its old key, and has the values of that row,
-            # not of the row that had the new key before.
+            # A row that an update moved to another key is an insert right after the delete of its old key, and has the
+            # values of that row, not of the row that had the new key before.
             moved = np.flatnonzero(missing[offset:] & inserted) + offset
             missing[moved - 1] = True
             source = np.where(missing, previous, numbers)
@@ -439,8 +450,9 @@ class Follower:
                 source = source[source]
             if (missing[source][offset:] & keep).any():
                 raise UnsupportedFeature(
-                    f"{self.source_table.name}: the log leaves out unchanged values of column {name!r}, and {self.table.name} has not the rows they "
-                    f"are of; ALTER TABLE ... REPLICA IDENTITY FULL, and take it anew (restart=True)"
+                    f"{self.source_table.name}: the log leaves out unchanged values of column {name!r}, and "
+                    f"{self.table.name} has not the rows they are of; ALTER TABLE ... REPLICA IDENTITY FULL, "
+                    "and take it anew (restart=True)"
                 )
             values = both[name].take(pa.array(source[offset:]))
             rows = rows.set_column(rows.schema.get_field_index(name), name, values)
@@ -449,8 +461,8 @@ class Follower:
     # --- the schema ---
 
     def evolve(self, now: SourceTable, position: Position | None) -> None:
-        """Apply the source's schema changes: add new columns, widen types, make dropped columns nullable. The log has values of the
-        new columns from `position` on (None: from now on)."""
+        """Apply the source's schema changes: add new columns, widen types, make dropped columns nullable. The log has
+        values of the new columns from `position` on (None: from now on)."""
         if now == self.source_table and position is not None:
             return
         require_names(now)
@@ -488,8 +500,8 @@ class Follower:
                 self.table.evolve(changes)
             except LakeError as error:
                 raise UnsupportedFeature(
-                    f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source keeps the changes; take the "
-                    f"table anew (restart=True), or leave the column out (exclude_columns)"
+                    f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source "
+                    "keeps the changes; take the table anew (restart=True), or leave the column out (exclude_columns)"
                 ) from error
             names = tuple(f"{type(change).__name__} {''.join(change.name)}" for change in changes)
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)
@@ -501,7 +513,8 @@ class Follower:
     # --- values of columns that the source added ---
 
     def _begin_filling(self, names: list[str], position: Position | None) -> None:
-        """Record that added columns must be filled, before the table gets them: a process that dies between resumes there."""
+        """Record that added columns must be filled, before the table gets them:
+        a process that dies between resumes there."""
         assert self.progress is not None
         names = self._in_source(names) if self.progress.is_complete or self.progress.views else []
         if not names or not self.source.has_values(self.source_table, names):
@@ -559,7 +572,8 @@ class Follower:
     # --- rows that changed without the log ---
 
     def _is_rewritten(self, now: SourceTable) -> bool:
-        """Whether something changed rows of the table without the log since its version, e.g. ALTER COLUMN ... TYPE ... USING."""
+        """Whether something changed rows of the table without the log since its version,
+        e.g. ALTER COLUMN ... TYPE ... USING."""
         assert self.progress is not None
         before, names = self.progress.version, {column.name for column in self.table.schema.fields}
         if not before or not (self.progress.is_complete or self.progress.views):
@@ -567,8 +581,9 @@ class Follower:
         return not names.isdisjoint(self.source.rewritten(before, now))
 
     def compare(self, size: int) -> None:
-        """Make the table what the source is in a new view: commits of at most `size` rows with what differs. Changes that the view shows
-        are not applied again. A process that dies compares from the first row on again, since its view is gone."""
+        """Make the table what the source is in a new view: commits of at most `size` rows with what differs. Changes
+        that the view shows are not applied again. A process that dies compares from the first row on again,
+        since its view is gone."""
         assert self.progress is not None
         log.info("%s: rows changed without the log; comparing all with the source", self.table.name)
         version = self.source_table.version
@@ -598,7 +613,8 @@ class Follower:
             self._have(filled_rows=self.report.filled_rows + changes.num_rows - updates)
 
     def _surplus(self, view: View, size: int) -> Iterator[pa.Table]:
-        """The keys of the table's rows that the view does not show, at most `size` at a time. Rows of dropped shards stay."""
+        """The keys of the table's rows that the view does not show, at most `size` at a time.
+        Rows of dropped shards stay."""
         key, table = self.source_table.key, self.source_table
         only = view.narrowed_to(replace(table, fields=tuple(column for column in table.fields if column.name in key)))
 
@@ -617,7 +633,8 @@ class Follower:
     # --- commits ---
 
     def carry(self) -> None:
-        """Record the position in a new snapshot if other engines committed since, so that older snapshots may expire."""
+        """Record the position in a new snapshot if other engines committed since,
+        so that older snapshots may expire."""
         assert self.progress is not None
         newest = self.table.current_snapshot()
         if self.progress.is_complete and (newest is None or progress.POSITION not in newest.properties):
@@ -674,8 +691,8 @@ class Follower:
         saved = progress.read(self.table)
         if (saved[1] if saved else None) not in {self._recorded, None}:
             raise Conflict(
-                f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a time may: run it again "
-                f"when that has ended"
+                f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a "
+                "time may: run it again when that has ended"
             )
 
     def _empty(self) -> pa.Table:
@@ -687,7 +704,8 @@ def require_names(table: SourceTable) -> None:
     """Raise `InvalidInput` if a column has the name of the row-kind column."""
     if any(column.name == ROW_KIND.name for column in table.fields):
         raise InvalidInput(
-            f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; leave it out (exclude_columns)"
+            f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; "
+            "leave it out (exclude_columns)"
         )
 
 

@@ -17,9 +17,9 @@ _WAIT_SECONDS, _PAUSE_SECONDS = 20.0, 0.2  # For another process that reads the 
 
 
 def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake, table: str) -> float | None:
-    """Seconds since the commit of the oldest transaction that changed `source_table` (a pattern: any matching table) and is not in
-    `table` yet. 0.0 if the table is up to date; None if its snapshot is incomplete or does not have a newly matching table yet. Raises `NotFound` if the
-    source no longer has the changes."""
+    """Seconds since the commit of the oldest transaction that changed `source_table` (a pattern: any matching table)
+    and is not in `table` yet. 0.0 if the table is up to date; None if its snapshot is incomplete or does not have a
+    newly matching table yet. Raises `NotFound` if the source no longer has the changes."""
     if not lake.exists(table):
         return None
     target = lake.table(table)

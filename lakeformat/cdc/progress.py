@@ -29,8 +29,8 @@ class Viewed:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Added columns whose values in existing rows the log does not have, for example defaults. They are read from the source once
-    the table has reached `after`, because log rows before that may not have them."""
+    """Added columns whose values in existing rows the log does not have, for example defaults. They are read from the
+    source once the table has reached `after`, because log rows before that may not have them."""
 
     columns: tuple[str, ...]
     after: str
@@ -41,8 +41,8 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All transactions up to `position` are in the table, and of later ones what `views` show. The snapshot is complete once a view reaches
-    the end of the table."""
+    """All transactions up to `position` are in the table, and of later ones what `views` show. The snapshot is complete
+    once a view reaches the end of the table."""
 
     position: str
     views: tuple[Viewed, ...] = ()
@@ -84,7 +84,8 @@ class Progress:
 
 
 def read(table: Table) -> tuple[str, Progress] | None:
-    """The source and progress recorded in the newest snapshot that has them; rollbacks are followed to the restored snapshot."""
+    """The source and progress recorded in the newest snapshot that has them;
+    rollbacks are followed to the restored snapshot."""
     snapshot_id, history = None, {snapshot.id: snapshot for snapshot in table.snapshots()}
     for id in reversed(history):
         if snapshot_id is not None and id != snapshot_id:

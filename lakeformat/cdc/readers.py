@@ -24,16 +24,18 @@ Read: TypeAlias = Callable[[Any, Key, Key], Iterator[Piece]]
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Connections in the same view: `first` finds the chunk boundaries, `others` read the chunks (`first` does if there are none)."""
+    """Connections in the same view: `first` finds the chunk boundaries,
+    `others` read the chunks (`first` does if there are none)."""
 
     first: Any
     others: tuple[Any, ...]
     pool: ThreadPoolExecutor
 
     def chunks(self, after: Key, last_key: Callable[[Key], Key], read: Read) -> Iterator[Chunk]:
-        """The chunks above key `after`, in key order. `last_key(after)`: the last key of the range of rows above `after`. `read(connection,
-        after, upto)`: the rows of a range, in one piece or, if they are more than `CHUNK_BYTES`, in several. At most one range per reading
-        connection is in progress or waiting, of which one piece is in memory."""
+        """The chunks above key `after`, in key order. `last_key(after)`: the last key of the range of rows above
+        `after`. `read(connection, after, upto)`: the rows of a range, in one piece or, if they are more than
+        `CHUNK_BYTES`, in several. At most one range per reading connection is in progress or waiting, of which one
+        piece is in memory."""
         if not self.others:
             for start, upto in _ranges(after, last_key):
                 for parse, end in read(self.first, start, upto):

@@ -1,4 +1,5 @@
-"""One call of a sync: the tables that it follows through one log, until when, and what happens when one of them or the connection fails."""
+"""One call of a sync: the tables that it follows through one log, until when, and what happens when one of them or the
+connection fails."""
 
 from __future__ import annotations
 
@@ -60,14 +61,15 @@ class Beside:
     is_complete: bool  # Whether no further table may follow the slot.
 
     def require_served(self, names: Collection[str]) -> None:
-        """Raise `InvalidInput` if the slot serves tables other than `names` and these; if these are not all, if it serves none of `names`."""
+        """Raise `InvalidInput` if the slot serves tables other than `names` and these; if these are not all, if it
+        serves none of `names`."""
         served = set(self.source.retention.served())
         others = sorted(name for name in served.difference(names) if not self._has(name))
         if others and (self.is_complete or served.isdisjoint(names)):
             raise InvalidInput(
-                f"{self.source.name} serves {', '.join(others)}: take another slot for {', '.join(names)}, as two calls through one lose each other's "
-                f"changes, or follow all in one call (sync_database). If nobody follows {others[0]} any more, drop the slot (Postgres.drop(), lakeformat "
-                f"slot drop)"
+                f"{self.source.name} serves {', '.join(others)}: take another slot for {', '.join(names)}, as two "
+                "calls through one lose each other's changes, or follow all in one call (sync_database). If nobody "
+                f"follows {others[0]} any more, drop the slot (Postgres.drop(), lakeformat slot drop)"
             )
 
     def _has(self, name: str) -> bool:
@@ -102,9 +104,11 @@ class _Retry:
 
 @dataclass
 class Run:
-    """The tables that a call follows. Those of one table (`opened` is None) end with its error; of several, each stops alone.
+    """The tables that a call follows. Those of one table (`opened` is None) end with its error; of several,
+    each stops alone.
 
-    `opened(name)`: a follower of a table. `names`: the tables that are to be followed now. `failed`: those that could not be opened, and why."""
+    `opened(name)`: a follower of a table. `names`: the tables that are to be followed now. `failed`: those that could
+    not be opened, and why."""
 
     source: Source
     followers: list[Follower]
@@ -181,7 +185,8 @@ class Run:
                 self.source.retention.rejoin(name, follower.committed)
 
     def _start(self, followers: Sequence[Follower], is_anew: bool) -> Position:
-        """Have the source keep the log for these tables; one that was dropped or renamed since it was described stops alone."""
+        """Have the source keep the log for these tables;
+        one that was dropped or renamed since it was described stops alone."""
         try:
             return self.source.begin([follower.source_table for follower in followers], is_anew)
         except Disconnected:
@@ -258,7 +263,8 @@ class Run:
                     log.info("%s is followed", name)
 
     def _apply_changes(self) -> bool:
-        """Apply the changes up to the log's present end, and acknowledge those that all tables have. False if there is no new log."""
+        """Apply the changes up to the log's present end, and acknowledge those that all tables have.
+        False if there is no new log."""
         end = self.source.position()
         self._catch_up(end)
         if not self._live:
@@ -300,8 +306,8 @@ class Run:
                         self._live.remove(follower)  # Other calls went on meanwhile: the next one reads the rest.
 
     def _acknowledge(self) -> None:
-        """Release the log that no table needs. What a table needs that stopped is kept apart, so that the others do not read it again each time.
-        A table without a position begins where the source keeps the log then."""
+        """Release the log that no table needs. What a table needs that stopped is kept apart, so that the others do not
+        read it again each time. A table without a position begins where the source keeps the log then."""
         positions = self.beside.positions()
         for follower in self.followers:
             if follower.progress is None:

@@ -39,8 +39,8 @@ NOTHING = ""  # A view that shows no transaction.
 
 
 class Shards:
-    """Wraps `source` and merges its shards. `merged`: merged table -> names of its shards. A merged table has the columns of all
-    shards, in the widest types, and `database_name` and `table_name`, which identify a row's shard."""
+    """Wraps `source` and merges its shards. `merged`: merged table -> names of its shards. A merged table has the
+    columns of all shards, in the widest types, and `database_name` and `table_name`, which identify a row's shard."""
 
     def __init__(self, source: Source, merged: Mapping[str, Sequence[str]]) -> None:
         if empty := [name for name, parts in merged.items() if not parts]:
@@ -74,8 +74,8 @@ class Shards:
         for other in others:
             if other.key != first.key:
                 raise InvalidInput(
-                    f"{other.name} has the key ({', '.join(other.key)}), and {first.name} ({', '.join(first.key)}): they cannot be one table; "
-                    f"say which columns identify rows of both: primary_key=[...]"
+                    f"{other.name} has the key ({', '.join(other.key)}), and {first.name} ({', '.join(first.key)}): "
+                    "they cannot be one table; say which columns identify rows of both: primary_key=[...]"
                 )
         self._parts[name] = parts
         versions = {part.name: part.version for part in parts.values() if part.version}
@@ -203,7 +203,8 @@ class Shards:
 
 @dataclass(slots=True)
 class _ShardsView:
-    """Shards one after the other, in one view. A key is the shard's name and the key in it; the name alone is the end of the shard."""
+    """Shards one after the other, in one view. A key is the shard's name and the key in it;
+    the name alone is the end of the shard."""
 
     text: str
     until: Position
@@ -245,7 +246,8 @@ def is_of(rows: pa.Table, shards: Collection[str]) -> np.ndarray:
 
 
 def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:
-    """The merged description of several tables. Raises `UnsupportedFeature` if neither of two types of a column holds the other."""
+    """The merged description of several tables.
+    Raises `UnsupportedFeature` if neither of two types of a column holds the other."""
     fields = {name: Field(NO_ID, name, scalar(Kind.STRING), nullable=False) for name in (DATABASE, TABLE)}
     first, *_ = parts
     for part in parts:
@@ -253,7 +255,8 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
             old = fields.get(field.name)
             if field.name in {DATABASE, TABLE}:
                 raise InvalidInput(
-                    f"{part.name} has a column {field.name!r}, as the table of its shards has; leave it out (exclude_columns)"
+                    f"{part.name} has a column {field.name!r}, as the table of its shards has; "
+                    "leave it out (exclude_columns)"
                 )
             if old is None:
                 fields[field.name] = field
@@ -262,8 +265,9 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
                 fields[field.name] = replace(old, type=type, nullable=old.nullable or field.nullable)
             else:
                 raise UnsupportedFeature(
-                    f"column {field.name!r} is {field.type} in {part.name}, and {old.type} in another shard of {name}: no type holds both; leave it "
-                    f"out (exclude_columns), or take all columns as text (type option 'to-string')"
+                    f"column {field.name!r} is {field.type} in {part.name}, and {old.type} in another shard of {name}: "
+                    "no type holds both; leave it out (exclude_columns), "
+                    "or take all columns as text (type option 'to-string')"
                 )
     everywhere = set.intersection(*({field.name for field in part.fields} for part in parts)) | {DATABASE, TABLE}
     made = [replace(field, nullable=field.nullable or field.name not in everywhere) for field in fields.values()]

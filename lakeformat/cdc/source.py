@@ -25,7 +25,8 @@ class InUse(Disconnected):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place between two transactions of a source's log. `order` increases along the log; `text` is the database's notation."""
+    """A place between two transactions of a source's log. `order` increases along the log;
+    `text` is the database's notation."""
 
     order: int
     text: str = field(compare=False)
@@ -52,14 +53,15 @@ class SourceTable:
 def chosen_key(
     table: str, declared: Sequence[str], key: Sequence[str] | None, columns: Collection[str]
 ) -> tuple[str, ...]:
-    """The key columns of `table`: `key`, or its primary key. Raises `InvalidInput` if there is none, or a column is missing."""
+    """The key columns of `table`: `key`, or its primary key. Raises `InvalidInput` if there is none,
+    or a column is missing."""
     chosen = tuple(declared if key is None else key)
     if not chosen:
         raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
     if missing := [column for column in chosen if column not in columns]:
         raise InvalidInput(
-            f"{table}: there is no column {missing[0]!r} for the primary key: it is not in the table, generated, or left out (exclude_columns); say "
-            f"which other columns identify its rows: primary_key=[...]"
+            f"{table}: there is no column {missing[0]!r} for the primary key: it is not in the table, generated, or "
+            "left out (exclude_columns); say which other columns identify its rows: primary_key=[...]"
         )
     return chosen
 
@@ -110,8 +112,8 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """A run of whole transactions, or a part of a run if a transaction is larger than a batch. All parts of a run have the same position and
-    belong in one commit."""
+    """A run of whole transactions, or a part of a run if a transaction is larger than a batch. All parts of a run have
+    the same position and belong in one commit."""
 
     position: Position  # After the last transaction of the run.
     committed_ms: int | None  # Commit time of the last transaction, milliseconds since 1970.
@@ -122,8 +124,8 @@ class Transactions:
 
 
 class Chunk:
-    """Snapshot rows with keys above the previous chunk's `upto`, up to `upto`: the last key, as text (None: to the end of the table).
-    If `rows` is a function, it is called on first use, while the next chunk is being read."""
+    """Snapshot rows with keys above the previous chunk's `upto`, up to `upto`: the last key, as text (None: to the end
+    of the table). If `rows` is a function, it is called on first use, while the next chunk is being read."""
 
     __slots__ = ("_rows", "upto")
 
@@ -160,8 +162,8 @@ class Retention(Protocol):
         ...
 
     def keep_apart(self, name: str) -> bool:
-        """Keep the log for one table apart, from where it is kept now, whatever is acknowledged. False if the database cannot, so that
-        `acknowledge` must wait for the table."""
+        """Keep the log for one table apart, from where it is kept now, whatever is acknowledged. False if the database
+        cannot, so that `acknowledge` must wait for the table."""
         ...
 
     def kept_apart(self, names: Collection[str]) -> Collection[str]:
@@ -199,13 +201,15 @@ class Source(Protocol):
         ...
 
     def begin(self, tables: Sequence[SourceTable], is_anew: bool) -> Position:
-        """Make the database keep the changes of these tables, and return the first position kept; idempotent. Transactions that a later
-        view does not cover come after this position. `is_anew`: nothing that was kept before is needed, and what lost its log may be
-        replaced. Raises `NotFound` if that is not so, and the database no longer keeps anything."""
+        """Make the database keep the changes of these tables, and return the first position kept; idempotent.
+        Transactions that a later view does not cover come after this position. `is_anew`: nothing that was kept before
+        is needed, and what lost its log may be replaced. Raises `NotFound` if that is not so, and the database no
+        longer keeps anything."""
         ...
 
     def signatures(self, names: Collection[str]) -> Mapping[str, str]:
-        """Of each table that there is, a text that changes if `describe`, `kept` or `rewritten` change, by one query."""
+        """Of each table that there is, a text that changes if `describe`,
+        `kept` or `rewritten` change, by one query."""
         ...
 
     def apart(self, name: str) -> Source:
@@ -213,13 +217,13 @@ class Source(Protocol):
         ...
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
-        """The tables whose changes are kept, each with a text that changes if there was a gap, for example because the table was
-        dropped and created again."""
+        """The tables whose changes are kept, each with a text that changes if there was a gap, for example because the
+        table was dropped and created again."""
         ...
 
     def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
-        """The columns of `table` whose values in existing rows may have changed since its version was `before`, by something that the log
-        lacks. This includes new columns."""
+        """The columns of `table` whose values in existing rows may have changed since its version was `before`, by
+        something that the log lacks. This includes new columns."""
         ...
 
     def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:
@@ -239,9 +243,9 @@ class Source(Protocol):
     def changes(
         self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
     ) -> Iterator[Transactions]:
-        """Transactions committed after `after`, up to `until`, in runs of about `limit` rows; a run that one transaction makes larger comes in
-        parts. The last run's position is at least `until`, even without transactions. Raises `NotFound` if the database no longer has
-        them."""
+        """Transactions committed after `after`, up to `until`, in runs of about `limit` rows; a run that one
+        transaction makes larger comes in parts. The last run's position is at least `until`, even without transactions.
+        Raises `NotFound` if the database no longer has them."""
         ...
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:

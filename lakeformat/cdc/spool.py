@@ -25,7 +25,8 @@ _BATCH_ROWS = 1 << 16  # Rows written together.
 class Messages:
     """A sequence of byte strings, in memory up to `memory_bytes` (None: no limit), beyond that in a temporary file.
 
-    For many small strings, append to `data` and `lengths` directly and call `spill` once `data` is longer than `memory_bytes`.
+    For many small strings, append to `data` and `lengths` directly and call `spill` once `data` is longer than
+    `memory_bytes`.
     """
 
     __slots__ = ("_ends", "_file", "data", "lengths", "memory_bytes")
@@ -58,7 +59,8 @@ class Messages:
         self._ends = np.cumsum(np.array(self.lengths, np.int64))
 
     def ranges(self, count: int) -> list[tuple[int, int]]:
-        """Split all messages into ranges (first, end) of at most `count` messages and `memory_bytes`; a larger message is its own range."""
+        """Split all messages into ranges (first, end) of at most `count` messages and `memory_bytes`; a larger message
+        is its own range."""
         ranges, first = list[tuple[int, int]](), 0
         while first < len(self):
             before = self._start(first)
@@ -88,7 +90,8 @@ class Messages:
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one commit in log order, with `rowkind`, in temporary files; a new file starts whenever the columns change."""
+    """The rows of one commit in log order, with `rowkind`, in temporary files;
+    a new file starts whenever the columns change."""
 
     counts: Counter[str] = field(default_factory=Counter)  # Rows by kind.
     _files: list[tuple[IO[bytes], pa.Schema]] = field(default_factory=list)

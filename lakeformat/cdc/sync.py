@@ -43,28 +43,30 @@ def sync_table(
     on_progress: Callable[[Report], None] | None = None,
     slot_shared_with: Mapping[str | re.Pattern[str], str] | None = None,
 ) -> Report:
-    """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in commits of about
-    `batch_rows` rows. Each call continues from the position in the table, however the previous call ended.
+    """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in
+    commits of about `batch_rows` rows. Each call continues from the position in the table,
+    however the previous call ended.
 
-    The table is created if it does not exist, with the source's columns and primary key (`primary_key`: other columns, or those of a source
-    table without one), `partition_by` and `properties`. `computed_columns`: further columns by name, as Spark SQL over the source's columns,
-    `_source_table` and `_committed_at` (when the row was changed; null in the snapshot), e.g. `{"year": "year(at)"}`.
+    The table is created if it does not exist, with the source's columns and primary key (`primary_key`: other columns,
+    or those of a source table without one), `partition_by` and `properties`. `computed_columns`: further columns by
+    name, as Spark SQL over the source's columns, `_source_table` and `_committed_at` (when the row was changed; null in
+    the snapshot), e.g. `{"year": "year(at)"}`.
 
-    A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, copies all tables that match it into one. They must have the same key; rows get the
-    columns `database_name` and `table_name`, which belong in `primary_key` if two of the tables may have the same key. Tables that match later
-    are copied once a sync finds them.
+    A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, copies all tables that match it into one. They must have the
+    same key; rows get the columns `database_name` and `table_name`, which belong in `primary_key` if two of the tables
+    may have the same key. Tables that match later are copied once a sync finds them.
 
-    `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns when everything committed
-    before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and `max_seconds` return earlier, after a whole batch.
-    `poll_seconds`: the pause where the source has no new changes. `reconnect_seconds`: how long a call tries to connect again, with growing
-    pauses, after its connection dropped (0: it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report
-    so far after each commit.
-    `snapshot_properties` are written into each snapshot.
-    `slot_shared_with`: further source tables and patterns, with their tables in `lake`, that other calls follow through PostgreSQL's same slot, which
-    then keeps what any of them lacks. Without it, a slot that serves another table is refused.
+    `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns
+    when everything committed before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and
+    `max_seconds` return earlier, after a whole batch. `poll_seconds`: the pause where the source has no new changes.
+    `reconnect_seconds`: how long a call tries to connect again, with growing pauses, after its connection dropped (0:
+    it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report so far after
+    each commit. `snapshot_properties` are written into each snapshot. `slot_shared_with`: further source tables and
+    patterns, with their tables in `lake`, that other calls follow through PostgreSQL's same slot, which then keeps what
+    any of them lacks. Without it, a slot that serves another table is refused.
 
-    Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes, `UnsupportedFeature` if a
-    schema change cannot be followed, and `Conflict` if another process writes the same table.
+    Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes,
+    `UnsupportedFeature` if a schema change cannot be followed, and `Conflict` if another process writes the same table.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     if isinstance(source_table, re.Pattern):
@@ -112,15 +114,16 @@ def sync_database(
     reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
 ) -> dict[str, Report]:
-    """Sync all tables of a database whose names (`schema.table`) match `including` and not `excluding` into tables of `namespace`.
+    """Sync all tables of a database whose names (`schema.table`)
+    match `including` and not `excluding` into tables of `namespace`.
 
-    Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says why.
-    `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`; it is reported as `*.name`.
-    `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's slot keeps what the tables of earlier calls lack that these
-    names leave out, or that cannot be followed.
+    Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says
+    why. `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`;
+    it is reported as `*.name`. `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's
+    slot keeps what the tables of earlier calls lack that these names leave out, or that cannot be followed.
 
-    `until="stopped"` also follows tables that match later (unless `merge_shards`), and tries a table that stopped again, after pauses of 1 to 60
-    seconds, as it may have been renamed for a moment.
+    `until="stopped"` also follows tables that match later (unless `merge_shards`), and tries a table that stopped
+    again, after pauses of 1 to 60 seconds, as it may have been renamed for a moment.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
     names = _reconnected(source, lambda: matching(source, including, excluding))
@@ -138,7 +141,8 @@ def sync_database(
     for source_name, table in targets.items():
         if others := [other for other, name in targets.items() if name == table and other != source_name]:
             raise InvalidInput(
-                f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), or take them together (merge_shards=True)"
+                f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), or take them "
+                "together (merge_shards=True)"
             )
 
     def opened(name: str, restart: bool | str = False) -> Follower:
@@ -212,6 +216,7 @@ def _follower(
     )
     if target.schema.primary_key != declared.key:
         raise InvalidInput(
-            f"{table}: its primary key is ({', '.join(target.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
+            f"{table}: its primary key is ({', '.join(target.schema.primary_key)}), that of {declared.name} "
+            f"({', '.join(declared.key)})"
         )
     return Follower(source, declared, target, restart, snapshot_properties, computed, tell)

@@ -109,8 +109,8 @@ def write(
             if isinstance(frame, pa.Table) and frame.num_rows == 0:
                 return Written(None, None, {"dagster/table_name": to.name}, {}, {})  # Its columns have no type yet.
             raise InvalidInput(
-                f"{to.name} does not exist yet, and no value of the frame has the type of {', '.join(untyped)}; give each column "
-                f"one, e.g. by a pyarrow schema or astype()"
+                f"{to.name} does not exist yet, and no value of the frame has the type of {', '.join(untyped)}; give "
+                "each column one, e.g. by a pyarrow schema or astype()"
             )
         if not to.audit:
             request["properties"] = _properties(to, keys, origin, branch)
@@ -168,8 +168,8 @@ def _apply(table: Any, to: AssetTable, frame: Any, keys: Sequence[str], request:
 
 
 def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str]) -> Any:
-    """The frame with the partition columns that it lacks, where the run has one partition, of which each has one value. In
-    a table that does not exist yet they are text."""
+    """The frame with the partition columns that it lacks, where the run has one partition, of which each has one value.
+    In a table that does not exist yet they are text."""
     names = columns_of(to.partition_by or {}, windows=False)
     there = {field.name for field in fields_of(frame)}
     missing = [name for name in names if name not in there]
@@ -228,8 +228,8 @@ def refuse_other_owner(table: Any, to: AssetTable) -> None:
     name = to.asset.to_user_string()
     if owner not in (None, name):
         raise InvalidInput(
-            f"{to.name} has the rows of the asset {owner}, and {name} would keep its own there too; name another table by "
-            f"metadata={{'table': 'db.name'}}, or this one, 'table': {to.name!r}, if {owner} is no asset any more"
+            f"{to.name} has the rows of the asset {owner}, and {name} would keep its own there too; name another table "
+            f"by metadata={{'table': 'db.name'}}, or this one, 'table': {to.name!r}, if {owner} is no asset any more"
         )
 
 

@@ -1,4 +1,5 @@
-"""Write-audit-publish: an asset writes to a branch of its run; after its blocking checks, the table moves to that branch.
+"""Write-audit-publish: an asset writes to a branch of its run; after its blocking checks,
+the table moves to that branch.
 
 @dg.asset(metadata={"table": "shop.orders", "format": "iceberg", "audit": True, "unique_key": ["id"]})
 def orders_audited() -> pa.Table: ...
@@ -76,8 +77,8 @@ def _publish(context: dg.AssetExecutionContext, lake: LakeResource, staged: str,
         except Conflict as error:
             if to.write != "replace":
                 raise InvalidInput(
-                    f"{to.name} has moved on since branch {name} began, and write={to.write!r} cannot be brought onto it: run "
-                    f"{staged} again ({error})"
+                    f"{to.name} has moved on since branch {name} began, and write={to.write!r} cannot be brought onto "
+                    f"it: run {staged} again ({error})"
                 ) from error
             rows, _ = scan(lake.lake, to, keys if to.partitions else None, branch=name)
             write(lake.lake, to, rows, keys, origin, branch=name)

@@ -1,15 +1,15 @@
 """Tables of a database as assets: change data capture in micro-batches, one per run.
 
-    orders, customers = cdc_assets("shop_database", {"public.orders": "shop.orders", "public.customers": "shop.customers"})
-    defs = dg.Definitions(
+    orders, customers = cdc_assets("shop_database", {"public.orders": "shop.orders", "public.customers":
+    "shop.customers"}) defs = dg.Definitions(
         assets=[orders, customers],
         asset_checks=lag_checks([orders, customers], timedelta(minutes=10)),
         sensors=[lag_sensor([orders, customers], timedelta(minutes=1))],
         resources={"shop_database": CdcSource(url=dg.EnvVar("SHOP_DSN")), "lake": LakeResource(...)},
     )
 
-The first run of an asset reads the existing rows, each later run the changes since. A run without changes reports an observation
-and no materialization, so that nothing downstream runs.
+The first run of an asset reads the existing rows, each later run the changes since. A run without changes reports an
+observation and no materialization, so that nothing downstream runs.
 """
 
 import hashlib
@@ -45,8 +45,9 @@ _LONGEST_DELAY = 600.0  # Seconds between tries of a sensor to reach a database.
 class CdcSource(LaunchableFields, dg.ConfigurableResource):
     """A source database, PostgreSQL or MySQL, by its address.
 
-    All tables of `cdc_assets` share one replication slot, `slot`, which keeps what any of them lacks; call `open_shared().drop()` to remove it when none is
-    followed any more. A table that earlier versions gave a slot of its own, `<slot>_<schema>_<table>`, keeps it: `open(table)`.
+    All tables of `cdc_assets` share one replication slot, `slot`, which keeps what any of them lacks; call
+    `open_shared().drop()` to remove it when none is followed any more. A table that earlier versions gave a slot of its
+    own, `<slot>_<schema>_<table>`, keeps it: `open(table)`.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -84,7 +85,8 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
         )
 
     def of_table(self, name: str, lake: Lake, table: str) -> Source:
-        """Open the source through the slot that `table`, in `lake`, follows `name` by; through that of all tables if it follows none."""
+        """Open the source through the slot that `table`, in `lake`, follows `name` by;
+        through that of all tables if it follows none."""
         saved = progress.read(lake.table(table)) if lake.exists(table) else None
         if saved is not None:
             source = self.open(name)
@@ -171,8 +173,8 @@ def lag_checks(assets: Iterable[Any], max_lag: timedelta) -> list[dg.AssetChecks
     """A check `lag` for each followed table among `assets`: the oldest change that the table lacks was committed less
     than `max_lag` ago.
 
-    The check queries the database, so it passes for a table that has had no changes for days, and fails if no run picked up
-    a change. It fails while a snapshot is incomplete.
+    The check queries the database, so it passes for a table that has had no changes for days, and fails if no run
+    picked up a change. It fails while a snapshot is incomplete.
     """
     return [_lag_check(asset, max_lag) for asset in _followed_among(assets)]
 
@@ -185,8 +187,8 @@ def lag_sensor(
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
     """A sensor that requests a run for each followed table among `assets` whose oldest missing change was committed
-    more than `max_lag` ago, or whose snapshot is incomplete. A database that cannot be reached is tried again after pauses of 30 seconds to 10
-    minutes, which grow."""
+    more than `max_lag` ago, or whose snapshot is incomplete. A database that cannot be reached is tried again after
+    pauses of 30 seconds to 10 minutes, which grow."""
     followed = _followed_among(assets)
 
     @dg.sensor(

@@ -44,13 +44,14 @@ Findings = dict[str, Finding]  # By partition.
 
 
 def checks_for(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> list[dg.AssetChecksDefinition]:
-    """Checks for each table among `assets`, one step per table, each of which may run alone: the row count equals the one
-    in metadata; the columns are those of the previous run; each partition of the run has rows; and if the asset's metadata
-    has `unique_key`, no two rows of a partition (with `"unique_over": "table"`: of the table) have the same key.
+    """Checks for each table among `assets`, one step per table, each of which may run alone: the row count equals the
+    one in metadata; the columns are those of the previous run; each partition of the run has rows; and if the asset's
+    metadata has `unique_key`, no two rows of a partition (with `"unique_over": "table"`: of the table)
+    have the same key.
 
     The checks of a partitioned asset are partitioned too: each partition of a run has its own result. A run without
-    partitions checks all that were materialized. The checks of an audited asset are blocking, and read the run's branch.
-    Checks that an asset has in its own step (`check_specs`) are left out. They use the resource `lake`.
+    partitions checks all that were materialized. The checks of an audited asset are blocking, and read the run's
+    branch. Checks that an asset has in its own step (`check_specs`) are left out. They use the resource `lake`.
     `io_manager_key`: see `tables_of`.
     """
     checks = (_checks_of(asset) for asset in tables_of(assets, io_manager_key=io_manager_key).values())
@@ -60,10 +61,11 @@ def checks_for(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> 
 def check_specs(
     asset: Any, *, partitions_def: dg.PartitionsDefinition | None = None, metadata: Mapping[str, Any] | None = None
 ) -> list[dg.AssetCheckSpec]:
-    """The checks of `checks_for`, to be made in the asset's own step, where a step of their own would be one process more:
+    """The checks of `checks_for`, to be made in the asset's own step,
+    where a step of their own would be one process more:
 
-        @dg.asset(partitions_def=DAILY, metadata=ORDERS, check_specs=check_specs("orders", partitions_def=DAILY, metadata=ORDERS))
-        def orders(context: dg.AssetExecutionContext, lake: LakeResource):
+        @dg.asset(partitions_def=DAILY, metadata=ORDERS, check_specs=check_specs("orders", partitions_def=DAILY,
+        metadata=ORDERS)) def orders(context: dg.AssetExecutionContext, lake: LakeResource):
             yield lake.write(context, rows_of(context.partition_keys))  # Or: yield dg.Output(rows)
             yield from run_checks(context, lake)
 
@@ -73,8 +75,8 @@ def check_specs(
 
 
 def run_checks(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
-    """Run the checks of `check_specs` that the running asset has, on the run's partitions, after it has written. Dagster
-    takes what this yields."""
+    """Run the checks of `check_specs` that the running asset has, on the run's partitions, after it has written.
+    Dagster takes what this yields."""
     step = context.op_execution_context
     for key in context.selected_asset_keys:
         asset = TableAsset(key, context.assets_def)
@@ -279,8 +281,8 @@ def _findings_of_rows(
 
 
 def _repeated(keys: pa.Table, indexes: np.ndarray, over_table: bool) -> dict[int, tuple[int, dg.MarkdownMetadataValue]]:
-    """For each partition (by its position in `indexes`) with repeated keys: how many of its rows have the key of an earlier
-    row (with `over_table`: of another row, in any partition), and some of these keys."""
+    """For each partition (by its position in `indexes`) with repeated keys: how many of its rows have the key of an
+    earlier row (with `over_table`: of another row, in any partition), and some of these keys."""
     names = [str(n) for n in range(keys.num_columns)]
     numbered = keys.rename_columns(names)
     if not over_table:

@@ -1,7 +1,8 @@
 """Components for `dg`: a warehouse, and the tables in it, declared in YAML.
 
     dg scaffold defs lakeformat.dagster.LakeComponent lake --warehouse /data/warehouse
-    dg scaffold defs lakeformat.dagster.LakeTableComponent orders --table shop.orders --partitions daily --start-date 2026-01-01
+    dg scaffold defs lakeformat.dagster.LakeTableComponent orders --table shop.orders --partitions daily --start-date
+    2026-01-01
 
 The YAML of a table uses the names of `lakeformat.dagster.declaration`, with the same meaning.
 """
@@ -157,8 +158,8 @@ class DeclaredTable(DeclaredAssets):
     audit: Annotated[
         bool,
         dg.Resolver.default(
-            description="Whether rows go to a branch first: the asset `<table>_audited` writes it, and the table's own publishes it once "
-            "all blocking checks have passed."
+            description="Whether rows go to a branch first: the asset `<table>_audited` writes it, and the table's "
+            "own publishes it once all blocking checks have passed."
         ),
     ] = False
     maintenance: Annotated[
@@ -344,8 +345,8 @@ class LakeTableComponent(DeclaredTable):
     """
 
     rows: Annotated[Callable[..., Any], dg.Resolver(_function, model_field_type=str)] = Field(
-        description="The function: '.module.function' beside this file, or 'package.module.function'. As of any asset, its "
-        "arguments are `context`, resources and upstream tables, and it returns a frame."
+        description="The function: '.module.function' beside this file, or 'package.module.function'. As of any "
+        "asset, its arguments are `context`, resources and upstream tables, and it returns a frame."
     )
     inputs: Annotated[
         dict[str, str], dg.Resolver.default(description="Argument -> upstream table, where it has another name.")
@@ -400,8 +401,8 @@ class LakeSqlComponent(DeclaredTable):
     """
 
     sql: Annotated[Path, dg.Resolver(_file, model_field_type=str)] = Field(
-        description="The file of the SELECT, beside this one. Each table that it names is upstream; it may name :partition_key, "
-        ":partition_start and :partition_end."
+        description="The file of the SELECT, beside this one. Each table that it names is upstream; it may name "
+        ":partition_key, :partition_start and :partition_end."
     )
     upstream: Annotated[
         dict[str, str | None],

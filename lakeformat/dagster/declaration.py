@@ -1,28 +1,28 @@
 """The table that an asset declares by its metadata and docstring, and how an input is read.
 
-Metadata that an asset may set (see also `lakeformat.dagster.partition_keys`). A misspelt key is refused, and so is a key by which another
-IO manager would change what is written:
+Metadata that an asset may set (see also `lakeformat.dagster.partition_keys`). A misspelt key is refused, and so is a
+key by which another IO manager would change what is written:
 
     table             "db.name", or "name" in the resource's database; without it the asset key
     partition_by      maps Dagster's partitions to the table's partition columns
-    partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
-                      timestamp the time of the partition, of a date its days, of any other type its key
+    partition_expr    the same where it is one column (or one per dimension), as Dagster's other IO managers call it:
+                      of a timestamp the time of the partition, of a date its days, of any other type its key
     layout            the table's partition columns, where they are not those of `partition_by`, in its order
     format            "paimon" unless it says otherwise
     primary_key       a column, or a list of them
     unique_key        the same, of rows that `checks_for` checks
-    unique_over       "partition" (the default): no two rows of a partition of the asset have the same `unique_key`; "table":
-                      no two rows of the table
-    write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output, at run
-                      time):
+    unique_over       "partition" (the default): no two rows of a partition of the asset have the same `unique_key`;
+                      "table": no two rows of the table
+    write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output,
+                      at run time):
                       "replace" (the default)  exactly the run's partitions become the frame's rows
                       "upsert"                 rows take the place of those with the same primary key
                       "merge"                  MERGE INTO, as `merge` says; the frame is the source
-                      "append"                 rows are added, once for a run (with its re-executions), step and partitions; a
-                                               new run adds again
-    merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
-                      "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
-                      columns to expressions
+                      "append"                 rows are added, once for a run (with re-executions), step and partitions;
+                                               a new run adds again
+    merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"},
+                      {"then": "update_all"}], "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]};
+                      `then` may be a mapping of columns to expressions
     audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes
     maintenance       False: `maintenance` leaves the table out; or limits of its own, the fields of `Upkeep`
     table_properties  of the table
@@ -66,10 +66,11 @@ OVER_PARTITION, OVER_TABLE = "partition", "table"
 WRITES = ("replace", "upsert", "merge", "append")
 EVOLUTIONS = ("refuse", "add", "widen")
 TABLE_EVOLUTIONS = ("refuse", "alter")
-OF_ASSETS = frozenset(
-    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key", "unique_over",
-     "maintenance", "audit", "publishes", "table_evolution")
-)  # fmt: skip
+OF_ASSETS = frozenset((
+    "table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge",
+    "table_properties", "schema_evolution", "lineage", "unique_key", "unique_over", "maintenance", "audit", "publishes",
+    "table_evolution",
+))  # fmt: skip
 OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that replace them.
     "mode": "'write'",
     "upsert_options": "'primary_key', or 'write': 'merge'",
@@ -183,8 +184,9 @@ def declared(
     mapping = next((key for key in ("partition_by", "partition_expr") if key in metadata), None)
     if mapping is not None and partitions is None and write == "replace":
         raise InvalidInput(
-            f"{asset_name}: {mapping!r} maps Dagster's partitions onto columns, and the asset has no partitions_def, so that each run "
-            f"would replace all of {name}; give it one, or write 'layout': [...] for a table with partitions that is replaced whole"
+            f"{asset_name}: {mapping!r} maps Dagster's partitions onto columns, and the asset has no partitions_def, "
+            f"so that each run would replace all of {name}; give it one, or write 'layout': [...] for a table with "
+            "partitions that is replaced whole"
         )
     if write == "upsert" and not metadata.get("primary_key") and SOURCE_TABLE not in metadata:
         raise InvalidInput(f"{asset_name}: write='upsert' replaces rows of the same key; declare 'primary_key': [...]")
@@ -307,8 +309,8 @@ def _by_types(
         return {name: _by_types(of, column, inner.get(name), types) for name, column in expression.items()}
     if not isinstance(expression, str) or expression not in types:
         raise InvalidInput(
-            f"{of.asset.to_user_string()}: partition_expr={expression!r}; name a column (of {', '.join(types)}), or map each "
-            f"dimension to one; other expressions are for `partition_by` and hidden partitions"
+            f"{of.asset.to_user_string()}: partition_expr={expression!r}; name a column (of {', '.join(types)}), or "
+            "map each dimension to one; other expressions are for `partition_by` and hidden partitions"
         )
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         if pa.types.is_timestamp(types[expression]):

@@ -40,8 +40,8 @@ def follow(table: Any, to: AssetTable) -> None:
         differing = [difference for difference in differing if not difference.calls]
     if differing:
         raise InvalidInput(
-            f"{to.name} is not as the asset declares: {'; '.join(d.text for d in differing)}. Declare what is there, or change the table: "
-            f"{'; '.join(d.change for d in differing)}"
+            f"{to.name} is not as the asset declares: {'; '.join(d.text for d in differing)}. Declare what is there, "
+            f"or change the table: {'; '.join(d.change for d in differing)}"
             + ("" if all(not d.calls for d in differing) else "; 'table_evolution': 'alter' lets a run do so")
         )
 
@@ -67,7 +67,10 @@ def differences(table: Any, to: AssetTable) -> Iterator[Difference]:
             *(("add_partition_field", (text,)) for text in to.layout),
         )
         fixed = "" if is_iceberg else "write the rows to a new table, as the partitions of a Paimon table stay"
-        text = f"partitioned by {', '.join(to.layout)}, and it is by {', '.join(field.name for field in fields) or 'nothing'}"
+        text = (
+            f"partitioned by {', '.join(to.layout)}, and it is by "
+            f"{', '.join(field.name for field in fields) or 'nothing'}"
+        )
         yield Difference(text, calls if is_iceberg else (), fixed)
     changed = {key: value for key, value in to.properties if schema.properties.get(key) != value}
     if changed:
@@ -93,8 +96,9 @@ def refuse_missing(table: Any, to: AssetTable, columns: Collection[str]) -> None
     if lacking:
         drops = "".join(f".drop_column({name!r})" for name in lacking)
         raise InvalidInput(
-            f"the frame lacks {', '.join(lacking)}, which {to.name} has, and each row would have NULL there; return the column, drop "
-            f"it by table.alter(){drops}.commit(), or let columns come and go: 'schema_evolution': 'add'"
+            f"the frame lacks {', '.join(lacking)}, which {to.name} has, and each row would have NULL there; return "
+            f"the column, drop it by table.alter(){drops}.commit(), or let columns come and go: "
+            "'schema_evolution': 'add'"
         )
 
 

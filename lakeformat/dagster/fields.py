@@ -11,8 +11,8 @@ from lakeformat.errors import InvalidInput
 
 
 class KnownFields:
-    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field, which pydantic would drop. The
-    message shows no values, which may be secrets."""
+    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field, which pydantic would drop.
+    The message shows no values, which may be secrets."""
 
     def __init__(self, **fields: Any) -> None:
         model_fields: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.

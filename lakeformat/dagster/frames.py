@@ -67,7 +67,8 @@ def filled(frame: Any, values: Mapping[str, pa.Scalar]) -> Any:
 
 
 def untyped_columns(frame: Any) -> list[str]:
-    """The columns of a frame whose type no value tells: of pandas and polars frames without rows, or with nulls only."""
+    """The columns of a frame whose type no value tells: of pandas and polars frames without rows,
+    or with nulls only."""
     return [field.name for field in fields_of(frame) if is_untyped(field.type)]
 
 

@@ -2,7 +2,7 @@
 
 | id | made of |
 | --- | --- |
-| operation of an output, or of `lake.write` | run, step (with the mapping key of a dynamic one), output of an op, asset, partitions |
+| operation of an output or `lake.write` | run, step (with its mapping key), output of an op, asset, partitions |
 | operation of `append_changes` | asset, upstream table, the snapshot that its changes follow |
 | consumer of `append_changes` | asset; the upstream table is where it is kept |
 | branch of an audited asset | first run of a chain of re-executions; the table is where it is kept |
@@ -78,8 +78,8 @@ def note_write(context: Any, to: AssetTable, origin: Origin) -> None:
     step = _step(context)
     if to.write == "replace" and step.step.key.endswith("]"):
         raise InvalidInput(
-            f"the step {step.step.key} is one of several, and each would replace the rows of the others in {to.name}; write the "
-            f"table in a step after collect()"
+            f"the step {step.step.key} is one of several, and each would replace the rows of the others in {to.name}; "
+            "write the table in a step after collect()"
         )
     written = _WRITTEN.setdefault(step, {})
     earlier = written.setdefault(to.name, origin)
@@ -87,8 +87,8 @@ def note_write(context: Any, to: AssetTable, origin: Origin) -> None:
     if earlier is not origin and not adds:
         writer = f"output {earlier.output!r}" if earlier.output else "lake.write"
         raise InvalidInput(
-            f"{writer} has written {to.name} in this step; join the rows, and write them at once (an asset that calls lake.write "
-            f"returns its result, not a frame)"
+            f"{writer} has written {to.name} in this step; join the rows, and write them at once (an asset that calls "
+            "lake.write returns its result, not a frame)"
         )
 
 

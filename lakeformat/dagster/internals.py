@@ -38,8 +38,8 @@ def plan_partitions(context: dg.OpExecutionContext, step: str, asset: dg.AssetKe
 
 
 def of_keys(definition: dg.PartitionsDefinition, keys: Sequence[str]) -> dg.PartitionsDefinition:
-    """A copy of a definition of partitions, for one run of `keys`, which need not be consecutive: Dagster asks it for the
-    partitions of the run's range."""
+    """A copy of a definition of partitions, for one run of `keys`, which need not be consecutive: Dagster asks it for
+    the partitions of the run's range."""
     selected = copy.copy(definition)
     object.__setattr__(selected, "get_partition_keys_in_range", lambda partition_key_range, **_: list(keys))
     return selected

@@ -20,7 +20,8 @@ from lakeformat.dagster.identity import note_write, origin_of
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
 
-# Run tag <READS_TAG>/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run. Dagster's pages hide it.
+# Run tag <READS_TAG>/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run. Dagster's
+# pages hide it.
 READS_TAG = ".dagster/lake/reads"
 
 Reads = dict[str, set[int]]
@@ -142,9 +143,9 @@ def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.Asse
         )
     if context.mapping_key is not None or context.step_key.endswith("]"):
         raise dg.Failure(
-            f"output {context.name!r} of {context.step_key} is one of several, and each would take the place of the others in "
-            f"{metadata['table']}; keep them elsewhere with dg.DynamicOut(io_manager_key=...) and dg.Out(io_manager_key=...), "
-            f"and write the table in a step after collect()",
+            f"output {context.name!r} of {context.step_key} is one of several, and each would take the place of the "
+            f"others in {metadata['table']}; keep them elsewhere with dg.DynamicOut(io_manager_key=...) and "
+            "dg.Out(io_manager_key=...), and write the table in a step after collect()",
             allow_retries=False,
         )
     return dg.AssetKey(str(metadata["table"]).split("."))

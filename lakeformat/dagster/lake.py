@@ -62,7 +62,8 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
     )
     catalog: str | None = Field(
         default=None,
-        description="Where Iceberg tables are named: `sql`, a database's address or `https://...`; see `lakeformat.Lake`.",
+        description="Where Iceberg tables are named: `sql`, a database's address or `https://...`; "
+        "see `lakeformat.Lake`.",
         repr=False,  # An address may contain a password.
         json_schema_extra=SECRET,
     )

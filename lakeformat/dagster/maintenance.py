@@ -23,11 +23,12 @@ def maintenance(
 
         defs = dg.Definitions.merge(dg.Definitions(assets=assets, resources={"lake": lake, ...}), maintenance(assets))
 
-    They are: the job `maintain` (compaction, expiry), which takes the tables one after the other, each in the pool of its asset; the sensors `compaction` and
-    `snapshot_expiry`, which request it when the limits of `upkeep` (by default `Upkeep()`) are exceeded; the job `sweep_orphans` and
-    its schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule are
-    running by default, unless `running` is False. All use the resource `lake`, a `LakeResource`; the resource `upkeep` is included,
-    and the launchpad can change it for a run. `io_manager_key`: see `tables_of`.
+    They are: the job `maintain` (compaction, expiry), which takes the tables one after the other, each in the pool of
+    its asset; the sensors `compaction` and `snapshot_expiry`, which request it when the limits of `upkeep` (by default
+    `Upkeep()`) are exceeded; the job `sweep_orphans` and its schedule `sweep`, at `sweep_cron`. An asset whose metadata
+    has `"maintenance": False` is left out. Sensors and schedule are running by default, unless `running` is False. All
+    use the resource `lake`, a `LakeResource`; the resource `upkeep` is included, and the launchpad can change it for a
+    run. `io_manager_key`: see `tables_of`.
     """
     limits = upkeep or Upkeep()
     all_tables = tables_of(assets, io_manager_key=io_manager_key)

@@ -68,8 +68,8 @@ def rows_by_key(
 
 
 def last_partitions(table: Any, most: int) -> tuple[pa.Table, int]:
-    """The last partitions, as `Table.inspect.partitions()` has them but for the row counts, which are those that a reader
-    sees (null where that would be expensive to know); and the number of all partitions."""
+    """The last partitions, as `Table.inspect.partitions()` has them but for the row counts, which are those that a
+    reader sees (null where that would be expensive to know); and the number of all partitions."""
     exact = partition_rows(table)
     partitions = table.inspect.partitions() if exact is None else exact
     shown = partitions.slice(max(0, partitions.num_rows - most))

@@ -7,14 +7,13 @@ An asset's metadata `partition_by` maps its partitions to the table's partition 
     {"partition_by": {"days": "dt"}}                           a week or month onto a table that is laid out by day
     {"partition_by": {"day": "dt", "region": "region"}}        the two dimensions of a MultiPartitionsDefinition
     {"partition_by": {"time": {"date": "dt", "hour": "hour"}, "region": "region"}}     the same, one of them in parts
-    {"partition_by": {"window": "booked_at"}}                  the rows whose time lies in the partition, for tables with
-                                                               hidden partitions: `layout=["days(booked_at)"]`
+    {"partition_by": {"window": "booked_at"}} the rows whose time lies in the partition, for tables with hidden
+                                                               partitions: `layout=["days(booked_at)"]`
 
 Parts of a time partition: `key`, `start`, `date`, `year`, `month`, `hour`, `minute` are taken at its start (in the
-partitions' own time zone); `days` and `hours` give one table partition for each day or hour inside it; `window` is all of
-the time from its start to its end.
-A value takes the column's type: for a DATE column the date, for an INT column 20130131, 201301 or the number itself,
-for a STRING column the ISO form ("2013-01-31", "2013-01", "05").
+partitions' own time zone); `days` and `hours` give one table partition for each day or hour inside it; `window` is all
+of the time from its start to its end. A value takes the column's type: for a DATE column the date, for an INT column
+20130131, 201301 or the number itself, for a STRING column the ISO form ("2013-01-31", "2013-01", "05").
 """
 
 import itertools
@@ -163,7 +162,8 @@ def _joined(windows: Iterable[Window]) -> list[Window]:
 
 
 def _within(values: pa.ChunkedArray, windows: Sequence[Window]) -> np.ndarray:
-    """For each value, the position of the window that it lies in, or -1; the windows are in order and do not overlap."""
+    """For each value, the position of the window that it lies in, or -1;
+    the windows are in order and do not overlap."""
 
     def numbers(moments: pa.Array | pa.ChunkedArray) -> np.ndarray:
         integer = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
@@ -262,7 +262,8 @@ def _time_window(
         if name in parts and not coarser & parts.keys():
             period, missing = ("hour", "hour") if name == "minute" else ("day", "date")
             raise InvalidInput(
-                f"partition_by {dict(parts)}: each {period} has the same {name!r}, so partitions would share it; map {missing!r} too"
+                f"partition_by {dict(parts)}: each {period} has the same {name!r}, so partitions would share it; "
+                f"map {missing!r} too"
             )
     window = definition.time_window_for_partition_key(key)
 

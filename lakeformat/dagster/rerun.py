@@ -7,7 +7,8 @@ This job needs one. Name the partitions of each table to rerun; other tables are
       rerun_flights:        {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
       rerun_flight_weather: {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
 
-With `downstream: true` the run also reruns everything that depends on them. Automation does not request partitions of the run.
+With `downstream: true` the run also reruns everything that depends on them.
+Automation does not request partitions of the run.
 
 A step runs the asset's own step, with its configuration under `config`, its IO managers, hooks and retries.
 """
@@ -30,12 +31,15 @@ class Rerun(KnownFields, dg.Config):
 
     partitions: list[str] = Field(
         default=[],
-        description="Partition keys, in any order; none leaves the table alone. A run that names none for any table reruns the "
-        "newest partition of each that was made before, except of tables that append.",
+        description="Partition keys, in any order; none leaves the table alone. A run that names none for any table "
+        "reruns the newest partition of each that was made before, except of tables that append.",
     )
     downstream: bool = Field(
         default=False,
-        description="Whether the partitions downstream of these that were made before are made again too, except of tables that append.",
+        description=(
+            "Whether the partitions downstream of these that were made before are made again too, "
+            "except of tables that append."
+        ),
     )
 
 
@@ -86,8 +90,8 @@ def _step(asset: TableAsset) -> str:
 
 
 def _selection(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict[str, list[str]]:
-    """The partitions of each of `assets`, upstream assets first, that the run's configuration names, and those downstream
-    of them. The newest ones if it names none."""
+    """The partitions of each of `assets`, upstream assets first, that the run's configuration names, and those
+    downstream of them. The newest ones if it names none."""
     ops = context.run.run_config.get("ops") or {}
     reruns = {asset.name: _rerun_of((ops.get(_step(asset)) or {}).get("config") or {}) for asset in assets}
     names_none = not any(rerun.partitions for rerun in reruns.values())
@@ -161,7 +165,8 @@ def _rerun_op(asset: TableAsset, assets: Sequence[Any], partitioned: Sequence[Ta
 
 
 def _job(definition: dg.AssetsDefinition, keys: Sequence[str], assets: Sequence[Any]) -> dg.JobDefinition:
-    """A job over one asset whose run has the partitions `keys`. Its resources are those of the run that it is part of."""
+    """A job over one asset whose run has the partitions `keys`.
+    Its resources are those of the run that it is part of."""
     assert definition.partitions_def is not None, "the asset has partitions"
     selected = of_keys(definition.partitions_def, keys)
     definition = definition.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=selected))

@@ -356,7 +356,10 @@ def _sentence(snapshot: Snapshot, key: str | None) -> str:
         if (count := getattr(snapshot, f"rows_{verb}"))
     ]
     where = "" if key is None else f"; partition {key} changed"
-    return f"Another program committed snapshot {snapshot.id} ({snapshot.kind}): {', '.join(changes) or 'no row changed'}{where}"
+    return (
+        f"Another program committed snapshot {snapshot.id} ({snapshot.kind}): "
+        f"{', '.join(changes) or 'no row changed'}{where}"
+    )
 
 
 def _foreign(table: str, snapshot: Snapshot) -> Mapping[str, Any]:

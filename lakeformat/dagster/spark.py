@@ -116,8 +116,8 @@ def require_java() -> None:
 
 
 def require_server(remote: str, seconds: float) -> None:
-    """Raise `SparkUnavailable` if no Spark Connect server answers at the address `remote` within `seconds`. PySpark would
-    try for 10 minutes, and again when the process ends."""
+    """Raise `SparkUnavailable` if no Spark Connect server answers at the address `remote` within `seconds`. PySpark
+    would try for 10 minutes, and again when the process ends."""
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -127,8 +127,8 @@ def require_server(remote: str, seconds: float) -> None:
     except grpc.FutureTimeoutError:
         address = remote.partition(";")[0].rstrip("/")  # Parameters may have a token.
         raise SparkUnavailable(
-            f"no Spark Connect server has answered at {address} within {seconds:g} s; check the address, and that the server "
-            f"runs (start-connect-server.sh), or give it longer by SparkResource(connect_seconds=...)"
+            f"no Spark Connect server has answered at {address} within {seconds:g} s; check the address, and that the "
+            "server runs (start-connect-server.sh), or give it longer by SparkResource(connect_seconds=...)"
         ) from None
     finally:
         channel.close()
@@ -172,8 +172,8 @@ class _Shared:
                     from pyspark.sql import SparkSession
                 except ModuleNotFoundError as error:
                     raise SparkUnavailable(
-                        "a Spark session was asked for, and PySpark is not installed: pip install 'lakeformat[spark]', or "
-                        "annotate the inputs as pyarrow.Table, pandas or polars DataFrame, or lakeformat.Scan"
+                        "a Spark session was asked for, and PySpark is not installed: pip install 'lakeformat[spark]', "
+                        "or annotate the inputs as pyarrow.Table, pandas or polars DataFrame, or lakeformat.Scan"
                     ) from error
 
                 self._started = SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None

@@ -26,24 +26,26 @@ def sql_table(
     spark: bool = False,
     **asset: Any,
 ) -> Any:
-    """An asset filled by a SELECT, given as text or as a `.sql` file, whose name is the asset's unless there is a `key`.
-    Also a decorator for a function that returns the text.
+    """An asset filled by a SELECT, given as text or as a `.sql` file, whose name is the asset's unless there is a
+    `key`. Also a decorator for a function that returns the text.
 
-        orders_by_day = sql_table(Path(__file__).with_name("orders_by_day.sql"), partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+        orders_by_day = sql_table(Path(__file__).with_name("orders_by_day.sql"), partitions_def=DAILY,
+        metadata={"partition_by": {"date": "dt"}})
 
         @sql_table(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
         def orders_by_day():
             return "SELECT dt, sum(amount) AS total FROM shop.orders GROUP BY dt"
 
-    Each table that the text names is an input, loaded by the IO manager; of a partitioned asset, the partitions that the run's
-    partitions map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of `external_tables`.
-    `upstream={"shop.orders": "orders"}` gives another key, and `{"shop.orders": None}` reads the table itself through the resource
-    `lake`. Names with a version (`VERSION AS OF`) and metadata tables (`` `orders$files` ``) are read that way too.
+    Each table that the text names is an input, loaded by the IO manager; of a partitioned asset, the partitions that
+    the run's partitions map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of
+    `external_tables`. `upstream={"shop.orders": "orders"}` gives another key, and `{"shop.orders": None}` reads the
+    table itself through the resource `lake`. Names with a version (`VERSION AS OF`) and metadata tables (``
+    `orders$files` ``) are read that way too.
 
-    The query runs in this process, or with `spark=True` on Spark. `params`: values for `:name`. `:partition_key` (in runs of one
-    partition) and, for time partitions, `:partition_start` and `:partition_end` (timestamps) are always available. The asset's
-    metadata has the lineage of its columns. `asset`: further arguments of `dg.asset`; a partitioned asset is made in one run
-    unless its `backfill_policy` or `:partition_key` says otherwise.
+    The query runs in this process, or with `spark=True` on Spark. `params`: values for `:name`. `:partition_key` (in
+    runs of one partition) and, for time partitions, `:partition_start` and `:partition_end` (timestamps) are always
+    available. The asset's metadata has the lineage of its columns. `asset`: further arguments of `dg.asset`; a
+    partitioned asset is made in one run unless its `backfill_policy` or `:partition_key` says otherwise.
     """
     options = {"key": key, "upstream": upstream or {}, "params": params or {}, "spark": spark}
     if query is not None:
@@ -73,7 +75,8 @@ def _asset(
     named = [".".join(path) for path in sql.tables(text)]
     if unknown := sorted(set(upstream) - set(named)):
         raise InvalidInput(
-            f"{asset_key.to_user_string()}: upstream names {unknown[0]!r}; the query reads {', '.join(named) or 'nothing'}"
+            f"{asset_key.to_user_string()}: upstream names {unknown[0]!r}; the query reads "
+            f"{', '.join(named) or 'nothing'}"
         )
     keys = {
         name: dg.AssetKey.from_coercible(upstream.get(name, name.split(".")))

@@ -93,11 +93,11 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
     """The materializable assets that are tables, by name, upstream ones first.
 
     An asset is a table if its metadata has one of lakeformat's keys, if it returns its rows to the IO manager
-    `io_manager_key`, the repository's `LakeIOManager`, or if it returns none and uses the resource `lake`. Others, specs
-    and external assets among `assets` are left out.
+    `io_manager_key`, the repository's `LakeIOManager`, or if it returns none and uses the resource `lake`. Others,
+    specs and external assets among `assets` are left out.
 
-    Raises `InvalidInput` for an invalid declaration, and for two assets of one table of which one would replace the rows
-    of the other.
+    Raises `InvalidInput` for an invalid declaration, and for two assets of one table of which one would replace the
+    rows of the other.
     """
     tables: dict[str, TableAsset] = {}
     for asset in assets:
@@ -125,8 +125,8 @@ def shared_reason(first: TableAsset, second: TableAsset) -> str | None:
         return "their keys join to one name; name another by metadata={'table': 'db.name'}"
     if replacing := next((table for table in (first, second) if table.replaces), None):
         return (
-            f"{replacing.name} replaces the rows of the other; give each a table of its own, or let both declare a 'write' that "
-            f"adds to it: 'append', 'upsert' or 'merge'"
+            f"{replacing.name} replaces the rows of the other; give each a table of its own, or let both declare a "
+            "'write' that adds to it: 'append', 'upsert' or 'merge'"
         )
     return None
 
@@ -147,7 +147,8 @@ def _is_table(definition: dg.AssetsDefinition, key: dg.AssetKey, io_manager_key:
 
 
 def _refuse_shared(tables: list[TableAsset]) -> None:
-    """Raise `InvalidInput` where jobs of two assets have one name, or two assets one table that one of them replaces."""
+    """Raise `InvalidInput` where jobs of two assets have one name,
+    or two assets one table that one of them replaces."""
     by_name: dict[str, list[TableAsset]] = {}
     identified: dict[str, TableAsset] = {}
     for table in tables:

@@ -1,4 +1,5 @@
-"""Upkeep of tables: compaction, snapshot expiry and the orphan sweep, each in low-priority runs and in the table's pool.
+"""Upkeep of tables: compaction, snapshot expiry and the orphan sweep,
+each in low-priority runs and in the table's pool.
 
 An asset may override it for its table: `metadata={"maintenance": {"max_small_files": 1}}`, with the fields of `Upkeep`.
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
@@ -99,7 +100,8 @@ def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
 
     @dg.job(
         name=MAINTAIN,
-        description="Compacts tables and drops their old snapshots, as the configuration says: all tables, or those it names.",
+        description="Compacts tables and drops their old snapshots, as the configuration says: "
+        "all tables, or those it names.",
         tags={**LOW_PRIORITY, TASK_TAG: "maintain"},
         metadata={"lake/tables": ", ".join(assets)},
         executor_def=dg.in_process_executor,
@@ -180,7 +182,8 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
         return
     opened = lake.lake.table(table.name)
     before, after = (
-        f"{count_text(getattr(snapshot, f'files_{verb}') or 0, 'file')} ({size_text(getattr(snapshot, f'bytes_{verb}') or 0)})"
+        f"{count_text(getattr(snapshot, f'files_{verb}') or 0, 'file')} "
+        f"({size_text(getattr(snapshot, f'bytes_{verb}') or 0)})"
         for verb in ("removed", "added")
     )
     _observe(

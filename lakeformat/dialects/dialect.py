@@ -151,8 +151,8 @@ class Expiring(Protocol):
 
     def default_retention(self, now_ms: int) -> Retention: ...
     def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
-        """The retention after the commit `snapshot`, if the table expires snapshots with its commits and some may expire;
-        else None."""
+        """The retention after the commit `snapshot`, if the table expires snapshots with its commits and some may
+        expire; else None."""
 
     def snapshots(self, retention: Retention, now_ms: int) -> Expiry: ...
     def expired_tags(self, now_ms: int) -> list[str]: ...
@@ -346,8 +346,9 @@ class Mirroring(Protocol):
         """The mirror; None if the table has none."""
 
     def published(self, earlier: Snapshot | None, schema_id: int) -> Published:
-        """What to publish to the mirror that shows the snapshot `earlier` (None: none that it can continue from) and has
-        the schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot represent."""
+        """What to publish to the mirror that shows the snapshot `earlier` (None: none that it can continue from) and
+        has the schemas up to `schema_id`.
+        Raises `UnsupportedFeature` for files that the other format cannot represent."""
 
     def unshown(self) -> list[RewriteTask]:
         """What must be rewritten before the other format can show all rows."""
@@ -653,8 +654,8 @@ class Format(Protocol):
 
     def head(self, store: Store) -> Head: ...
     def load(self, reader: Reader, version: int, earlier: Any = None) -> AnyView:
-        """The table at a version, with its newest schema. `earlier` is a view that was loaded before; what it has of that
-        version is not read again."""
+        """The table at a version, with its newest schema. `earlier` is a view that was loaded before; what it has of
+        that version is not read again."""
 
     def load_snapshot(self, reader: Reader, snapshot_id: int) -> AnyView:
         """The table at a snapshot, with that snapshot's schema. Raises `NotFound`."""

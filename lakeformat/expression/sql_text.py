@@ -74,8 +74,8 @@ def spark() -> Any:
 
 @lru_cache(maxsize=1)
 def plain() -> Any:
-    """sqlglot's Spark dialect without its functions: each call is read as it is typed, name and arguments; only calls with words
-    between the arguments, such as `CAST(a AS INT)`, have nodes of their own."""
+    """sqlglot's Spark dialect without its functions: each call is read as it is typed, name and arguments; only calls
+    with words between the arguments, such as `CAST(a AS INT)`, have nodes of their own."""
     spark_parser = dialects.Spark.Parser
     words = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 

@@ -197,8 +197,9 @@ def _require_apart(store: Store, tasks: Sequence[ReadTask], to: Format) -> None:
             inner = relative(store.root, store.location(path)) or ""
             if inner.startswith(folders):
                 raise UnsupportedFeature(
-                    f"{store.root}: {inner} is a file of the table, in a folder where {to.name.capitalize()} has metadata: "
-                    "set write.data.path to another folder, compact(full=True, sort_by=...), and expire the snapshots before"
+                    f"{store.root}: {inner} is a file of the table, in a folder where {to.name.capitalize()} has "
+                    "metadata: set write.data.path to another folder, compact(full=True, sort_by=...), "
+                    "and expire the snapshots before"
                 )
 
 

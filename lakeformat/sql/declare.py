@@ -64,8 +64,8 @@ def column(context: Context, cursor: Cursor, flink: bool = False) -> Declared:
 
 
 def type_(context: Context, cursor: Cursor, flink: bool = False, ends: Sequence[str] = ()) -> Type:
-    """A type in Spark's spelling: TIMESTAMP is an instant. In Flink's CREATE TABLE ... WITH it has no time zone. `ends`: words that end
-    it beside those that end a column's type."""
+    """A type in Spark's spelling: TIMESTAMP is an instant. In Flink's CREATE TABLE ... WITH it has no time zone.
+    `ends`: words that end it beside those that end a column's type."""
     start, depth, first = cursor.offset, 0, cursor.at
     words = []
     while not cursor.done:
@@ -89,7 +89,8 @@ def type_(context: Context, cursor: Cursor, flink: bool = False, ends: Sequence[
 
 
 def default(context: Context, piece: Piece, type: Type | None) -> str | None:
-    """A default value of a type as text, as the library stores it; that of an array, map or struct as Paimon reads it."""
+    """A default value of a type as text, as the library stores it; that of an array,
+    map or struct as Paimon reads it."""
     value = parameters.constant(piece, context.params)
     is_nested = type is not None and not isinstance(type, Scalar)
     try:
@@ -114,8 +115,8 @@ def require_kept(context: Context, format: str, fields: Sequence[Field], offset:
     if nested and format == "iceberg":
         raise context.script.unsupported(
             offset,
-            f"column {nested[0].name!r} has a DEFAULT of {nested[0].type}, which SQL gives Paimon tables only; in Python, "
-            "add_column(..., default=) takes the JSON of Iceberg's specification",
+            f"column {nested[0].name!r} has a DEFAULT of {nested[0].type}, which SQL gives Paimon tables only; in "
+            "Python, add_column(..., default=) takes the JSON of Iceberg's specification",
         )
 
 

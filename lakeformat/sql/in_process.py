@@ -44,8 +44,8 @@ _LOADING_NOTHING = {
 
 
 def rows(context: Context, query: Query) -> pa.Table:
-    """The query's rows. Raises `InvalidInput` with DuckDB's message for what DuckDB rejects, and `UnsupportedFeature` for
-    functions that are not known to match Spark's."""
+    """The query's rows. Raises `InvalidInput` with DuckDB's message for what DuckDB rejects, and `UnsupportedFeature`
+    for functions that are not known to match Spark's."""
     return stream(context, query).read_all()
 
 
@@ -122,7 +122,8 @@ def _ask(
 
 
 def _executed(connection: Any, sql: str, values: Any) -> Any:
-    """The result, computed while it is read: in DuckDB 2 a relation's, of which DuckDB 1 gathers those with parameters."""
+    """The result, computed while it is read: in DuckDB 2 a relation's,
+    of which DuckDB 1 gathers those with parameters."""
     is_first = _duckdb().__version__.startswith("1.")
     return connection.execute(sql, values) if is_first else connection.sql(sql, params=values)
 
@@ -162,8 +163,8 @@ def _view(
     has_null_safe: bool = False,
     without_nan: Collection[str] = (),
 ) -> None:
-    """Create the view that the query reads by this name. DuckDB itself tests the conditions that Arrow or row-group bounds would
-    test differently. Unsigned numbers, and others that Spark has not, become the type that Spark reads."""
+    """Create the view that the query reads by this name. DuckDB itself tests the conditions that Arrow or row-group
+    bounds would test differently. Unsigned numbers, and others that Spark has not, become the type that Spark reads."""
     relation = connection.table(f"{_name(number)}_rows")
     names = relation.columns
     casts = {
@@ -198,15 +199,16 @@ def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
 
 @cache
 def _database(process: int) -> Any:
-    """An empty in-memory database without external access; one per process, since a database does not survive a fork."""
+    """An empty in-memory database without external access; one per process,
+    since a database does not survive a fork."""
     database = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
     _shut(database)
     return database
 
 
 def _reading(paths: Iterable[str]) -> Any:
-    """An in-memory database that may read these files, and maybe files of recent queries, and nothing else. It is reused, since
-    making one takes as long as reading a million rows."""
+    """An in-memory database that may read these files, and maybe files of recent queries, and nothing else. It is
+    reused, since making one takes as long as reading a million rows."""
     process, allowed = os.getpid(), frozenset(paths)
     current = next((opened for opened in _opened if opened.process == process and allowed <= opened.paths), None)
     if current is None:

@@ -1,7 +1,8 @@
 """Calls of SQL functions in a text -> their bodies, with the arguments cast to the parameters' types.
 
-A body is spliced into the text of the caller, so conditions in it are pushed down, and the rules for queries hold for it. Names keep
-their meaning: columns in arguments are qualified by the caller's tables, and the tables of a body get aliases of its own.
+A body is spliced into the text of the caller, so conditions in it are pushed down, and the rules for queries hold for
+it. Names keep their meaning: columns in arguments are qualified by the caller's tables, and the tables of a body get
+aliases of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
 _RANDOMS = frozenset({"random", "shuffle", "monotonically_increasing_id", "spark_partition_id", "randstr", "uniform"})
 _OF_ROWS = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
 _CLAUSES = frozenset({
-    "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
-    "MINUS", "LATERAL", "WINDOW", "QUALIFY",
+    "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "UNION",
+    "INTERSECT", "EXCEPT", "MINUS", "LATERAL", "WINDOW", "QUALIFY",
 })  # fmt: skip
 Edit = tuple[int, int, str]  # Replaces the text from start to end.
 
@@ -73,13 +74,15 @@ class Call:
 
 
 def inlined(context: Context, piece: Piece, tree: Any, references: References) -> Piece:
-    """A query's text without calls of SQL functions; the piece itself if it has none. Columns that such a call computes keep the name
-    that Spark gives them. Raises `InvalidInput` for wrong arguments, `UnsupportedFeature` for functions of other languages."""
+    """A query's text without calls of SQL functions; the piece itself if it has none. Columns that such a call computes
+    keep the name that Spark gives them. Raises `InvalidInput` for wrong arguments, `UnsupportedFeature` for functions
+    of other languages."""
     return _Text(context, piece, references).inlined(tree, with_titles=True)
 
 
 def of_expression(context: Context, piece: Piece) -> Piece | None:
-    """An expression's text without calls of SQL functions; None if one of them has a subquery, which needs the whole query."""
+    """An expression's text without calls of SQL functions; None if one of them has a subquery,
+    which needs the whole query."""
 
     def none(*_: Any) -> Sequence[Any]:
         raise _NeedsTables
@@ -96,7 +99,8 @@ def of_expression(context: Context, piece: Piece) -> Piece | None:
 
 
 def body_of(context: Context, function: Function, references: References) -> Body:
-    """Parse the body of a SQL function, and resolve its names: to parameters, to columns of its tables. Raises `InvalidInput`."""
+    """Parse the body of a SQL function, and resolve its names: to parameters, to columns of its tables. Raises
+    `InvalidInput`."""
     script = text.read(str(function.body))
     context = replace(within(context, function), script=script)
     tokens = script.tokens
@@ -265,7 +269,8 @@ class _Text:
             if (len(uses) > 1 or (uses and body.reads_tables)) and self._is_random(call, spans.get(index)):
                 raise self._unsupported(
                     call.node,
-                    f"function {name} would evaluate its argument {parameter.name} several times, and it is random; compute it in a subquery first",
+                    f"function {name} would evaluate its argument {parameter.name} several times, and it is random; "
+                    "compute it in a subquery first",
                 )
             self._require_apart(call, spans.get(index), uses)
             edits += [(use.start, use.end, values[index]) for use in uses]
@@ -274,7 +279,10 @@ class _Text:
         written = _edited(Piece(script, body.text, ((0, 0),)), edits)
         if len(written.text) > _MOST_CHARACTERS:
             raise self._unsupported(
-                call.node, f"function {name}: over {_MOST_CHARACTERS} characters of text in all; compute its arguments in a subquery first"
+                call.node, (
+                    f"function {name}: over {_MOST_CHARACTERS} characters of text in all; "
+                    "compute its arguments in a subquery first"
+                )
             )  # fmt: skip
         inner = _Text(inside, written, self.references)
         with self._named(call):
@@ -323,7 +331,8 @@ class _Text:
         return spans
 
     def _bound_arguments(self, call: Call, tree: Any, body: Body) -> Mapping[int, str]:
-        """The tables of the caller's unqualified columns, by their offset; needed where a body has tables of its own."""
+        """The tables of the caller's unqualified columns, by their offset;
+        needed where a body has tables of its own."""
         if not any(True for expression in call.node.expressions for _ in expression.find_all(exp.Column)):
             return {}
         with self._named(call):
@@ -371,13 +380,17 @@ class _Text:
             if not table and (len(column.parts) == 1 or offset in bound):
                 raise self._invalid(
                     call.node,
-                    f"function {call.function.name} reads tables, and it is not clear whose column {first.name!r} is: qualify it by its table",
+                    f"function {call.function.name} reads tables, "
+                    f"and it is not clear whose column {first.name!r} is: qualify it by its table",
                 )
             if table:
                 edits.append((offset, offset, f"{quoted(table)}."))
             if (table or first.name).casefold() in body.columns:
                 raise self._invalid(
-                    call.node, f"function {call.function.name} reads a table with a column {table or first.name!r}; give your table another alias"
+                    call.node, (
+                        f"function {call.function.name} reads a table with a column {table or first.name!r}; "
+                        "give your table another alias"
+                    )
                 )  # fmt: skip
         return _edited(self.piece.part(start, end), [(a - start, b - start, new) for a, b, new in edits]).text
 
@@ -393,7 +406,10 @@ class _Text:
         for use in uses:
             if clash := sorted(names & use.lambdas):
                 raise self._invalid(
-                    call.node, f"function {call.function.name} has a variable {clash[0]!r} in a lambda function, as an argument has; rename one"
+                    call.node, (
+                        f"function {call.function.name} has a variable {clash[0]!r} in a lambda function, "
+                        "as an argument has; rename one"
+                    )
                 )  # fmt: skip
 
     def _is_random(self, call: Call, span: tuple[int, int] | None) -> bool:
@@ -452,8 +468,8 @@ def _require_sql(written: _Text, call: Call) -> None:
     kind = "a Java class" if definition["type"] == "file" else f"a {definition.get('language', 'JAVA')} lambda"
     raise written._unsupported(
         call.node,
-        f"function {function.name} is {kind}, and lakeformat runs no code of the JVM; write CREATE OR REPLACE FUNCTION with a SQL body, or "
-        "register a function of yours in the Spark session under another name",
+        f"function {function.name} is {kind}, and lakeformat runs no code of the JVM; write CREATE OR REPLACE FUNCTION "
+        "with a SQL body, or register a function of yours in the Spark session under another name",
     )
 
 
@@ -497,8 +513,8 @@ def _has_query_between(node: Any, above: Any) -> bool:
 
 
 def _bound(tree: Any, references: Sequence[Any]) -> dict[int, str] | None:
-    """The table's alias of each column without one, by the offset of its name; "" where no table has it. None if the query cannot be
-    analysed."""
+    """The table's alias of each column without one, by the offset of its name; "" where no table has it. None if the
+    query cannot be analysed."""
     try:
         qualified = pushdown.qualified(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
@@ -579,7 +595,8 @@ def _is_of_database(context: Context, parts: Sequence[Any]) -> bool:
 
 
 def _uses(function: Function, tree: Any, bound: Mapping[int, str], tables: frozenset[str]) -> Iterator[Use]:
-    """The columns of a body that are parameters: `x`, `f.x`, or `x.part`. A column of a table comes first, as in Spark."""
+    """The columns of a body that are parameters: `x`, `f.x`, or `x.part`.
+    A column of a table comes first, as in Spark."""
     names = {parameter.name.casefold(): index for index, parameter in enumerate(function.parameters)}
     function_name = function.name.rpartition(".")[2].casefold()
     for column in tree.find_all(exp.Column):
@@ -602,7 +619,8 @@ def _uses(function: Function, tree: Any, bound: Mapping[int, str], tables: froze
             yield Use(start, parts[0].meta["end"] + 1, names[first], lambdas)
         elif not bound:
             raise InvalidInput(
-                f"function {function.name} has no parameter {parts[0].name!r}; it has {', '.join(p.name for p in function.parameters) or 'none'}"
+                f"function {function.name} has no parameter {parts[0].name!r}; it has "
+                f"{', '.join(p.name for p in function.parameters) or 'none'}"
             )
 
 
@@ -613,8 +631,8 @@ def _require_plain(function: Function, tree: Any, head: str) -> None:
     for node in tree.expressions[0].find_all(*_OF_ROWS):
         if node.find_ancestor(exp.Query) is tree:
             raise UnsupportedFeature(
-                f"function {function.name}: {node.sql_name().lower() if isinstance(node, exp.Func) else node.key}(...) of many rows in a body that is "
-                "called row by row; write RETURN SELECT ... FROM a table"
+                f"function {function.name}: {node.sql_name().lower() if isinstance(node, exp.Func) else node.key}(...) "
+                "of many rows in a body that is called row by row; write RETURN SELECT ... FROM a table"
             )
 
 

@@ -17,8 +17,8 @@ Origin = tuple[str, str]  # (the table as the text names it, its column)
 
 
 def origins(tree: Any, references: Sequence[Referring], columns: Sequence[str]) -> dict[str, tuple[Origin, ...]]:
-    """For each of the query's `columns`, in order, the columns that its value is computed from. Conditions, grouping and order
-    do not count. Empty for a query that sqlglot cannot analyse."""
+    """For each of the query's `columns`, in order, the columns that its value is computed from. Conditions, grouping
+    and order do not count. Empty for a query that sqlglot cannot analyse."""
     try:
         qualified = pushdown.qualified(tree, references)
         selects = qualified.selects

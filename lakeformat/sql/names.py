@@ -19,9 +19,9 @@ _ROW_IDS = ("_ROW_ID", "_SEQUENCE_NUMBER")  # Columns of Paimon tables with row 
 _BRANCH, _TAG = "branch_", "tag_"
 # Metadata tables that Paimon or Iceberg may have and a table here may not.
 _ELSEWHERE = frozenset({
-    "all_data_files", "all_delete_files", "all_entries", "all_files", "all_manifests", "metadata_log_entries", "position_deletes",
-    "data_files", "delete_files", "entries", "binlog", "ro", "aggregation_fields", "buckets", "statistics", "table_indexes", "row_tracking", "refs", "history",
-    "file_key_ranges", "read_optimized",
+    "all_data_files", "all_delete_files", "all_entries", "all_files", "all_manifests", "metadata_log_entries",
+    "position_deletes", "data_files", "delete_files", "entries", "binlog", "ro", "aggregation_fields", "buckets",
+    "statistics", "table_indexes", "row_tracking", "refs", "history", "file_key_ranges", "read_optimized",
 })  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def _there(context: Context, name: str) -> str | None:
 
 
 def _audited(context: Context, name: str) -> Table:
-    """The table. If it has `write.wap.enabled` (write-audit-publish): the branch of `SET spark.wap.branch`, or the table that stages
-    its writes under the id of `SET spark.wap.id`."""
+    """The table. If it has `write.wap.enabled` (write-audit-publish): the branch of `SET spark.wap.branch`, or the
+    table that stages its writes under the id of `SET spark.wap.id`."""
     table = context.lake.table(name)
     branch, wap_id = context.session.settings.get(WAP_BRANCH), context.session.settings.get(WAP_ID)
     if (branch is None and wap_id is None) or table.properties.get("write.wap.enabled", "").lower() != "true":
@@ -156,8 +156,8 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of the metadata tables: those of `inspect`, the changelog `changes`, and of tables with row tracking the rows with
-    their ids, `row_tracking`."""
+    """Names of the metadata tables: those of `inspect`, the changelog `changes`, and of tables with row tracking the
+    rows with their ids, `row_tracking`."""
     tracked = {ROW_TRACKING} if table.properties.get("row-tracking.enabled", "").lower() == "true" else set()
     return sorted({*table.inspect.names, CHANGES, *tracked})
 

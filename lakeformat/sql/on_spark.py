@@ -60,8 +60,8 @@ def frame(context: Context, query: Query) -> Any:
 
 
 def spliced(query: Query) -> str:
-    """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters. Without a table
-    there is no frame, and Spark then takes the text as it is."""
+    """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters. Without a
+    table there is no frame, and Spark then takes the text as it is."""
     original = _original(query)
     double = _doubled if query.references else str
     edits = [
@@ -153,8 +153,8 @@ def _shortened(query: Query) -> list[tuple[int, int, str]]:
 
 
 def _transforms(query: Query) -> list[tuple[int, int, str, TransformKind, str]]:
-    """The calls of partition transforms: where `catalog.system.bucket` is in the text, the function's name in the session, the
-    transform and its result type."""
+    """The calls of partition transforms: where `catalog.system.bucket` is in the text, the function's name in the
+    session, the transform and its result type."""
     calls = []
     for node, kind in transforms.calls(query.tree):
         first = node.this

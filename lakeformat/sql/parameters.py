@@ -52,7 +52,8 @@ def used(root: Any) -> list[str]:
 
 
 def listed(root: Any, params: Mapping[str, Any]) -> Any:
-    """The tree with a parameter for each member of a list: `IN (:ids)` is `IN (:ids[0], :ids[1])`. No row is in an empty list."""
+    """The tree with a parameter for each member of a list: `IN (:ids)` is `IN (:ids[0], :ids[1])`.
+    No row is in an empty list."""
     for node in list(root.find_all(exp.In)):
         members: list[Any] = []
         for member in node.expressions:
@@ -159,7 +160,8 @@ def _literal(name: str, value: Any) -> Any:
 
 def _unfit(name: str, value: Any) -> InvalidInput:
     return InvalidInput(
-        f"parameter :{name} is {value!r}; give None, a bool, a number, text, bytes, a date or a datetime, or in IN (:{name}) a list of them"
+        f"parameter :{name} is {value!r}; give None, a bool, a number, text, bytes, a date or a datetime, "
+        f"or in IN (:{name}) a list of them"
     )
 
 

@@ -69,8 +69,8 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
-    """A copy of the tree with every column qualified by its table; the table of reference `index` is named `_lakeformat_<place>`.
-    Raises sqlglot's errors for a query that sqlglot cannot analyse."""
+    """A copy of the tree with every column qualified by its table; the table of reference `index` is named
+    `_lakeformat_<place>`. Raises sqlglot's errors for a query that sqlglot cannot analyse."""
     schema: dict[str, dict[str, str]] = {}
     for index, reference in enumerate(references):
         reference.node.meta["lakeformat"] = index
@@ -110,12 +110,13 @@ def _named(position: int) -> str:
 
 
 def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], dict[str, set[str]]]:
-    """The scopes of the query with qualified columns and without unused columns of stars, and the columns of each table that the
-    text names."""
+    """The scopes of the query with qualified columns and without unused columns of stars, and the columns of each table
+    that the text names."""
     qualified_ = qualified(tree, references)
     loose = _aliases_used(qualified_)
     before = traverse_scope(qualified_)
-    # Keep each column that the text names, used or not: if it were missing, the engine would take the name for an alias.
+    # Keep each column that the text names, used or not: if it were missing,
+    # the engine would take the name for an alias.
     named = {_named(index): _read(before, _named(index), "start") or set() for index in range(len(references))}
     if any(select.is_star for select in tree.find_all(exp.Select)):
         loose |= _named_outside(before) | _named_in_stars(tree)
@@ -161,8 +162,8 @@ def _aliases_used(qualified: Any) -> set[str]:
 
 
 def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] | None:
-    """The columns of a table that any scope reads; with `mark`, only columns with that metadata. None if the table is not found or a
-    star reads it."""
+    """The columns of a table that any scope reads; with `mark`, only columns with that metadata. None if the table is
+    not found or a star reads it."""
     names: set[str] | None = None
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():

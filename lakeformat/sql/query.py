@@ -1,4 +1,5 @@
-"""A query: the tables that its text names, the columns and conditions that it needs of each, and the engine that runs it."""
+"""A query: the tables that its text names, the columns and conditions that it needs of each,
+and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ def run(context: Context, piece: Piece) -> Result:
 
 
 def tables(script: Script) -> list[tuple[str, ...]]:
-    """The names of the tables that a text of one query reads at their current version, in the order of the text. The warehouse is
-    not read, so a name may be that of a frame or a metadata table."""
+    """The names of the tables that a text of one query reads at their current version, in the order of the text. The
+    warehouse is not read, so a name may be that of a frame or a metadata table."""
     statements = list(text.statements(script))
     piece = Piece.cut(script, statements[0].offset, statements[-1].end)
     if len(statements) != 1:
@@ -124,8 +125,8 @@ def constant(context: Context, piece: Piece) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ViewRows:
-    """Rows of a view's query. `columns`: (the query's name, the view's name). If `can_narrow` (the query's column names are known and
-    unique), columns and conditions are pushed into the query, so that its tables are pruned."""
+    """Rows of a view's query. `columns`: (the query's name, the view's name). If `can_narrow` (the query's column names
+    are known and unique), columns and conditions are pushed into the query, so that its tables are pruned."""
 
     name: str
     context: Context
@@ -378,13 +379,15 @@ def _at(context: Context, named: names.Named, version: dict[str, Any], where: st
     if value in table.inspect.branches().column(0).to_pylist():
         return names.Named(table.branch(value), None, named.metadata)
     raise InvalidInput(
-        f"{where}: VERSION AS OF {value!r}: {table.name} has no such tag or branch; tags are {', '.join(tags) or 'none'}"
+        f"{where}: VERSION AS OF {value!r}: {table.name} has no such tag or branch; tags are "
+        f"{', '.join(tags) or 'none'}"
     )
 
 
 def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
-    """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another; or after one time,
-    up to another (`..._between_timestamp`); or after the tag of the period before, up to that of a day or hour (`..._to_auto_tag`)."""
+    """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another; or
+    after one time, up to another (`..._between_timestamp`); or after the tag of the period before, up to that of a day
+    or hour (`..._to_auto_tag`)."""
     token = next(t for t in tokens if t.start == node.this.meta["start"])
     where = f"SQL at {context.script.position(piece.origin(token.start))}"
     arguments = [parameters.node_constant(expression, context.params) for expression in node.this.expressions]

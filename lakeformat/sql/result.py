@@ -34,7 +34,8 @@ METRICS = pa.schema(
 
 
 class Result:
-    """The rows of a query; one row with the snapshot's metrics for a statement that changes rows; a listing for other statements.
+    """The rows of a query; one row with the snapshot's metrics for a statement that changes rows;
+    a listing for other statements.
 
     With `spark`, a query's result is a DataFrame that Spark evaluates when rows are requested.
     """
@@ -67,8 +68,8 @@ class Result:
 
     @property
     def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """For each column of a query, the (table, column) pairs that its value is computed from; tables as the text names them.
-        Empty if unknown."""
+        """For each column of a query, the (table, column) pairs that its value is computed from; tables as the text
+        names them. Empty if unknown."""
         if self._origins is None:
             return {}
         return self._origins(self._frame.columns if self._frame is not None else self.schema.names)
@@ -77,8 +78,8 @@ class Result:
         return self._frame.toArrow() if self._frame is not None else self._rows
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows batch by batch. A large result of a query in process is never in memory as a whole; each further call runs the
-        query again, at the same snapshots."""
+        """The rows batch by batch. A large result of a query in process is never in memory as a whole; each further
+        call runs the query again, at the same snapshots."""
         if self._frame is not None or self._materialized is not None:
             rows = self.to_arrow()
             return pa.RecordBatchReader.from_batches(rows.schema, once.never_without(rows.schema, rows.to_batches()))

@@ -62,7 +62,8 @@ def run(
 
 
 def tables(sql: str) -> list[tuple[str, ...]]:
-    """The names of the tables that a query reads at their current version, in the order of its text; see `query.tables`."""
+    """The names of the tables that a query reads at their current version, in the order of its text; see
+    `query.tables`."""
     return query.tables(text.read(sql))
 
 
@@ -117,7 +118,10 @@ def _before_write(cursor: Cursor) -> Piece | None:
 
 
 _WAYS = {
-    "LOAD": "load files with COPY INTO db.t FROM '/folder' FILE_FORMAT = (TYPE = CSV), or make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')",
+    "LOAD": (
+        "load files with COPY INTO db.t FROM '/folder' FILE_FORMAT = (TYPE = CSV), or make Parquet files a table's "
+        "with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')"
+    ),
     "MSCK": "the manifests list the files of partitions: a partition comes with its first row",
     "CACHE": "nothing is cached; with spark=, cache the frame that sql(...) returns",
     "UNCACHE": "nothing is cached; with spark=, uncache the frame that sql(...) returned",

@@ -134,7 +134,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """A temporary view: its query, the context of its creation, and its columns as (the query's name, the view's name)."""
+    """A temporary view: its query, the context of its creation, and its columns as (the query's name,
+    the view's name)."""
 
     name: str
     context: Context

@@ -73,8 +73,8 @@ class TableRows:
         return tuple((field.name, of_model(field.type)) for field in self.scan.fields)
 
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
-        """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that scans cannot
-        evaluate over the columns' types."""
+        """Narrow the scan at the same snapshot, even after further commits. Raises `InvalidInput` for a condition that
+        scans cannot evaluate over the columns' types."""
         scan = self.scan if columns is None else self.scan.select(list(columns))
         known = {field.name.casefold() for field in scan.view.schema.fields}
         if where is None or any(name.casefold() not in known for name in columns_of(where)):  # Row ids prune no files.
@@ -87,8 +87,8 @@ class TableRows:
         return Stream(self.scan)
 
     def files(self) -> tuple[LocalFile, ...] | None:
-        """The local Parquet files, with checked pages, if reading them gives the table's rows. None if the rows need a scan, or a
-        scan is faster. The conditions of the scan are not applied to the rows."""
+        """The local Parquet files, with checked pages, if reading them gives the table's rows. None if the rows need a
+        scan, or a scan is faster. The conditions of the scan are not applied to the rows."""
         scan = self.scan
         if self.whole.predicate != ALWAYS or self.whole.limit is not None:
             return None
@@ -276,8 +276,8 @@ def _to_spark(spark: Any, rows: pa.Table) -> Any:
 
 
 class Stream:
-    """A scan that can be read several times, each time from the start. `error`: the exception that stopped it; the reading engine
-    reports only its text."""
+    """A scan that can be read several times, each time from the start. `error`: the exception that stopped it; the
+    reading engine reports only its text."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

@@ -37,7 +37,8 @@ class _Tokenizer(Spark.Tokenizer):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The user's text. `text` has the length of `original`; only spellings that sqlglot misreads are replaced, in place."""
+    """The user's text. `text` has the length of `original`;
+    only spellings that sqlglot misreads are replaced, in place."""
 
     original: str
     text: str
@@ -338,7 +339,8 @@ TIMES = frozenset({"TIMESTAMP", "VERSION"})
 
 
 def version_end(tokens: Sequence[Token], start: int) -> int:
-    """The index behind the `VERSION | TIMESTAMP AS OF expression` that begins at an index; the index itself if none does."""
+    """The index behind the `VERSION | TIMESTAMP AS OF expression` that begins at an index;
+    the index itself if none does."""
     if start + 3 >= len(tokens) or tokens[start].token_type in (TokenType.IDENTIFIER, *_QUOTED):
         return start
     words = [token.text.upper() for token in tokens[start : start + 3]]
@@ -373,7 +375,8 @@ _UNITS = re.compile(r"(YEAR|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROS
 
 
 def _operand_end(tokens: Sequence[Token], start: int) -> int:
-    """The index behind one operand: a literal, a parameter, a name, a call, an interval, or what stands in parentheses."""
+    """The index behind one operand: a literal, a parameter, a name, a call, an interval,
+    or what stands in parentheses."""
     index = start
 
     def kind(ahead: int = 0) -> TokenType | None:
@@ -406,7 +409,8 @@ def _operand_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def _without_versions(piece: Piece) -> str:
-    """A piece's text with spaces in place of `VERSION | TIMESTAMP AS OF expression`: sqlglot reads a part of the expression only."""
+    """A piece's text with spaces in place of `VERSION | TIMESTAMP AS OF expression`: sqlglot reads a part of the
+    expression only."""
     if not re.search(r"\bAS\s+OF\b", piece.text, re.IGNORECASE):
         return piece.text
     spelt, changed = tokens(piece), list(piece.text)
@@ -421,7 +425,8 @@ def _without_versions(piece: Piece) -> str:
 
 
 _WANTING = {  # After these comes an operand.
-    TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS,
+    TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+    TokenType.PLUS,
     TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE, TokenType.NULLSAFE_EQ, TokenType.DIV,
 }  # fmt: skip
 _WANTING_WORDS = {

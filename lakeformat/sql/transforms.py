@@ -1,5 +1,5 @@
-"""Functions of the formats in queries: Iceberg's partition transforms (`system.bucket(16, id)`), its `system.iceberg_version()`, and
-Paimon's `sys.max_pt('t')`."""
+"""Functions of the formats in queries: Iceberg's partition transforms (`system.bucket(16, id)`), its
+`system.iceberg_version()`, and Paimon's `sys.max_pt('t')`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def _largest(context: Context, arguments: Sequence[Token], origin: int) -> str |
         if fields[0].transform.kind is not TransformKind.IDENTITY:
             raise context.script.unsupported(
                 origin,
-                f"sys.max_pt('{arguments[0].text}'): {table.name} has files of an earlier partition spec, without {fields[0]}; compact it",
+                f"sys.max_pt('{arguments[0].text}'): {table.name} has files of an earlier partition spec, "
+                f"without {fields[0]}; compact it",
             )
         batches = table.scan(columns=[fields[0].source]).to_batches()
         bounds = [pc.max(batch.column(0)) for batch in batches if batch.num_rows]

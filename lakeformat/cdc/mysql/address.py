@@ -17,7 +17,10 @@ from lakeformat.errors import InvalidInput
 _SCHEMES = ("mysql", "mariadb")
 _PORT = 3306
 # Without the address: its password cannot be told from the rest.
-_NONE = "the source is no address of MySQL; give mysql://user:password@host:port, with special characters of the password as %xx"
+_NONE = (
+    "the source is no address of MySQL; give mysql://user:password@host:port, "
+    "with special characters of the password as %xx"
+)
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password")
 _SWITCHES = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
 _OPTIONS = ("unix_socket", "unlogged_cascades", "connect_timeout", "ssl_mode", *_FILES, *_SWITCHES)
@@ -41,7 +44,8 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """The address of `url`. Raises `InvalidInput`, without its password, if it is none, or has an option that is not known."""
+    """The address of `url`. Raises `InvalidInput`, without its password, if it is none,
+    or has an option that is not known."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORT

@@ -1,7 +1,8 @@
 """Text in the character sets of MySQL and MariaDB, decoded as the server converts it.
 
-A snapshot has text as the server converted it to UTF-8; the log has its bytes. Python's codecs differ from the server's tables in many
-characters, and the tables of servers differ. So each character that a log has is converted by the server, once.
+A snapshot has text as the server converted it to UTF-8; the log has its bytes. Python's codecs differ from the server's
+tables in many characters, and the tables of servers differ.
+So each character that a log has is converted by the server, once.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Convert = Callable[[str, Sequence[bytes]], Sequence[str]]
 
 @dataclass(slots=True)
 class Charsets:
-    """The character sets of one server. `convert(charset, characters)`: the characters as the server converts them. `names`: character
-    set by the id of a collation."""
+    """The character sets of one server. `convert(charset, characters)`: the characters as the server converts them.
+    `names`: character set by the id of a collation."""
 
     convert: Convert
     names: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -22,8 +22,8 @@ from lakeformat.model.work import RowKind
 
 @dataclass(slots=True)
 class EventRows:
-    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time; events not yet decoded are in
-    `waiting` (memory) or `spilled` (disk)."""
+    """The rows of one table in a batch, or in a part of it. Events are decoded many at a time; events not yet decoded
+    are in `waiting` (memory) or `spilled` (disk)."""
 
     waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
     spilled: list[tuple[LogColumn, ...]] = field(default_factory=list)  # The columns of each event on disk.
@@ -82,8 +82,8 @@ class EventRows:
 
 
 def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
-    """Set the kinds of the two rows of each update, which both come as UPDATE_AFTER: UPDATE_BEFORE and UPDATE_AFTER, or DELETE and
-    INSERT if the update changed the key."""
+    """Set the kinds of the two rows of each update, which both come as UPDATE_AFTER: UPDATE_BEFORE and UPDATE_AFTER, or
+    DELETE and INSERT if the update changed the key."""
     both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
     old, new = both[::2], both[1::2]
     moved = np.zeros(len(old), bool)

@@ -1,7 +1,8 @@
-"""Global transaction identifiers (GTIDs): the transactions applied so far, independent of which server's log they come from.
+"""Global transaction identifiers (GTIDs): the transactions applied so far,
+independent of which server's log they come from.
 
-Source: MariaDB documentation, "Global Transaction ID" (`domain-server-sequence`, increasing within each domain); MySQL reference manual, "GTID Sets"
-(`uuid:1-5:7`).
+Source: MariaDB documentation, "Global Transaction ID" (`domain-server-sequence`, increasing within each domain); MySQL
+reference manual, "GTID Sets" (`uuid:1-5:7`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Gtids:
         return self.last.get(domain, (0, 0))[0] >= number
 
     def has_of_server(self, gtid: str) -> bool:
-        """Whether the GTID is in the set and from the server of the last known transaction: one server's sequence only increases."""
+        """Whether the GTID is in the set and from the server of the last known transaction:
+        one server's sequence only increases."""
         if ":" in gtid:
             return gtid in self
         domain, server, number = map(int, gtid.split("-"))

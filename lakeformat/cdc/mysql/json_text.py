@@ -39,7 +39,8 @@ def _text(value: Any) -> str:
 
 
 def _sql_value(data: bytes) -> _Text:
-    """The library cannot read times above 24 hours and zero dates, loses the bytes of binary strings, and returns a date as a moment."""
+    """The library cannot read times above 24 hours and zero dates, loses the bytes of binary strings, and returns a
+    date as a moment."""
     length, prefix = decode_variable_length(data[1:])
     type, content = data[0], data[1 + prefix :][:length]
     match type:

@@ -1,4 +1,5 @@
-"""Keys of MySQL tables as bounds of chunks: a bound is compared as the server orders the column, also without the table."""
+"""Keys of MySQL tables as bounds of chunks: a bound is compared as the server orders the column,
+also without the table."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ def text_of(value: Any) -> str:
         case bytes():
             return value.hex()
         case timedelta():
-            return f"{'-' if value < timedelta(0) else ''}{abs(value) // timedelta(hours=1):02}:{str(abs(value) % timedelta(hours=1))[2:]}"
+            hours, rest = divmod(abs(value), timedelta(hours=1))
+            return f"{'-' if value < timedelta(0) else ''}{hours:02}:{str(rest)[2:]}"
         case _:
             return str(value)
 
@@ -95,8 +97,8 @@ def text_of(value: Any) -> str:
 def compared(
     left: Sequence[str], right: Sequence[str], sign: str, *, or_equal: bool
 ) -> tuple[str, list[tuple[bool, int]]]:
-    """SQL that compares two keys of the same columns, in a form that can use an index. Also for each placeholder, in order: whether it is of
-    the left key, and the number of its column. A side without placeholders has none of them."""
+    """SQL that compares two keys of the same columns, in a form that can use an index. Also for each placeholder, in
+    order: whether it is of the left key, and the number of its column. A side without placeholders has none of them."""
     parts, values = [], list[tuple[bool, int]]()
     for index in range(len(left)):
         tests = []

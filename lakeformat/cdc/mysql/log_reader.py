@@ -2,7 +2,8 @@
 
 A connection that drops ends the reading: one that reconnects by itself would get events twice.
 
-Source: MySQL internals, "Binary Log Event", "COM_BINLOG_DUMP" and "COM_BINLOG_DUMP_GTID"; MariaDB documentation, "Replication Protocol".
+Source: MySQL internals, "Binary Log Event", "COM_BINLOG_DUMP" and "COM_BINLOG_DUMP_GTID"; MariaDB documentation,
+"Replication Protocol".
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class RowsEvent(NamedTuple):
 
 
 class LogReader:
-    """Reads the log after an offset in a file, or after a set of GTIDs. `file` and `offset`: the position after the last event read."""
+    """Reads the log after an offset in a file, or after a set of GTIDs. `file` and `offset`: the position after the
+    last event read."""
 
     def __init__(
         self,
@@ -166,7 +168,8 @@ class LogReader:
                 )
         elif type == EventType.INCIDENT:
             raise SourceError(
-                f"the server recorded before {self.file}:{self.offset} that its log lacks changes; take the tables anew (restart=True)"
+                f"the server recorded before {self.file}:{self.offset} that its log lacks changes; "
+                "take the tables anew (restart=True)"
             )
         return Event(type, time, server, body)
 

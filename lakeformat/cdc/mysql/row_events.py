@@ -1,7 +1,8 @@
 """Decodes row events of the MySQL and MariaDB binary log into columns, many events at once.
 
-A row is a null bitmap and then the non-null values, without offsets, so the start of a row is only known when the previous one is measured.
-One pass measures the n-th row of every event at a time; a second pass reads all rows column by column.
+A row is a null bitmap and then the non-null values, without offsets, so the start of a row is only known when the
+previous one is measured. One pass measures the n-th row of every event at a time;
+a second pass reads all rows column by column.
 
 Source: MySQL internals, "Rows_event" and "my_time_packed_from_binary" ff.; MySQL's `decimal2bin`.
 """
@@ -86,7 +87,8 @@ class Images:
 def column_of(
     table: str, name: str, type: int, metadata: bytes, is_unsigned: bool, charset: str, members: Sequence[str]
 ) -> LogColumn:
-    """A column by its type and metadata in a table map event. Raises `UnsupportedFeature` for a type that cannot be read."""
+    """A column by its type and metadata in a table map event.
+    Raises `UnsupportedFeature` for a type that cannot be read."""
     first, second = (*metadata, 0, 0)[:2]
     text_charset = None if charset == _BINARY else charset
     match type:
@@ -112,7 +114,8 @@ def column_of(
             return LogColumn(name, type, second, members=tuple(members))
         case _:
             raise UnsupportedFeature(
-                f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, and take the table anew (restart=True)"
+                f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, "
+                "and take the table anew (restart=True)"
             )
 
 
@@ -309,7 +312,8 @@ def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.n
 
 
 def _decimal(buffer: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
-    """Integer and fractional digits in groups of nine. The first bit is the sign; a negative number has all bits inverted."""
+    """Integer and fractional digits in groups of nine. The first bit is the sign;
+    a negative number has all bits inverted."""
     groups, negative = list[tuple[np.ndarray, int]](), buffer[offsets] < 0x80
     position, flip = offsets, np.where(negative, -1, 0)
     for digits in _groups(column.precision, column.scale):

@@ -86,17 +86,19 @@ _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
 
 class MySql:
-    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with `?unix_socket=/path`, and
-    with MySQL's `ssl_mode`, `ssl_ca`, `ssl_cert` and `ssl_key` (with `ssl_ca` the server's certificate is verified), `connect_timeout`.
-    A foreign key with ON DELETE CASCADE or a similar rule changes rows without logging them (MariaDB, and MySQL before 9.6). Such tables are refused,
-    unless `?unlogged_cascades=accept` follows them without these changes.
+    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, optionally with
+    `?unix_socket=/path`, and with MySQL's `ssl_mode`, `ssl_ca`, `ssl_cert` and `ssl_key` (with `ssl_ca` the server's
+    certificate is verified), `connect_timeout`. A foreign key with ON DELETE CASCADE or a similar rule changes rows
+    without logging them (MariaDB, and MySQL before 9.6). Such tables are refused, unless `?unlogged_cascades=accept`
+    follows them without these changes.
 
-    Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
-    MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; random by default. `exclude_columns`:
-    "database.table.column". `name`: the name recorded in tables, for a server whose address may change; the address by default.
-    `readers`: how many connections read a snapshot, a chunk each, in one consistent view; as many chunks are held in memory. More than
-    one needs RELOAD on MariaDB too, and one further connection that finds the chunk boundaries. `lock_seconds`: how long
-    FLUSH TABLES WITH READ LOCK, which blocks all writers, may wait for running statements.
+    Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG
+    MONITOR), and on MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; random by default.
+    `exclude_columns`: "database.table.column". `name`: the name recorded in tables, for a server whose address may
+    change; the address by default. `readers`: how many connections read a snapshot, a chunk each, in one consistent
+    view; as many chunks are held in memory. More than one needs RELOAD on MariaDB too, and one further connection that
+    finds the chunk boundaries. `lock_seconds`: how long FLUSH TABLES WITH READ LOCK, which blocks all writers, may wait
+    for running statements.
     """
 
     def __init__(
@@ -148,14 +150,15 @@ class MySql:
         schema, _, table = name.partition(".")
         columns = self._rows(
             "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale, "
-            "datetime_precision, character_set_name, collation_name, is_nullable, column_comment FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            "datetime_precision, character_set_name, collation_name, is_nullable, column_comment FROM "
+            "information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             schema,
             table,
         )
         if not columns:
             raise NotFound(
-                f"no table {name!r} that this user may SELECT; there are: {', '.join(self.table_names()[:20])} (database.table)"
+                f"no table {name!r} that this user may SELECT; there are: "
+                f"{', '.join(self.table_names()[:20])} (database.table)"
             )
         self._require_logged(name)
         declared = self._rows(
@@ -166,7 +169,8 @@ class MySql:
         )
         if compressed := [row[0] for row in columns if _COMPRESSED in row[2]]:
             raise UnsupportedFeature(
-                f"{name}: column {compressed[0]!r} is COMPRESSED, and its log cannot be read; ALTER TABLE ... MODIFY it without COMPRESSED"
+                f"{name}: column {compressed[0]!r} is COMPRESSED, and its log cannot be read; ALTER TABLE ... "
+                "MODIFY it without COMPRESSED"
             )
         kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
         chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in kept})
@@ -207,12 +211,12 @@ class MySql:
         only, never = (set(filter(None, str(listed).split(","))) for listed in (status[2:4] if status else ("", "")))
         if schema in never or (only and schema not in only):
             raise SourceError(
-                f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); change that in its configuration, "
-                f"restart it, and take the table anew (restart=True)"
+                f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); "
+                "change that in its configuration, restart it, and take the table anew (restart=True)"
             )
         kind = self._rows(
-            "SELECT table_type, transactions FROM information_schema.tables LEFT JOIN information_schema.engines USING (engine) "
-            "WHERE table_schema = %s AND table_name = %s",
+            "SELECT table_type, transactions FROM information_schema.tables LEFT JOIN information_schema.engines USING "
+            "(engine) WHERE table_schema = %s AND table_name = %s",
             schema,
             table,
         )
@@ -236,8 +240,9 @@ class MySql:
             for event, rule in (("DELETE", on_delete), ("UPDATE", on_update)):
                 if rule in _CASCADES:
                     raise SourceError(
-                        f"{name}: its foreign key {constraint!r} changes rows by ON {event} {rule}, which the server does not log (MySQL does from 9.6 on); "
-                        f"make it RESTRICT, or follow the table without these changes: mysql://...?unlogged_cascades=accept"
+                        f"{name}: its foreign key {constraint!r} changes rows by ON {event} {rule}, which the server "
+                        "does not log (MySQL does from 9.6 on); make it RESTRICT, or follow the table without these "
+                        "changes: mysql://...?unlogged_cascades=accept"
                     )
 
     @cached_property
@@ -335,8 +340,8 @@ class MySql:
         return Position(_order(file, int(offset)), text)
 
     def _translate(self, text: str, gtids: str) -> Position:
-        """Translate a position of another server of the group to this server's log: before the first transaction that is not in
-        `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
+        """Translate a position of another server of the group to this server's log: before the first transaction that
+        is not in `gtids`. Transactions of `gtids` that come later in this log are skipped when it is read."""
         seen, end = Gtids.parse(gtids), self.position()
         if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
             raise self._behind(text, "it lacks some of these transactions")
@@ -378,8 +383,8 @@ class MySql:
 
     def _behind(self, text: str, why: str) -> NotFound:
         return NotFound(
-            f"the log of {self.name} does not go on from {text}, a position of another server: {why}. If it is a replica that is behind, run it again "
-            f"when it has caught up; else take the table anew (restart=True)"
+            f"the log of {self.name} does not go on from {text}, a position of another server: {why}. If it is a "
+            "replica that is behind, run it again when it has caught up; else take the table anew (restart=True)"
         )
 
     def served(self) -> Collection[str]:
@@ -406,8 +411,8 @@ class MySql:
             return {}
         column = "CONCAT_WS('|', ordinal_position, column_name, column_type, is_nullable, column_comment)"
         rows = self._rows(
-            f"SELECT table_schema, table_name, COUNT(*), BIT_XOR(CAST(CONV(LEFT(SHA2({column}, 256), 15), 16, 10) AS UNSIGNED)) "
-            "FROM information_schema.columns WHERE (table_schema, table_name) IN %s GROUP BY 1, 2",
+            f"SELECT table_schema, table_name, COUNT(*), BIT_XOR(CAST(CONV(LEFT(SHA2({column}, 256), 15), 16, 10) AS "
+            "UNSIGNED)) FROM information_schema.columns WHERE (table_schema, table_name) IN %s GROUP BY 1, 2",
             tuple(tuple(name.split(".", 1)) for name in names),
         )
         return {f"{schema}.{table}": f"{count}/{digest}" for schema, table, count, digest in rows}
@@ -463,15 +468,16 @@ class MySql:
                 cursor.execute("UNLOCK TABLES")  # The lock may be partly held.
                 otherwise = ", or read with readers=1, which needs no lock" if self._is_mariadb else ""
                 raise SourceError(
-                    f"statements or locks held FLUSH TABLES WITH READ LOCK back for {self._lock_seconds} s (lock_seconds), and it all writers; run it "
-                    f"again when they have ended (SHOW PROCESSLIST){otherwise}"
+                    f"statements or locks held FLUSH TABLES WITH READ LOCK back for {self._lock_seconds} s "
+                    "(lock_seconds), and it all writers; "
+                    f"run it again when they have ended (SHOW PROCESSLIST){otherwise}"
                 ) from error
             if error.args[0] not in _DENIED:
                 raise
             otherwise = ", or read with readers=1" if self._is_mariadb else ""
             raise SourceError(
-                f"readers={self._readers}: a snapshot begins under FLUSH TABLES WITH READ LOCK, which the server denies ({error.args[1]}); "
-                f"GRANT RELOAD ON *.* TO the user{otherwise}"
+                f"readers={self._readers}: a snapshot begins under FLUSH TABLES WITH READ LOCK, which the server "
+                f"denies ({error.args[1]}); GRANT RELOAD ON *.* TO the user{otherwise}"
             ) from error
         try:
             yield
@@ -593,7 +599,10 @@ class MySqlView:
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
         keys = ", ".join(column.expression for column in self._source._key(self._table))
         condition, values = self._between(after, None)
-        query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
+        query = (
+            f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET "
+            f"{size - 1}"
+        )
         rows = _fetched(self._readers.first, query, values)
         return tuple(map(text_of, rows[0])) if len(rows) == 2 else None
 
@@ -665,7 +674,8 @@ def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
 
 
 class _Batch:
-    """Transactions read from the log and not yet yielded. Events beyond the memory limit are spilled to disk in parts."""
+    """Transactions read from the log and not yet yielded.
+    Events beyond the memory limit are spilled to disk in parts."""
 
     def __init__(self, source: MySql, tables: dict[str, SourceTable], limit: int) -> None:
         self.source, self.tables = source, tables
@@ -684,8 +694,8 @@ class _Batch:
         self.rewritten[name] = (Rewritten(name, orders, orders),)
 
     def fail(self, name: str, error: LakeError, order: int) -> None:
-        """Stop one table before a log position; the others continue. Only the first and the last failed position are kept: if a view
-        of the table covers the last, it covers all."""
+        """Stop one table before a log position; the others continue. Only the first and the last failed position are
+        kept: if a view of the table covers the last, it covers all."""
         orders = np.array([order], np.int64)
         self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, orders, orders))
 
@@ -705,13 +715,13 @@ class _Batch:
         name = table.name
         if event.is_partial:
             raise SourceError(
-                f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
-                f"take the table anew (restart=True)"
+                f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in "
+                "the session that writes), and take the table anew (restart=True)"
             )
         if not event.is_whole:
             raise SourceError(
-                f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
-                f"take the table anew (restart=True)"
+                f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the "
+                "session that writes), and take the table anew (restart=True)"
             )
         rows = self.rows.setdefault(name, EventRows())
         body = event.rows
@@ -745,12 +755,14 @@ class _Batch:
         for column in log.columns:
             if column.type in row_events.OLD_TIMES and column.name in types and types[column.name].digits:
                 raise UnsupportedFeature(
-                    f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
-                    f"SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... FORCE, and take the table anew (restart=True)"
+                    f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = "
+                    "OFF, which the log does not describe; SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... "
+                    "FORCE, and take the table anew (restart=True)"
                 )
 
     def has(self, count: int) -> bool:
-        """Whether the batch has at least `count` rows. Events are only decoded to count rows once their size allows for so many."""
+        """Whether the batch has at least `count` rows.
+        Events are only decoded to count rows once their size allows for so many."""
         if self._parts:
             return True
         if sum(row.row_count + row.waiting_bytes // row.smallest for row in self.rows.values()) < count:
@@ -850,8 +862,8 @@ class _Batch:
 
 
 class _Log:
-    """Reads the server's log from a position, over one connection. If it drops, reading fails and the next sync restarts from the committed
-    position."""
+    """Reads the server's log from a position, over one connection. If it drops, reading fails and the next sync
+    restarts from the committed position."""
 
     def __init__(self, source: MySql, after: Position, tables: Mapping[str, SourceTable]) -> None:
         where, _, identity = after.text.partition(";")
@@ -954,8 +966,8 @@ class _Log:
         self._is_known = is_exact and self._gtids is not None and gtid in self._gtids
         if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(gtid):
             raise NotFound(
-                f"the server's log after {self.position.text} has {gtid}, which comes before: it is another log, the server was reset or "
-                f"restored; take the tables anew (restart=True)"
+                f"the server's log after {self.position.text} has {gtid}, which comes before: it is another log, the "
+                "server was reset or restored; take the tables anew (restart=True)"
             )
 
     def _end_transaction(self, order: int) -> None:
@@ -980,12 +992,13 @@ class _Log:
         name = table.name
         if not table.has_names:
             raise SourceError(
-                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take the "
-                f"table anew (restart=True)"
+                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL "
+                "binlog_row_metadata = 'FULL', and take the table anew (restart=True)"
             )
         if self._is_xa:
             raise UnsupportedFeature(
-                f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take the table anew (restart=True)"
+                f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take "
+                "the table anew (restart=True)"
             )
 
     def _boundary(self, text: str, batch: _Batch) -> bool | None:
@@ -1029,8 +1042,8 @@ class _Log:
             return is_end
         for name in fresh if statements.changes_rows(text) else ():
             error = SourceError(
-                f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
-                f"(and in the session that writes), and take the table anew (restart=True)"
+                f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL "
+                "binlog_format = 'ROW' (and in the session that writes), and take the table anew (restart=True)"
             )
             batch.fail(name, error, order)
         rewrites = verb == "ALTER" and statements.rewrites(text)
@@ -1041,8 +1054,8 @@ class _Log:
         for name in statements.removed(text, schema, batch.tables):
             if self._is_fresh(name, order):
                 error = NotFound(
-                    f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows are not deleted by it; take "
-                    f"the table anew (restart=True)"
+                    f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows "
+                    "are not deleted by it; take the table anew (restart=True)"
                 )
                 batch.fail(name, error, order)
         truncated = statements.truncated(text, schema)
@@ -1110,7 +1123,8 @@ def refusals() -> Iterator[None]:
         code = error.args[0] if error.args else None
         if code in _DENIED:
             raise SourceError(
-                f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+                f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, "
+                "REPLICATION CLIENT ON *.* TO the user"
             ) from error
         kind = Disconnected if code in _LOST or isinstance(error, pymysql.InterfaceError) else SourceError
         raise kind(f"the server refused, or cannot be reached: {error}; run it again when that is mended") from error

@@ -25,8 +25,8 @@ _ALTER_RENAME = re.compile(
     rf"ALTER\s+(?:\w+\s+)*?TABLE\s+(?:IF\s+EXISTS\s+)?{_WHOLE}.*?[\s,]RENAME\s+(?!(?:COLUMN|INDEX|KEY)\s)",
     re.IGNORECASE | re.DOTALL,
 )
-# Clauses of ALTER TABLE that change values of existing rows, or bring or remove rows, without row events. DROP COLUMN does if a column of the
-# same name is added.
+# Clauses of ALTER TABLE that change values of existing rows, or bring or remove rows, without row events. DROP COLUMN
+# does if a column of the same name is added.
 _REWRITE = re.compile(
     r"\b(?:IGNORE|MODIFY|CHANGE|CONVERT|RENAME\s+COLUMN|IMPORT|DISCARD|TRUNCATE|EXCHANGE|"
     r"DROP\s+(?!INDEX\b|KEY\b|FOREIGN\b|PRIMARY\b|CONSTRAINT\b|CHECK\b|DEFAULT\b))",
@@ -40,7 +40,8 @@ _ROW_CHANGE = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECA
 
 
 def plain(text: str) -> str:
-    """The statement without comments and with empty literals. The content of `/*!50100 ... */` is executed, so it stays."""
+    """The statement without comments and with empty literals. The content of `/*!50100 ... */` is executed, so it
+    stays."""
     return _TOKEN.sub(lambda match: match["kept"] or ("''" if match["literal"] else " "), text).strip()
 
 
@@ -50,8 +51,8 @@ def verb(text: str) -> str:
 
 
 def boundary(text: str) -> tuple[str, str] | None:
-    """The statement that begins or ends a transaction or a part of one, in upper case, and the savepoint that it names; None for any
-    other statement."""
+    """The statement that begins or ends a transaction or a part of one, in upper case, and the savepoint that it names;
+    None for any other statement."""
     match = _BOUNDARY.match(text)
     if match is None:
         return None
@@ -70,7 +71,8 @@ def changes_rows(text: str) -> bool:
 
 
 def rewrites(text: str) -> bool:
-    """Whether an ALTER TABLE may change rows, which are not logged: by a changed column, or by whole partitions or files."""
+    """Whether an ALTER TABLE may change rows, which are not logged: by a changed column,
+    or by whole partitions or files."""
     return _REWRITE.search(text) is not None
 
 
@@ -81,8 +83,8 @@ def truncated(text: str, schema: str) -> str | None:
 
 
 def removed(text: str, schema: str, tables: Collection[str]) -> list[str]:
-    """The names that no longer refer to the same table after the statement. A name that another table takes in the same RENAME TABLE
-    continues: gh-ost and pt-online-schema-change swap tables this way."""
+    """The names that no longer refer to the same table after the statement. A name that another table takes in the same
+    RENAME TABLE continues: gh-ost and pt-online-schema-change swap tables this way."""
     if match := _DROP.match(text):
         return [_named(name, schema) for name in _WHOLE_NAME.finditer(text, match.end())]
     if match := _DROP_DATABASE.match(text):

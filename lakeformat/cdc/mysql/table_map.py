@@ -69,7 +69,8 @@ class TableMap:
         for type in types:
             if type not in _METADATA_BYTES:
                 raise UnsupportedFeature(
-                    f"{self.name}: the log has a column of the unknown type {type}; leave it out of the table, and take it anew (restart=True)"
+                    f"{self.name}: the log has a column of the unknown type {type}; leave it out of the table, and "
+                    "take it anew (restart=True)"
                 )
             size = _METADATA_BYTES[type]
             columns.append(_real_type(type, self._data[start : start + size]))

@@ -1,6 +1,7 @@
 """Decodes SELECT results in MySQL's text protocol into columns, all rows at once.
 
-A row is a packet with the length and the text of each column. PyMySQL converts values one by one, which takes twenty times as long.
+A row is a packet with the length and the text of each column. PyMySQL converts values one by one, which takes twenty
+times as long.
 
 Source: MySQL internals, "Text Resultset Row" and "Length-Encoded Integer".
 """
@@ -73,8 +74,8 @@ def _decoded(text: bytes, encoding: str) -> str:
 
 
 def fetch(connection: Any, query: str, values: Sequence[Any], limit: int) -> Generator[TextRows]:
-    """Fetch all rows of a query, about `limit` bytes at a time; at least one piece, which may be empty. The server waits meanwhile. Raises
-    PyMySQL's errors; closes the connection if it fails or ends halfway."""
+    """Fetch all rows of a query, about `limit` bytes at a time; at least one piece, which may be empty. The server
+    waits meanwhile. Raises PyMySQL's errors; closes the connection if it fails or ends halfway."""
     with connection.cursor(SSCursor) as cursor:
         cursor.execute(query, tuple(values))  # Passed even if empty: % is doubled in names.
         result = cursor._result

@@ -118,11 +118,13 @@ def of_log(column: LogColumn) -> MySqlType:
 def to_type(  # noqa: C901 - a case for each type
     column: str, type: MySqlType, options: Collection[TypeOption], *, is_key: bool = False
 ) -> Type:
-    """The column type, mapped as Paimon's CDC does. Raises `UnsupportedFeature` for spatial types, and types that are not known."""
+    """The column type, mapped as Paimon's CDC does. Raises `UnsupportedFeature` for spatial types,
+    and types that are not known."""
     if type.name not in _KNOWN:
         kind = "spatial type" if type.name in _SPATIAL else "type"
         raise UnsupportedFeature(
-            f"column {column!r} is of the {kind} {type.name}, which is not followed; leave the column out (exclude_columns)"
+            f"column {column!r} is of the {kind} {type.name}, which is not followed; "
+            "leave the column out (exclude_columns)"
         )
     is_unsigned = "unsigned" in type.text
     match type.name:
@@ -298,8 +300,8 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, target: Type)
                 return pa.array(values, arrow)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(
-            f"column {column!r} ({type.text}) holds a value that {target} cannot: {error}. Leave the column out (exclude_columns), or "
-            f"take all columns as text (type option 'to-string')"
+            f"column {column!r} ({type.text}) holds a value that {target} cannot: {error}. Leave the column out "
+            "(exclude_columns), or take all columns as text (type option 'to-string')"
         ) from error
 
 

@@ -67,7 +67,8 @@ class Decoded:
 
 
 def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
-    """The transactions of `parts`, which hold all messages of whole transactions: bytes and message offsets of each part."""
+    """The transactions of `parts`, which hold all messages of whole transactions:
+    bytes and message offsets of each part."""
     blocks, begun, count = list[np.ndarray](), list[np.ndarray](), 0
     for data, starts in parts:
         buffer = np.frombuffer(data, np.uint8)
@@ -87,8 +88,8 @@ def commits(parts: Iterable[tuple[bytearray, np.ndarray]]) -> Commits:
 def decode(
     data: bytearray, starts: np.ndarray, earlier: Mapping[int, Relation], transactions: Commits, first: int = 0
 ) -> Decoded:
-    """Decode `data`, whose messages begin at `starts`; pads `data` in place. `first`: the number of its first message among the messages
-    of `transactions`. `earlier`: relations from earlier `Relation` messages."""
+    """Decode `data`, whose messages begin at `starts`; pads `data` in place. `first`: the number of its first message
+    among the messages of `transactions`. `earlier`: relations from earlier `Relation` messages."""
     data += bytes(_PAD)
     buffer = np.frombuffer(data, np.uint8)
     tags = buffer[starts]
@@ -132,7 +133,8 @@ def decode(
 def _rows(
     buffer: np.ndarray, starts: np.ndarray, tags: np.ndarray, places: np.ndarray, relation: Relation
 ) -> Iterator[RelationRows]:
-    """The rows in messages of one relation: first each message's first row, then the new rows of updates that have two."""
+    """The rows in messages of one relation: first each message's first row,
+    then the new rows of updates that have two."""
     offsets = starts[places] + 5
     marks, kinds = buffer[offsets], np.empty(len(places), np.int8)
     is_update = tags[places] == ord("U")

@@ -82,8 +82,8 @@ _APART, _APART_LENGTH = (
     44,
 )  # In the name of a slot that keeps the log for one table; the most characters before it.
 _FIRST_OWN_TYPE = 16384  # Oids below are of types that PostgreSQL brings.
-# The files of a table, or of the partitions of one, and whether each was made as a partition (CREATE TABLE ... PARTITION OF), before it had rows: ATTACH
-# PARTITION changes all columns of a table.
+# The files of a table, or of the partitions of one, and whether each was made as a partition (CREATE TABLE ...
+# PARTITION OF), before it had rows: ATTACH PARTITION changes all columns of a table.
 _FILES = """
 SELECT c.oid, c.relfilenode, (
   SELECT bool_or(a.xmin = t.xmin AND a.cmin = t.cmin) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
@@ -119,10 +119,11 @@ COPY (
 class Postgres:
     """A PostgreSQL database (14 or newer): `dsn` is a libpq connection string.
 
-    `slot` names the replication slot and the publication of one `sync_table` or `sync_database`; both are created if missing. The server
-    keeps its log until the slot has read it: call `drop()` when the slot is no longer needed. `exclude_columns`: "schema.table.column".
-    `readers`: how many connections read a snapshot, a chunk each, in one consistent view; as many chunks are held in memory.
-    The role needs REPLICATION and SELECT on the tables, and must own them to create the publication.
+    `slot` names the replication slot and the publication of one `sync_table` or `sync_database`; both are created if
+    missing. The server keeps its log until the slot has read it: call `drop()` when the slot is no longer needed.
+    `exclude_columns`: "schema.table.column". `readers`: how many connections read a snapshot, a chunk each, in one
+    consistent view; as many chunks are held in memory. The role needs REPLICATION and SELECT on the tables, and must
+    own them to create the publication.
     """
 
     def __init__(
@@ -169,11 +170,12 @@ class Postgres:
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
         schema, _, table = name.partition(".") if "." in name else ("public", "", name)
         rows = self._rows(
-            "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN bool_and(leaf.relreplident = 'd') THEN 'd' ELSE 'n' END "
-            "FROM pg_class leaf WHERE leaf.oid = c.oid AND c.relkind = 'r' OR leaf.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)), "
-            "obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' "
-            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
+            "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN "
+            "bool_and(leaf.relreplident = 'd') THEN 'd' ELSE 'n' END FROM pg_class leaf WHERE leaf.oid = c.oid AND "
+            "c.relkind = 'r' OR leaf.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)), "
+            "obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' FROM pg_class "
+            "c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN "
+            "('r', 'p')",
             schema,
             table,
         )
@@ -187,8 +189,9 @@ class Postgres:
         if not is_readable:
             raise SourceError(f"{name}: {role} may not read it; GRANT SELECT ON {quoted} TO {role}")
         columns = self._rows(
-            "SELECT attname, atttypid, atttypmod, attnotnull, col_description(attrelid, attnum), attgenerated <> '', attnum, xmin::text "
-            "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            "SELECT attname, atttypid, atttypmod, attnotnull, col_description(attrelid, attnum), attgenerated <> '', "
+            "attnum, xmin::text FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY "
+            "attnum",
             oid,
         )
         declared = tuple(
@@ -207,7 +210,8 @@ class Postgres:
         if not is_full and not (identity == "d" and chosen == declared):
             which = ", of the table and of each of its partitions" if is_root else ""
             raise SourceError(
-                f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
+                f"{name}: its changes lack the rows that they replace; "
+                f"ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
             )
         may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
         # Without REPLICA IDENTITY FULL the log has only the key of a deleted row.
@@ -225,8 +229,8 @@ class Postgres:
         return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared, version=version)
 
     def _version(self, name: str, oid: int, columns: Sequence[Any]) -> str:
-        """The table's version for `rewritten`, as JSON: column -> [number, transaction that last changed it], the largest oid among the table's files
-        and their digest, and the digest of enums and composite types."""
+        """The table's version for `rewritten`, as JSON: column -> [number, transaction that last changed it], the
+        largest oid among the table's files and their digest, and the digest of enums and composite types."""
         self._files[name] = files = self._rows(_FILES, oid, oid)
         has_own = any(row[1] >= _FIRST_OWN_TYPE for row in columns)
         types = self._rows(_OWN_TYPES)[0][0] if has_own else ""
@@ -271,8 +275,8 @@ class Postgres:
             self._drop_lost_slot()
         elif self._slot_state() is None:
             raise NotFound(
-                f"slot {self._slot!r} does not exist: it was dropped, or the server is another, and changes since the tables' positions are not kept; "
-                f"take the tables anew (restart=True)"
+                f"slot {self._slot!r} does not exist: it was dropped, or the server is another, and changes since the "
+                "tables' positions are not kept; take the tables anew (restart=True)"
             )
         self._publish([table.name for table in tables])
         slot = self._slot_state()
@@ -291,8 +295,8 @@ class Postgres:
             if not isinstance(error.__cause__, psycopg.errors.QueryCanceled):
                 raise
             raise SourceError(
-                f"slot {self._slot!r} was not made, for transactions still run after {_WAIT_SECONDS:.0f} s (see pg_stat_activity); run it again when "
-                f"they have ended"
+                f"slot {self._slot!r} was not made, for transactions still run after {_WAIT_SECONDS:.0f} s (see "
+                "pg_stat_activity); run it again when they have ended"
             ) from error
         finally:
             if self._connection is not None and not self._connection.closed:
@@ -337,7 +341,8 @@ class Postgres:
 
     def kept_bytes(self, name: str) -> int | None:
         rows = self._rows(
-            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = ANY(%s) ORDER BY slot_name = %s",
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE "
+            "slot_name = ANY(%s) ORDER BY slot_name = %s",
             [self._apart_slot(name), self._slot],
             self._slot,
         )
@@ -359,8 +364,9 @@ class Postgres:
                 self._rows("SELECT pg_advisory_unlock(hashtext(%s))", self._slot)
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
-        """The published tables, each with its publication entry. A table that was dropped or removed has a new entry when it is added
-        again. The entry includes the `xmin` of the publication's row, which `ALTER PUBLICATION ... SET (publish = ...)` changes."""
+        """The published tables, each with its publication entry. A table that was dropped or removed has a new entry
+        when it is added again. The entry includes the `xmin` of the publication's row, which
+        `ALTER PUBLICATION ... SET (publish = ...)` changes."""
         self._whole_publication(names)
         rows = self._rows(
             "SELECT n.nspname || '.' || c.relname, p.xmin::text || '/' || r.oid::text || '/' || c.oid::text "
@@ -386,8 +392,8 @@ class Postgres:
             raise SourceError(f"{role} may not read changes; ALTER ROLE {role} REPLICATION")
 
     def _publish(self, names: Sequence[str]) -> None:
-        """Add these tables to the publication. Changes of transactions that are already running may not be published, so wait for
-        them to end."""
+        """Add these tables to the publication. Changes of transactions that are already running may not be published,
+        so wait for them to end."""
         is_there, published = self._whole_publication(names)
         missing = [name for name in names if name not in published]
         if is_there and not missing:
@@ -404,41 +410,43 @@ class Postgres:
             if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
                 raise
             raise SourceError(
-                f"this role may not publish {', '.join(missing)} ({error.__cause__.diag.message_primary}); have their owner run: "
-                f"{verb.as_string(self._open())}"
+                f"this role may not publish {', '.join(missing)} ({error.__cause__.diag.message_primary}); have their "
+                f"owner run: {verb.as_string(self._open())}"
             ) from error
         horizon = self._rows("SELECT pg_current_xact_id()::text::bigint")[0][0]
         deadline = time.monotonic() + _WAIT_SECONDS
         while self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")[0][0] < horizon:
             if time.monotonic() > deadline:
                 raise SourceError(
-                    f"transactions that are older than the publication {self._slot!r} still run after {_WAIT_SECONDS:.0f} s (see "
-                    f"pg_stat_activity); run it again when they have ended"
+                    f"transactions that are older than the publication {self._slot!r} still run after "
+                    f"{_WAIT_SECONDS:.0f} s (see pg_stat_activity); run it again when they have ended"
                 )
             time.sleep(0.05)
 
     def _whole_publication(self, names: Collection[str]) -> tuple[bool, dict[str, bool]]:
         """(whether the publication exists, its tables). Raises if it omits changes of these tables."""
         settings = self._rows(
-            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE pubname = %s",
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE "
+            "pubname = %s",
             self._slot,
         )
         published = self._published()
         if settings and not settings[0][0]:
             raise SourceError(
-                f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = 'insert, update, delete, truncate', "
-                f"publish_via_partition_root = true), and take the tables anew (restart=True)"
+                f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = "
+                "'insert, update, delete, truncate', publish_via_partition_root = true), "
+                "and take the tables anew (restart=True)"
             )
         if partial := [name for name in names if published.get(name)]:
             raise SourceError(
-                f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves changes out; drop it from the "
-                f"publication, and take it anew (restart=True)"
+                f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves "
+                "changes out; drop it from the publication, and take it anew (restart=True)"
             )
         return bool(settings), published
 
     def _published(self) -> dict[str, bool]:
-        """The tables that the publication lists -> whether a row filter or a column list restricts them. FOR ALL TABLES lists none: it would
-        silently include a table that was dropped and created again."""
+        """The tables that the publication lists -> whether a row filter or a column list restricts them. FOR ALL TABLES
+        lists none: it would silently include a table that was dropped and created again."""
         rows = self._rows(
             "SELECT n.nspname || '.' || c.relname, "
             "to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL "  # Since PostgreSQL 15.
@@ -464,8 +472,8 @@ class Postgres:
             )
         if status == "lost" or confirmed is None:
             raise NotFound(
-                f"slot {self._read_slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, and take the table anew "
-                f"(restart=True), as all tables of the slot"
+                f"slot {self._read_slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise "
+                "that, and take the table anew (restart=True), as all tables of the slot"
             )
         return self.parse(confirmed)
 
@@ -480,8 +488,12 @@ class Postgres:
             self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._read_slot, position.text)
 
     def drop(self) -> bool:
-        """Drop the slot and the publication, so that the server no longer keeps its log for them. Returns whether there was a slot."""
-        apart = "SELECT slot_name FROM pg_replication_slots WHERE starts_with(slot_name, %s) AND database = current_database()"
+        """Drop the slot and the publication, so that the server no longer keeps its log for them.
+        Returns whether there was a slot."""
+        apart = (
+            "SELECT slot_name FROM pg_replication_slots WHERE starts_with(slot_name, %s) "
+            "AND database = current_database()"
+        )
         for (name,) in self._rows(apart, f"{self._slot[:_APART_LENGTH]}{_APART}"):
             self._rows("SELECT pg_drop_replication_slot(%s)", name)
         has_slot = bool(self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot))
@@ -537,7 +549,8 @@ class Postgres:
         return bool(self._rows(query))
 
     def _only(self, name: str) -> sql.Composable:
-        """`ONLY table`, as the log assigns rows of child tables to the child; a partitioned table with its partitions."""
+        """`ONLY table`, as the log assigns rows of child tables to the child;
+        a partitioned table with its partitions."""
         identifier = sql.Identifier(*name.split(".", 1))
         return identifier if name in self._roots else sql.SQL("ONLY {}").format(identifier)
 
@@ -574,8 +587,8 @@ class Postgres:
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod), "
             "quote_ident(cn.nspname) || '.' || quote_ident(co.collname) "
             "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "LEFT JOIN pg_collation co ON co.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s",
+            "LEFT JOIN pg_collation co ON co.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = "
+            "co.collnamespace WHERE n.nspname = %s AND c.relname = %s",
             schema,
             name,
         )
@@ -590,16 +603,19 @@ class Postgres:
         kept = self._slot_state()
         if kept is None:
             raise NotFound(
-                f"slot {self._slot!r} is gone, and with it the changes after {after.text}; take the tables anew (restart=True)"
+                f"slot {self._slot!r} is gone, and with it the changes after {after.text}; "
+                "take the tables anew (restart=True)"
             )
         if kept > after:
             raise NotFound(
-                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are needed: the table was rolled back, the "
-                f"slot was made anew for other tables, or something else read the slot; take the table anew (restart=True)"
+                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are needed: "
+                "the table was rolled back, the slot was made anew for other tables, or something else read the slot; "
+                "take the table anew (restart=True)"
             )
         if self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0]) < after:
             raise NotFound(
-                f"the server's log ends before {after.text}: it was restored, or is another server; take the tables anew (restart=True)"
+                f"the server's log ends before {after.text}: it was restored, or is another server; "
+                "take the tables anew (restart=True)"
             )
         tables, current, memory_bytes = dict(tables), after, max(MEMORY_BYTES, limit * _ROW_BYTES)
         while current < until:
@@ -715,7 +731,8 @@ class Postgres:
         return TableChanges(table, rows, ends, decoded.transactions[places], times, places, unknown, truncated)
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
-        """The rows in the table's current columns, and per column a mask of the rows whose unchanged value the log omits."""
+        """The rows in the table's current columns,
+        and per column a mask of the rows whose unchanged value the log omits."""
         indexes = {column[0]: i for i, column in enumerate(piece.relation.columns)}
         arrays, unknown = [], {}
         for field in table.fields:
@@ -736,14 +753,15 @@ class Postgres:
         fields = {field.name: field for field in table.fields}
         if gone := [name for name in table.key if name not in {column[0] for column in relation.columns}]:
             raise UnsupportedFeature(
-                f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
-                f"another table"
+                f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; "
+                "nothing is lost, take it into another table"
             )
         is_own = table.name not in self._roots  # Each partition has its own replica identity.
         if is_own and relation.identity in "di" and relation.key != set(table.key):
             raise SourceError(
-                f"{table.name}: changes in the log lack the key of the rows that they replace, for its replica identity was ({', '.join(sorted(relation.key))}) "
-                f"for a while; ALTER TABLE ... REPLICA IDENTITY FULL, and take the table anew (restart=True)"
+                f"{table.name}: changes in the log lack the key of the rows that they replace, for its replica "
+                f"identity was ({', '.join(sorted(relation.key))}) for a while; ALTER TABLE ... REPLICA IDENTITY FULL, "
+                "and take the table anew (restart=True)"
             )
         for name, oid, modifier in relation.columns:
             if f"{table.name}.{name}" in self._excluded:
@@ -888,7 +906,8 @@ class PostgresView:
 
 
 def _parts(messages: Messages, limit: int) -> list[tuple[int, int]]:
-    """(first, end) of each part of the messages without the trailer: one part, or parts of about `limit` if there are many more."""
+    """(first, end) of each part of the messages without the trailer: one part,
+    or parts of about `limit` if there are many more."""
     ranges = messages.ranges(max(limit, len(messages)) if len(messages) <= _PARTS_FROM * limit else limit)
     *others, (first, end) = ranges
     return [*others, (first, end - 1)] if end - 1 > first or not others else others
@@ -905,8 +924,8 @@ def _read(messages: Messages, parts: Sequence[tuple[int, int]]) -> Iterator[tupl
 
 
 def _copy(connection: PGconn, query: bytes) -> Iterator[memoryview | None]:
-    """The messages of COPY's output, one per row; None where it waits for the server. psycopg's own iterator takes four times as long. The
-    connection cannot be used if this ends halfway."""
+    """The messages of COPY's output, one per row; None where it waits for the server. psycopg's own iterator takes four
+    times as long. The connection cannot be used if this ends halfway."""
     next_message = connection.get_copy_data
     result: Any = connection.exec_(query)
     if result.status == ExecStatus.COPY_OUT:
@@ -960,8 +979,8 @@ def _require_parsed(dsn: str) -> None:
         psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:  # Its text may show a part of the password.
         raise InvalidInput(
-            "the source is no address of PostgreSQL, or has an option that libpq does not know; give postgresql://user:password@host/database, with "
-            "special characters of the password as %xx"
+            "the source is no address of PostgreSQL, or has an option that libpq does not know; give "
+            "postgresql://user:password@host/database, with special characters of the password as %xx"
         ) from None
 
 
@@ -993,8 +1012,8 @@ def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]])
 def _with_key_changes(
     pieces: list[pgoutput.RelationRows], key: tuple[str, ...]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The kinds of the rows, and per row 1 if it is the second row of its message, else 0. An update that changes the key becomes DELETE and
-    INSERT. Omitted values are copied from the old row if it is complete."""
+    """The kinds of the rows, and per row 1 if it is the second row of its message, else 0. An update that changes the
+    key becomes DELETE and INSERT. Omitted values are copied from the old row if it is complete."""
     kinds, seconds = (
         [piece.kinds.copy() for piece in pieces],
         [np.zeros(len(piece.places), np.int64) for piece in pieces],

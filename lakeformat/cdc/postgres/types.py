@@ -96,8 +96,8 @@ def to_values(column: str, texts: pa.Array, type: PostgresType, target: Type) ->
         return read(texts, to_arrow(target))
     except pa.ArrowInvalid as error:
         raise InvalidInput(
-            f"column {column!r} ({type.name}) holds a value that {target} cannot: {error}. Leave the column out (exclude_columns), or "
-            f"take all columns as text (type option 'to-string')"
+            f"column {column!r} ({type.name}) holds a value that {target} cannot: {error}. Leave the column out "
+            "(exclude_columns), or take all columns as text (type option 'to-string')"
         ) from error
 
 

@@ -47,7 +47,8 @@ class Compaction(Part[State]):
         `scope`: on partition columns only."""
         if buckets is not None:
             raise UnsupportedFeature(
-                f"{self.reader.root}: compact(buckets=...): the buckets of an Iceberg table are partition fields; use where"
+                f"{self.reader.root}: compact(buckets=...): the buckets of an Iceberg table are partition fields; "
+                "use where"
             )
         least = max(min_files or (2 if full else _LEAST_FILES), 2)
         fields, write = rewriting(self.state)
@@ -94,8 +95,8 @@ class Compaction(Part[State]):
         """Whether the manifests of some spec would be fewer at the size `commit.manifest.target-size-bytes`."""
         if request.sort_by:
             raise UnsupportedFeature(
-                f"{self.reader.root}: rewrite_manifests(sort_by=...): those of an Iceberg table are always sorted by its "
-                "partition fields"
+                f"{self.reader.root}: rewrite_manifests(sort_by=...): "
+                "those of an Iceberg table are always sorted by its partition fields"
             )
         target = options.integer(self.state.schema.properties, "commit.manifest.target-size-bytes")
         metas = manifest.metas_of(self.reader, self.state.snapshot_document)

@@ -91,8 +91,8 @@ _COPY = (Check.DELETES_FOR_REMOVED,)
 _DELETE = (Check.REFERENCED_REPLACED, Check.ADDED_VECTORS)
 _CHANGE = (Check.REFERENCED_REMOVED, Check.ADDED_DELETES, Check.ADDED_VECTORS)
 _BY_ROW = (OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, OperationKind.OVERWRITE)
-# The checks by operation, kind and isolation. Data that a compaction writes keeps the sequence number of what it read, so that
-# equality deletes committed meanwhile still apply to it.
+# The checks by operation, kind and isolation. Data that a compaction writes keeps the sequence number of what it read,
+# so that equality deletes committed meanwhile still apply to it.
 CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
     (Rewrite, OperationKind.COMPACT, None): (Check.POSITIONS_FOR_REMOVED,),
     **{(Rewrite, kind, level): _COPY for kind in _BY_ROW for level in (None, "snapshot")},
@@ -175,7 +175,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             if metadata.current_id(ahead) is None or metadata.current_id(base) not in {None, *led}:
                 raise Conflict(
                     f"{reader.root}: branch {base.branch!r} has snapshots that did not lead to {to!r} "
-                    f"({metadata.current_id(base)} is no ancestor of {metadata.current_id(ahead)}), so it cannot go forward there"
+                    f"({metadata.current_id(base)} is no ancestor of {metadata.current_id(ahead)}), "
+                    "so it cannot go forward there"
                 )
         case SetStatistics(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
@@ -204,8 +205,9 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
             read_paths, pc.invert(pc.is_in(read_paths, value_set=entries["file_path"].combine_chunks()))
         )
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in the table at "
-            f"version {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in "
+            f"the table at version {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            "Nothing was changed: run it again"
         )
     return table
 
@@ -238,8 +240,9 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
     table = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
     if len(table) < len(names) and operation.kind != OperationKind.DELETE:
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(table)} are no "
-            f"longer in the table at version {base.version}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(table)} are "
+            f"no longer in the table at version {base.version}; somebody replaced them. Nothing was changed: "
+            "run it again"
         )
     return table
 
@@ -263,8 +266,8 @@ def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expressio
     if outside:
         shown = ", ".join(str(dict(zip(names, p, strict=True))) for p in outside[:10])
         raise OutsideScope(
-            f"rows of {len(outside)} partitions lie outside the overwrite's scope: {shown}. Nothing was committed: leave "
-            f"these rows out, or declare their partitions too"
+            f"rows of {len(outside)} partitions lie outside the overwrite's scope: {shown}. Nothing was committed: "
+            "leave these rows out, or declare their partitions too"
         )
 
 
@@ -280,8 +283,8 @@ def _require_new(reader: Reader, base: State, added: tuple[WrittenFile, ...]) ->
     again = locations.filter(pc.is_in(locations, value_set=there.combine_chunks())).to_pylist()
     if again:
         raise AlreadyExists(
-            f"{reader.root}: {len(again)} of {len(added)} files are in the table already, e.g. {again[0]}; leave them out. "
-            "Nothing was changed"
+            f"{reader.root}: {len(again)} of {len(added)} files are in the table already, e.g. {again[0]}; "
+            "leave them out. Nothing was changed"
         )
 
 
@@ -291,7 +294,8 @@ def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> Non
     checks = CHECKED.get((type(operation), operation.kind, operation.isolation))
     if checks is None:
         raise UnsupportedFeature(
-            f"{reader.root}: {operation.kind} with isolation {operation.isolation!r}: it is 'serializable' or 'snapshot'"
+            f"{reader.root}: {operation.kind} with isolation {operation.isolation!r}: "
+            "it is 'serializable' or 'snapshot'"
         )
     read_at = operation.read_at
     if read_at is None:
@@ -343,7 +347,8 @@ def _broken(
     who = "somebody" if snapshot is None else f"snapshot {snapshot['snapshot-id']}"
     where = "" if operation.condition == ALWAYS else f" ({to_sql(operation.condition)[:300]})"
     return Conflict(
-        f"{reader.root}: {operation.kind}{where}: {who} {check.value} since the table was read. Nothing was changed: run it again"
+        f"{reader.root}: {operation.kind}{where}: {who} {check.value} since the table was read. "
+        "Nothing was changed: run it again"
     )
 
 
@@ -364,8 +369,8 @@ def _since(
         ids.append(0)  # Before the first.
     if snapshot_id not in ids:
         raise Conflict(
-            f"{reader.root}: {relied.format(snapshot_id)}, but history from there to {metadata.current_id(base)} is not "
-            f"complete (expired or rolled back), so what changed is unknown. Nothing was changed: {again}"
+            f"{reader.root}: {relied.format(snapshot_id)}, but history from there to {metadata.current_id(base)} is "
+            f"not complete (expired or rolled back), so what changed is unknown. Nothing was changed: {again}"
         )
     return chain[: ids.index(snapshot_id)]
 
@@ -437,8 +442,8 @@ def _require_pickable(reader: Reader, base: State, snapshot_id: int) -> None:
         return
     if not replaces_partitions(snapshot):
         raise InvalidInput(
-            f"{reader.root}: snapshot {snapshot_id} ({_operation(snapshot)}) is neither an append nor a dynamic overwrite, and others "
-            "have committed since: it cannot be published any more; write it again"
+            f"{reader.root}: snapshot {snapshot_id} ({_operation(snapshot)}) is neither an append nor a dynamic "
+            "overwrite, and others have committed since: it cannot be published any more; write it again"
         )
     added, _ = picked(reader, base, snapshot_id)
     replaced_partitions = _partitions_of(added)
@@ -452,8 +457,8 @@ def _require_pickable(reader: Reader, base: State, snapshot_id: int) -> None:
         )
         if both := _partitions_of(entries.filter(new)) & replaced_partitions:
             raise Conflict(
-                f"{reader.root}: snapshot {since['snapshot-id']} wrote to {len(both)} of the partitions that {snapshot_id} replaces; "
-                "write it again"
+                f"{reader.root}: snapshot {since['snapshot-id']} wrote to {len(both)} of the partitions that "
+                f"{snapshot_id} replaces; write it again"
             )
 
 
@@ -479,6 +484,6 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
         if len(inside):
             where = "the table" if scope == ALWAYS else to_sql(scope)
             raise Conflict(
-                f"{reader.root}: snapshot {snapshot['snapshot-id']} ({kind}) changed {len(inside)} files in {where[:300]} "
-                f"after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
+                f"{reader.root}: snapshot {snapshot['snapshot-id']} ({kind}) changed {len(inside)} files in "
+                f"{where[:300]} after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
             )

@@ -1,7 +1,7 @@
 """Encrypted tables: which key opens which file (spec: Encryption Keys; encryption/StandardEncryptionManager.java).
 
-The document names the keys of manifest lists, each encrypted with a key encryption key, and those wrapped with the master key
-of a KMS. A manifest list has the keys of its manifests, a manifest those of its files.
+The document names the keys of manifest lists, each encrypted with a key encryption key, and those wrapped with the
+master key of a KMS. A manifest list has the keys of its manifests, a manifest those of its files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MADE = "KEY_TIMESTAMP"  # A property of a key encryption key: when it was made,
 
 @dataclass(frozen=True, slots=True)
 class MasterKeys:
-    """What a user gives to open tables with: master keys by id, or what asks a KMS. What was unwrapped is kept; copies in other
-    processes begin without. No `repr` shows a key."""
+    """What a user gives to open tables with: master keys by id, or what asks a KMS. What was unwrapped is kept; copies
+    in other processes begin without. No `repr` shows a key."""
 
     given: Given | None = field(default=None, repr=False)
     _known: dict[tuple[str, bytes], bytes] = field(default_factory=dict, repr=False, compare=False)
@@ -56,15 +56,16 @@ class MasterKeys:
     def _unwrapped(self, wrapped: bytes, id: str, where: str) -> bytes:
         if self.given is None or (isinstance(self.given, Mapping) and id not in self.given):
             raise MissingKey(
-                f"{where}: encrypted with the master key {id!r}, which was not given; give it by Lake(..., encryption_keys=...)"
+                f"{where}: encrypted with the master key {id!r}, which was not given; "
+                "give it by Lake(..., encryption_keys=...)"
             )
         if isinstance(self.given, Mapping):
             try:
                 return gcm_stream.opened_block(self.given[id], wrapped, None)
             except gcm_stream.WrongTag:
                 raise MissingKey(
-                    f"{where}: the master key given as {id!r} does not open it: it is another key, or the table's metadata is "
-                    "damaged; of a KMS that wraps keys in a way of its own give a function"
+                    f"{where}: the master key given as {id!r} does not open it: it is another key, or the table's "
+                    "metadata is damaged; of a KMS that wraps keys in a way of its own give a function"
                 ) from None
         try:
             data = self.given(wrapped, id)
@@ -80,7 +81,8 @@ class MasterKeys:
 
 
 class Keyring:
-    """The keys of a table's metadata files, by path: those of manifest lists by its document, those of manifests by the lists."""
+    """The keys of a table's metadata files, by path: those of manifest lists by its document,
+    those of manifests by the lists."""
 
     __slots__ = ("_document", "_lists", "_manifests", "_master", "_where")
 
@@ -120,7 +122,8 @@ class Keyring:
             return file_key(gcm_stream.opened_block(key, _bytes_of(entry, self._where), timestamp.encode()), path)
         except gcm_stream.WrongTag:
             raise CorruptTable(
-                f"{self._where}: encryption key {id!r} is damaged, or was encrypted with another key than {by['key-id']!r}"
+                f"{self._where}: encryption key {id!r} is damaged, "
+                f"or was encrypted with another key than {by['key-id']!r}"
             ) from None
 
     def _entry(self, id: str | None) -> Mapping[str, Any]:
@@ -132,8 +135,8 @@ class Keyring:
 
 
 def file_key(data: bytes, where: str) -> FileKey:
-    """Standard key metadata (encryption/StandardKeyMetadata.java): a version, then an Avro record of the key, the prefix of what
-    is signed, and the length of the file."""
+    """Standard key metadata (encryption/StandardKeyMetadata.java): a version, then an Avro record of the key, the
+    prefix of what is signed, and the length of the file."""
     if data[:1] != b"\x01":
         raise UnsupportedFeature(
             f"{where}: encrypted in a way of its own: its key metadata begins with {bytes(data[:1])!r}, not 1"

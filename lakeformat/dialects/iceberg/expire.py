@@ -164,7 +164,8 @@ class Expiring(Part[State]):
             for name, ref in refs.items():
                 if ref["snapshot-id"] in snapshot_ids:
                     raise InvalidInput(
-                        f"{self.reader.root}: snapshot {ref['snapshot-id']} is that of {kind} {name!r} and cannot expire; drop the {kind} first"
+                        f"{self.reader.root}: snapshot {ref['snapshot-id']} is that of {kind} {name!r} and cannot "
+                        f"expire; drop the {kind} first"
                     )
 
     def _listed(self) -> list[Listed]:

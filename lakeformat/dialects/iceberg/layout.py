@@ -104,8 +104,9 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     schema, properties = base.schema, base.schema.properties
     if lost := [field.name for field in schema.partitioning.fields if field.source not in schema.names]:
         raise UnsupportedFeature(
-            f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column that is no "
-            f"more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) makes it one that is"
+            f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column "
+            f"that is no more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) "
+            "makes it one that is"
         )
     file_format = options.data_format(properties)
     compression, level = options.compression(properties, file_format)
@@ -154,8 +155,8 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
 
 
 def delete_layout(reader: Reader, base: State, data_files: Files, verb: OperationKind) -> DeleteTask | None:
-    """How the rows of the data files `data_files` that `verb` ("delete", "update", "merge") deletes become delete files;
-    None for `write.<verb>.mode=copy-on-write`."""
+    """How the rows of the data files `data_files` that `verb` ("delete", "update", "merge") deletes become delete
+    files; None for `write.<verb>.mode=copy-on-write`."""
     given = base.schema.properties
     if options.mode(given, verb) == "copy-on-write":
         return None
@@ -164,7 +165,8 @@ def delete_layout(reader: Reader, base: State, data_files: Files, verb: Operatio
 
 
 def beside(reader: Reader, base: State, data_files: Files) -> DeleteTask:
-    """How deleted rows of the data files `data_files` become delete files, which include their earlier position deletes."""
+    """How deleted rows of the data files `data_files` become delete files,
+    which include their earlier position deletes."""
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(data_files)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if _is_per_file(base) and len(data_files.deletes):
@@ -204,7 +206,8 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
     specs = np.asarray(manifest.live_entries(reader, base)["_spec"])
     if (specs != base.spec.id).any() and not base.spec.is_unpartitioned:
         raise UnsupportedFeature(
-            f"{reader.root}: files under an earlier partition spec, where equality deletes do not reach; compact the table first"
+            f"{reader.root}: files under an earlier partition spec, where equality deletes do not reach; "
+            "compact the table first"
         )
     delete_format = options.delete_format(schema.properties)
     compression, level = options.compression(schema.properties, delete_format, deletes=True)

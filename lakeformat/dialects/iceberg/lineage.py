@@ -1,8 +1,8 @@
 """Which snapshots and documents led to the current one.
 
-In the Hadoop layout a document's file is a number, and `write.metadata.delete-after-commit.enabled` frees numbers. A writer that is
-held up between its look at the folder and its `create` can take one that was used and freed: a stray, below the newest document, of
-which that one knows nothing.
+In the Hadoop layout a document's file is a number, and `write.metadata.delete-after-commit.enabled` frees numbers. A
+writer that is held up between its look at the folder and its `create` can take one that was used and freed: a stray,
+below the newest document, of which that one knows nothing.
 """
 
 from __future__ import annotations

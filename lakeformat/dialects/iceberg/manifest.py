@@ -96,8 +96,10 @@ _LIST_BYTES = 32_000  # Of the records of a list that is made of the one before:
 EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
 # The required fields of an entry in a manifest, and in a list.
-_NEEDED = {"status", "file_path", "file_format", "record_count", "file_size_in_bytes", "manifest_path", "manifest_length",
-           "partition_spec_id", "added_snapshot_id"}  # fmt: skip
+_NEEDED = {
+    "status", "file_path", "file_format", "record_count", "file_size_in_bytes", "manifest_path", "manifest_length",
+    "partition_spec_id", "added_snapshot_id",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,8 @@ def with_live(metas: pa.Table) -> pa.Table:
 
 
 def counted(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
-    """`metas` with the counts of their entries, which lists of version 1 may lack. In version 3 those that `numbered` will
-    use are counted too: a list may be wrong, and two rows would get one id."""
+    """`metas` with the counts of their entries, which lists of version 1 may lack. In version 3 those that `numbered`
+    will use are counted too: a list may be wrong, and two rows would get one id."""
     names = [name for name in META.names if name.endswith("_count")]
     is_numbered = format_version(base) < 3 or metas["first_row_id"].null_count == 0
     if is_numbered and not any(metas[name].null_count for name in names):
@@ -609,8 +611,8 @@ def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
 
 
 def identities(entries: pa.Table, base: State) -> tuple[np.ndarray, list[tuple[tuple[int, Any], ...]]]:
-    """(the index of each entry in the second, the distinct values of the columns with an identity transform in the spec of
-    their entries as pairs of field id and value).
+    """(the index of each entry in the second, the distinct values of the columns with an identity transform in the spec
+    of their entries as pairs of field id and value).
 
     A file may lack these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
     """
@@ -827,7 +829,8 @@ def _records_of(path: str, base: State) -> str:
 
 
 def list_records(reader: Reader, base: State, metas: pa.Table) -> bytes | None:
-    """The records of a list of the manifests `metas`, which mostly ends as the base's does; None where they are many."""
+    """The records of a list of the manifests `metas`, which mostly ends as the base's does;
+    None where they are many."""
     cache, (names, text) = cache_of(reader), LIST_TEXTS[format_version(base) >= 3]
     if cache is None or len(metas) == 0:
         return None

@@ -147,21 +147,25 @@ _REF = {
     "?min-snapshots-to-keep": int,
     "?max-snapshot-age-ms": int,
 }
-_SNAPSHOT = {**_ID_AND_TIME, "?parent-snapshot-id": int, "?sequence-number": int, "?manifest-list": str, "?manifests": [str],
-             "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int, "?key-id": str}  # fmt: skip
+_SNAPSHOT = {
+    **_ID_AND_TIME, "?parent-snapshot-id": int, "?sequence-number": int, "?manifest-list": str, "?manifests": [str],
+    "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int, "?key-id": str,
+}  # fmt: skip
 _FIELD = {"?source-id": int, "field-id": int, "name": str, "transform": str}
 _ORDER = {"?source-id": int, "transform": str, "direction": str, "null-order": str}
 # The keys of a document, after it was completed to version 2.
 _SHAPE = {
     "location": str, "?table-uuid": str, "last-updated-ms": int, "last-column-id": int, "last-sequence-number": int,
-    "schemas": [{"schema-id": int, "fields": [{"id": int, "name": str, "required": bool}], "?identifier-field-ids": [int]}],
+    "schemas": [{"schema-id": int, "fields": [{"id": int, "name": str, "required": bool}],
+                 "?identifier-field-ids": [int]}],
     "current-schema-id": int, "partition-specs": [{"spec-id": int, "fields": [_FIELD]}], "default-spec-id": int,
     "?last-partition-id": int, "sort-orders": [{"order-id": int, "fields": [_ORDER]}], "?default-sort-order-id": int,
     "?properties": {str: str}, "?current-snapshot-id": int, "refs": {str: _REF}, "?snapshots": [_SNAPSHOT],
     "?snapshot-log": [_ID_AND_TIME], "?metadata-log": [{"metadata-file": str, "timestamp-ms": int}],
     "?statistics": [{"snapshot-id": int, "statistics-path": str}],
     "?partition-statistics": [{"snapshot-id": int, "statistics-path": str}], "?next-row-id": int,
-    "?encryption-keys": [{"key-id": str, "encrypted-key-metadata": str, "?encrypted-by-id": str, "?properties": {str: str}}],
+    "?encryption-keys": [{"key-id": str, "encrypted-key-metadata": str, "?encrypted-by-id": str,
+                          "?properties": {str: str}}],
 }  # fmt: skip
 
 
@@ -251,8 +255,8 @@ def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce:
         return in_folder(metadata_folder(base), f"{base.version:05d}-{nonce}{_suffix(properties)}")
     if _METADATA_PATH in properties:
         raise UnsupportedFeature(
-            f"{reader.root}: {_METADATA_PATH}={properties[_METADATA_PATH]}: a table without a catalog is found by the metadata in its "
-            "own folder; keep it in a catalog, or leave the property out"
+            f"{reader.root}: {_METADATA_PATH}={properties[_METADATA_PATH]}: a table without a catalog is found by the "
+            "metadata in its own folder; keep it in a catalog, or leave the property out"
         )
     return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties if base.exists else {})}"
 
@@ -422,8 +426,8 @@ def known_order(base: State) -> SortOrder:
     sort_by = base.schema.sort_order
     if sort_by.unknown is not None:
         raise UnsupportedFeature(
-            f"table {base.document['location']}: sort order {sort_by.id} has {sort_by.unknown}, which files cannot be sorted by; "
-            "alter().set_sort_order([...]) sets another, or with [] none"
+            f"table {base.document['location']}: sort order {sort_by.id} has {sort_by.unknown}, which files cannot be "
+            "sorted by; alter().set_sort_order([...]) sets another, or with [] none"
         )
     return sort_by
 

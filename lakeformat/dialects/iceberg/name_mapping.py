@@ -1,4 +1,5 @@
-"""Which column is which in files without field ids: the table's name mapping, or what stands for it, and how it follows the schema."""
+"""Which column is which in files without field ids: the table's name mapping, or what stands for it,
+and how it follows the schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whether the snapshots of a document exist and come from one another, without reading those again that were checked."""
+"""Whether the snapshots of a document exist and come from one another,
+without reading those again that were checked."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def of_id(document: Mapping[str, Any], snapshot_id: int) -> Mapping[str, Any]:
 
 
 def check(document: Mapping[str, Any], current: int | None, checked: Ids | None) -> None:
-    """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the `checked` snapshots are
-    known not to."""
+    """Raise `CorruptFile` if a referenced snapshot does not exist, or if parents form a cycle; the `checked` snapshots
+    are known not to."""
     every = document.get("snapshots") or ()
     new = {snapshot["snapshot-id"]: snapshot for snapshot in every[checked.count if checked else 0 :]}
     if checked and not (new.keys().isdisjoint(checked.parents) and new.keys().isdisjoint(checked.ids)):

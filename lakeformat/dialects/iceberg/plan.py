@@ -777,7 +777,10 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
     """Counts, sizes and bounds of the files' columns, as maps by field id. Bounds of deleted positions are never
     truncated."""
     columns: dict[str, list[tuple[int, pa.Array]]] = {
-        n: [] for n in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+        n: []
+        for n in (
+            "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"
+        )
     }  # fmt: skip
     fields = base.schema.fields
     modes = options.stats_modes(base.schema.properties, base.schema.names, metadata.sorted_columns(base))

@@ -351,8 +351,8 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         format = format.lower()
         if format not in options.FORMATS:
             raise UnsupportedFeature(
-                f"{path}: delete files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
-                "wrote them rewrite the data files"
+                f"{path}: delete files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the "
+                "engine that wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:
             files.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows, key=opens))
@@ -390,7 +390,8 @@ def delta(
     document = metadata.snapshots(base)[snapshot_id]
     if document.get("parent-snapshot-id", 0) != since:
         raise NotFound(
-            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, so what changed is unknown"
+            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, "
+            "so what changed is unknown"
         )
     if (document.get("summary") or {}).get("operation") == "replace":
         return []
@@ -507,8 +508,8 @@ def _compared(base: State, id: int, path: str) -> Field:
     fields = _path_to(base, id)
     if fields is None:
         raise UnsupportedFeature(
-            f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not supported; "
-            "let the engine that wrote them rewrite the data files"
+            f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not "
+            "supported; let the engine that wrote them rewrite the data files"
         )
     column = replace(fields[-1], nullable=True, comment=None)
     for field in reversed(fields[:-1]):

@@ -169,13 +169,13 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
                         part.type.kind, "cast it to microseconds"
                     )
                     raise UnsupportedFeature(
-                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
-                        f"format-version=3, or {way_out}"
+                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table "
+                        f"with format-version=3, or {way_out}"
                     )
                 case Geo() if version < 3:
                     raise UnsupportedFeature(
-                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
-                        "format-version=3, or keep it as bytes"
+                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table "
+                        "with format-version=3, or keep it as bytes"
                     )
                 case Scalar(Kind.UNKNOWN) if not part.nullable:
                     raise InvalidInput(f"column {field.name}: unknown is always null, and cannot be NOT NULL")
@@ -185,8 +185,8 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
                     raise UnsupportedFeature(f"column {field.name}: rows of nothing but unknown: not supported")
             if part.default is not None and version < 3:
                 raise UnsupportedFeature(
-                    f"column {field.name}: a default: Iceberg has defaults from format version 3 on; make the table with "
-                    f"format-version=3, or leave the default out"
+                    f"column {field.name}: a default: Iceberg has defaults from format version 3 on; make the table "
+                    "with format-version=3, or leave the default out"
                 )
         emit_type(field.type)
 

@@ -90,7 +90,8 @@ class Branches(Part[State]):
             raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself and stays")
         if options.read(self.state.schema).scan_fallback_branch == name:
             raise InvalidInput(
-                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
+                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; "
+                "remove that option before the branch"
             )
         folder = branch_folder(name)
         files = [file.path for file in self.reader.list(folder)]
@@ -110,7 +111,8 @@ class Branches(Part[State]):
             raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself; no branch is renamed from or to it")
         if options.read(self.state.schema).scan_fallback_branch == name:
             raise InvalidInput(
-                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before renaming the branch"
+                f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; "
+                "remove that option before renaming the branch"
             )
         metadata.check_new_name("branch", to)
         folder = branch_folder(to)
@@ -146,7 +148,8 @@ class Branches(Part[State]):
         table_options, source_options = options.read(self.state.schema), options.read(state.schema)
         if not table_options.branch_merge_enabled or not source_options.branch_merge_enabled:
             raise InvalidInput(
-                f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, by which files stay as they are"
+                f"{where}: the table needs the option 'branch-merge.enabled' = 'true' when it is made, "
+                "by which files stay as they are"
             )
         if (
             table_options.bucket != source_options.bucket
@@ -188,8 +191,8 @@ class Branches(Part[State]):
         ]
         if self.state.document is not None and not shared:
             raise Conflict(
-                f"{where}: its snapshot {self.state.version} did not lead to {to!r}. Write the branch's rows into the table instead, or "
-                "begin the branch anew"
+                f"{where}: its snapshot {self.state.version} did not lead to {to!r}. Write the branch's rows into the "
+                "table instead, or begin the branch anew"
             )
         copies: dict[str, bytes] = {}
         for path, data in schemas.items():

@@ -110,13 +110,13 @@ class Compaction(Part[State]):
         buckets."""
         if self.state.schema.primary_key or options.read(self.state.schema).bucket > 0:
             raise UnsupportedFeature(
-                f"{self.reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
-                "an order of their own; compact() without sort_by"
+                f"{self.reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of "
+                "its buckets have an order of their own; compact() without sort_by"
             )
         if options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
-                f"{self.reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
-                "compact() without sort_by"
+                f"{self.reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in "
+                "the order of their ids; compact() without sort_by"
             )
         metadata.require_rewritable(self.state.schema, self.reader.root)
         data_files = scan.files(self.reader, self.state, scope)
@@ -304,8 +304,8 @@ class Compaction(Part[State]):
         """The sections of one bucket, in key order: adjacent ones are rewritten together, large files in between are
         upgraded.
 
-        With `known_level`, the changes of rows on levels from there on are written to the changelog, if there is one. Files
-        of `worn_names` are rewritten on any level. Rows for which `removed` is true are left out."""
+        With `known_level`, the changes of rows on levels from there on are written to the changelog, if there is one.
+        Files of `worn_names` are rewritten on any level. Rows for which `removed` is true are left out."""
         assert write.keyed is not None, write
         level, fields = write.keyed.level, (*self.state.schema.fields, SEQUENCE, VALUE_KIND)
         producer = options.read(self.state.schema).changelog_producer

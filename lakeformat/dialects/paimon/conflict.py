@@ -140,8 +140,8 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     chosen = pc.is_in(paths, value_set=read_paths)
     removed_entries = entries.filter(chosen)
     if options.read(base.schema).data_evolution_enabled and len(removed_entries) == len(read_paths):
-        # Column files are removed with the file that they belong to. A compaction keeps blob files, beside the file that then
-        # has the other columns of their rows.
+        # Column files are removed with the file that they belong to. A compaction keeps blob files, beside the file
+        # that then has the other columns of their rows.
         if operation.kind == OperationKind.COMPACT:
             entries = entries.filter(pc.invert(tracking.is_blob(entries)))
         removed_entries = entries.filter(pa.array(tracking.meet(entries, removed_entries)))
@@ -149,8 +149,9 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     if len(removed_entries) < len(read_paths):
         missing = pc.filter(read_paths, pc.invert(pc.is_in(read_paths, value_set=paths)))
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in the table at "
-            f"snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in "
+            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            "Nothing was changed: run it again"
         )
     return removed_entries
 
@@ -159,10 +160,10 @@ def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries:
     """Raise `Conflict` if one of these files, whose rows were read at the snapshot `read_at`, is newer."""
     newer = entries.filter(pc.greater(entries["_MAX_SEQUENCE_NUMBER"], base.version if read_at is None else read_at))
     if len(newer) or (read_at or 0) > base.version:
-        what = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that is gone"
+        change = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that is gone"
         raise Conflict(
-            f"{reader.root}: {kind} read rows at snapshot {read_at}, and others wrote new values of their columns since: {what}. "
-            "Nothing was changed: run it again"
+            f"{reader.root}: {kind} read rows at snapshot {read_at}, and others wrote new values of their columns "
+            f"since: {change}. Nothing was changed: run it again"
         )
 
 
@@ -180,8 +181,8 @@ def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> N
     for file in added:
         if (file.first_row_id, file.row_count) not in there:
             raise Conflict(
-                f"{reader.root}: {operation.kind} wrote columns of the {file.row_count} rows from id {file.first_row_id} on, which others "
-                "rewrote or removed since. Nothing was changed: run it again"
+                f"{reader.root}: {operation.kind} wrote columns of the {file.row_count} rows from id "
+                f"{file.first_row_id} on, which others rewrote or removed since. Nothing was changed: run it again"
             )
     ranges = pa.table(
         {
@@ -214,8 +215,9 @@ def _require_marked_as_read(
     missing = marked_paths.filter(pc.invert(pc.is_in(marked_paths, value_set=live_paths)))
     if len(missing):
         raise Conflict(
-            f"{reader.root}: {kind} marked rows of {len(marked_paths)} files, of which {len(missing)} are no longer in the "
-            f"table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+            f"{reader.root}: {kind} marked rows of {len(marked_paths)} files, of which {len(missing)} are no longer in "
+            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            "Nothing was changed: run it again"
         )
     names = live["_FILE_NAME"].filter(pc.is_in(live_paths, value_set=marked_paths))
     _require_same_vectors(reader, base, names, read_at)
@@ -239,8 +241,8 @@ def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, r
     if vectors[0] != vectors[1]:
         other = next(name for name in {**vectors[0], **vectors[1]} if vectors[0].get(name) != vectors[1].get(name))
         raise Conflict(
-            f"{reader.root}: rows of {other} were deleted after snapshot {read_at}, at which it was read. Nothing was changed: "
-            f"run it again"
+            f"{reader.root}: rows of {other} were deleted after snapshot {read_at}, at which it was read. "
+            "Nothing was changed: run it again"
         )
 
 
@@ -270,8 +272,8 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
     if outside:
         shown = ", ".join(str(dict(zip(names, p, strict=True))) for p in outside[:10])
         raise OutsideScope(
-            f"rows of {len(outside)} partitions lie outside the overwrite's scope: {shown}. Nothing was committed: leave "
-            f"these rows out, or declare their partitions too"
+            f"rows of {len(outside)} partitions lie outside the overwrite's scope: {shown}. Nothing was committed: "
+            "leave these rows out, or declare their partitions too"
         )
 
 
@@ -289,8 +291,8 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
     if pc.any(different).as_py():
         old = entries.filter(different)["_TOTAL_BUCKETS"][0].as_py()
         raise InvalidInput(
-            f"{reader.root}: a partition has {old} buckets and the table now {buckets}; rows cannot be added to it before "
-            f"it is rewritten: overwrite_partitions with its rows gives it {buckets}"
+            f"{reader.root}: a partition has {old} buckets and the table now {buckets}; rows cannot be added to it "
+            f"before it is rewritten: overwrite_partitions with its rows gives it {buckets}"
         )
 
 
@@ -304,8 +306,8 @@ def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) ->
     for document, entries in _changed_since(reader, base, scope, operation.read_at):
         if pc.any(pc.greater_equal(entries["_BUCKET"], 0)).as_py():
             raise Conflict(
-                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) wrote to buckets of "
-                f"partitions whose waiting rows are given theirs. Nothing was changed: run it again"
+                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) "
+                "wrote to buckets of partitions whose waiting rows are given theirs. Nothing was changed: run it again"
             )
 
 
@@ -324,16 +326,16 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
             document = metadata.read_snapshot(reader, version) if version else {}
         except NoSuchFile:
             raise Conflict(
-                f"{reader.root}: snapshot {version}, whose buckets these rows were given, has expired. Nothing was changed: run "
-                f"it again"
+                f"{reader.root}: snapshot {version}, whose buckets these rows were given, has expired. "
+                "Nothing was changed: run it again"
             ) from None
         before = named
         named = set(manifest.in_scope(manifest.read_index(reader, document), schema, scope)["_FILE_NAME"].to_pylist())
         by = document.get("commitUser"), document.get("commitIdentifier")
         if before is not None and named != before and by not in counted:
             raise Conflict(
-                f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the same key "
-                f"must not be in two. Nothing was changed: run it again"
+                f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the "
+                "same key must not be in two. Nothing was changed: run it again"
             )
 
 
@@ -348,8 +350,8 @@ def _require_order(reader: Reader, base: State, request: Request, added: tuple[W
         is_own = document["commitUser"] == user and document["commitKind"] != "COMPACT"
         if is_own and number != metadata.BATCH_IDENTIFIER and number not in request.follows:
             raise Conflict(
-                f"{reader.root}: commit {request.session[1]} of {user!r} was prepared before {number} was known, and its rows would count "
-                f"as the older ones. Nothing was changed: prepare it again"
+                f"{reader.root}: commit {request.session[1]} of {user!r} was prepared before {number} was known, and "
+                "its rows would count as the older ones. Nothing was changed: prepare it again"
             )
 
 
@@ -358,7 +360,8 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
         where = "the table" if scope == ALWAYS else to_sql(scope)
         raise Conflict(
             f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed "
-            f"{len(entries)} files in {where[:300]} after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
+            f"{len(entries)} files in {where[:300]} after snapshot {pinned_to}. Nothing was changed: "
+            "read again and pin anew"
         )
 
 
@@ -371,8 +374,8 @@ def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
     waits = pc.equal(live["_LEVEL"], 0) if table_options.hides_level_0 else pc.equal(live["_BUCKET"], POSTPONED_BUCKET)
     if waiting := pc.sum(waits).as_py():
         raise Conflict(
-            f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. Nothing was "
-            f"changed: compact(), read again and pin anew"
+            f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. "
+            "Nothing was changed: compact(), read again and pin anew"
         )
 
 
@@ -399,8 +402,9 @@ def _require_keys_untouched(
         buckets = manifest.bucket_codes(pa.concat_tables([added_keys, theirs]))
         if _meet(buckets if scope is None else np.zeros_like(buckets), low, high, len(added_keys)):
             raise Conflict(
-                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
-                f"with keys as of those that were read at snapshot {read_at}. Nothing was changed: run it again"
+                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) "
+                f"changed rows with keys as of those that were read at snapshot {read_at}. Nothing was changed: "
+                "run it again"
             )
 
 
@@ -426,8 +430,8 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, removed_entri
     for path, level in old_levels:
         if level >= levels.get(path, level + 1):
             raise Conflict(
-                f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and somebody has put it on level {level} "
-                f"since; nothing was changed: run it again"
+                f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and somebody has put it on "
+                f"level {level} since; nothing was changed: run it again"
             )
     files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
     new_levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
@@ -490,8 +494,8 @@ def _changed_since(
         # A restore has an empty delta, whatever it changed.
         if (document.get("properties") or {}).get(metadata.RESTORED_FROM):
             raise Conflict(
-                f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. Nothing was changed: "
-                f"run it again"
+                f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. "
+                "Nothing was changed: run it again"
             )
         changes_no_row = document["commitKind"] in {"COMPACT", "ANALYZE"}
         if changes_no_row and not postpones:

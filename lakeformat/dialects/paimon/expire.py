@@ -80,7 +80,8 @@ class Expiring(Part[State]):
         metadata.require_readable(self.state, self.reader.root)
         if retention.snapshot_ids:
             raise UnsupportedFeature(
-                f"{self.reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say retain_last or older_than"
+                f"{self.reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say "
+                "retain_last or older_than"
             )
         names = self.reader.names(metadata.SNAPSHOT_FOLDER)
         documents = {d["id"]: d for d in metadata.read_snapshots(self.reader, metadata.snapshot_ids_among(names))}
@@ -126,8 +127,8 @@ class Expiring(Part[State]):
         for path, ids in _notices(self.reader, names).items():
             if self.state.version in ids:
                 raise NotFound(
-                    f"{self.reader.root}: snapshot {self.state.version} is expiring, says {path}. If no expiry runs, one was cut short, and "
-                    "files of the snapshot may be missing: expire_snapshots finishes it"
+                    f"{self.reader.root}: snapshot {self.state.version} is expiring, says {path}. If no expiry runs, "
+                    "one was cut short, and files of the snapshot may be missing: expire_snapshots finishes it"
                 )
 
     def expired_tags(self, now_ms: int) -> list[str]:
@@ -139,8 +140,8 @@ class Expiring(Part[State]):
         return metadata.pin(self.state, now_ms, retain_ms)
 
     def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
-        """The retention after the commit `snapshot` on the view, for a table that expires snapshots with its commits, if
-        one listing of the snapshots with their ages shows one that may expire; else None."""
+        """The retention after the commit `snapshot` on the view, for a table that expires snapshots with its commits,
+        if one listing of the snapshots with their ages shows one that may expire; else None."""
         if not options.read(self.state.schema).expires_with_commits or snapshot.id <= self.state.version:
             return None
         kept = self.default_retention(now_ms)
@@ -241,7 +242,8 @@ class Expiring(Part[State]):
             manifest.read_lists(
                 self.reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True
             )
-        # Of a stray only the snapshot file is deleted: a writer may be about to commit its files, and the sweep deletes the rest.
+        # Of a stray only the snapshot file is deleted: a writer may be about to commit its files,
+        # and the sweep deletes the rest.
         pairs = itertools.pairwise(documents[i] for i in ids)
         strays = {d["id"] for d, after in pairs if lineage.leads_to(self.reader, d, after) is False} - replaced
         kept = [documents[i] for i in ids if i not in expired | strays]
@@ -300,8 +302,10 @@ class Expiring(Part[State]):
         silent: Sequence[Mapping[str, Any]],
         logs: Sequence[Mapping[str, Any]],
     ) -> tuple[tuple[str, ...], ...]:
-        """In waves, data files first: what only the snapshots `expired` and the changelogs `silent` reach; `logs` stay."""
-        # A snapshot's delta has its adds and deletes; the delta of the first remaining one lists the deletes that made it.
+        """In waves, data files first: what only the snapshots `expired` and the changelogs `silent` reach; `logs`
+        stay."""
+        # A snapshot's delta has its adds and deletes;
+        # the delta of the first remaining one lists the deletes that made it.
         ids = {document["id"] for document in expired}
         with_delta = [
             *expired,
@@ -426,8 +430,8 @@ def _moments(reader: Reader, schema: Schema, tuples: Sequence[tuple[Any, ...]]) 
     timeless = [values for values, moment in zip(shown, moments, strict=True) if moment is None]
     if timeless:
         log.warning(
-            "%s: %d partitions name no time by partition.timestamp-pattern and -formatter, and do not expire, e.g. %s; drop_partitions "
-            "drops them, and partition.expiration-strategy=update-time goes by their files",
+            "%s: %d partitions name no time by partition.timestamp-pattern and -formatter, and do not expire, e.g. %s; "
+            "drop_partitions drops them, and partition.expiration-strategy=update-time goes by their files",
             reader.root, len(timeless), timeless[0],
         )  # fmt: skip
     return moments

@@ -38,8 +38,8 @@ _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
 
 def _refused(part: Part[State], *arguments: Any, **named: Any) -> NoReturn:
     raise UnsupportedFeature(
-        f"{part.reader.root}: a format table is a folder of files of others, which is read; write it by other means, or copy its rows "
-        "to a table of its own"
+        f"{part.reader.root}: a format table is a folder of files of others, which is read; write it by other means, "
+        "or copy its rows to a table of its own"
     )
 
 
@@ -92,7 +92,8 @@ class FolderView(PaimonView):
         elsewhere = self.schema.properties.get(_PATH_OPTION)
         if elsewhere is not None and _plain(elsewhere) != _plain(self.reader.root):
             raise UnsupportedFeature(
-                f"{self.reader.root}: a format table whose files lie elsewhere, in {elsewhere} (option path): not supported"
+                f"{self.reader.root}: a format table whose files lie elsewhere, in {elsewhere} (option path): "
+                "not supported"
             )
         return scan.project(self.state, columns)
 

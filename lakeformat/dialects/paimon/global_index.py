@@ -1,4 +1,5 @@
-"""Pruning by global indexes with B-trees: which files of a table with data evolution may have a row that satisfies a condition.
+"""Pruning by global indexes with B-trees: which files of a table with data evolution may have a row that satisfies a
+condition.
 
 An index covers a range of row ids. Rows outside all ranges are unknown to it, and so are values that column files have
 replaced since. Indexes of other kinds are ignored.
@@ -27,7 +28,8 @@ from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.storage.store import Reader
 
 _MOST_BYTES = 16 << 20  # Of blocks that are read for a column; an index that would take more proves too little.
-# How an index stores the values; others, such as -0.0 and times of another precision, are not told apart by their bytes.
+# How an index stores the values; others, such as -0.0 and times of another precision,
+# are not told apart by their bytes.
 _STORED = {Kind.TINYINT: "<i1", Kind.SMALLINT: "<i2", Kind.INT: "<i4", Kind.BIGINT: "<i8", Kind.DATE: "<i4"}
 _NO_BTREES = pa.Table.from_batches(
     [],
@@ -45,8 +47,8 @@ _TEXTS = {Kind.STRING, Kind.CHAR, Kind.VARCHAR}
 
 
 def read_all(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
-    """The global indexes of one column with a B-tree in a snapshot's index manifest: the `path` of each, the column's id
-    `field_id`, the row ids that it covers (from `first` to `last`), and its `ends` (see `btree_index.Ends`)."""
+    """The global indexes of one column with a B-tree in a snapshot's index manifest: the `path` of each, the column's
+    id `field_id`, the row ids that it covers (from `first` to `last`), and its `ends` (see `btree_index.Ends`)."""
     entries = manifest.read_index(reader, document)
     if not pc.any(pc.equal(entries["_INDEX_TYPE"], manifest.BTREE_INDEX)).as_py():
         return _NO_BTREES
@@ -126,12 +128,13 @@ class _Answer:
 def _of_column(
     reader: Reader, indexes: pa.Table, entries: pa.Table, keep: np.ndarray, field: Field, condition: Expression
 ) -> np.ndarray:
-    """`keep` without the files whose rows are all in indexes of `field`, and of which none satisfies `condition`. `entries`
-    are those that are kept."""
+    """`keep` without the files whose rows are all in indexes of `field`, and of which none satisfies `condition`.
+    `entries` are those that are kept."""
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     begins, ends = np.asarray(indexes["first"]), np.asarray(indexes["last"]) + 1
     order = np.argsort(first)
-    # Indexes of rows in these files: some file begins before the index ends, and the last such one ends after it begins.
+    # Indexes of rows in these files: some file begins before the index ends,
+    # and the last such one ends after it begins.
     before = np.searchsorted(first[order], ends)
     reach = np.concatenate(([0], np.maximum.accumulate((first + counts)[order])))
     used = indexes.filter(pa.array(reach[before] > begins))
@@ -161,7 +164,8 @@ def joined(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _hits(reader: Reader, indexes: pa.Table, field: Field, condition: Expression) -> list[_Answer]:
-    """What the indexes of a column say. Of those of the same rows each has other values: if one cannot be read, none is used."""
+    """What the indexes of a column say. Of those of the same rows each has other values:
+    if one cannot be read, none is used."""
     rows = indexes.to_pylist()
     ends = [Ends.parse(row["ends"], f"{reader.root}/{row['path']}") for row in rows]
     low, high = (_values([getattr(end, name) for end in ends], field.type) for name in ("first", "last"))

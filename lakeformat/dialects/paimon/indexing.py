@@ -40,8 +40,8 @@ class Indexes(Part[State]):
         metadata.require_rewritable(self.state.schema, self.reader.root)
         if options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
-                f"{self.reader.root}: file indexes of a table with data evolution, whose columns are in several files, are not used; "
-                "create_global_index(column)"
+                f"{self.reader.root}: file indexes of a table with data evolution, whose columns are in several files, "
+                "are not used; create_global_index(column)"
             )
         entries = scan.files(self.reader, self.state, scope).entries
         system = (SEQUENCE, VALUE_KIND) if self.state.schema.primary_key else ()
@@ -192,12 +192,14 @@ class Indexes(Part[State]):
             )
         if not options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(
-                f"{self.reader.root}: a global index needs the options row-tracking.enabled and data-evolution.enabled, set when the table is made"
+                f"{self.reader.root}: a global index needs the options row-tracking.enabled and "
+                "data-evolution.enabled, set when the table is made"
             )
         field = self.state.schema.field(column)
         if not global_index.is_known(field.type):
             raise UnsupportedFeature(
-                f"{self.reader.root}: a global index of column {column!r} ({field.type}): known are whole numbers, dates and texts"
+                f"{self.reader.root}: a global index of column {column!r} ({field.type}): "
+                "known are whole numbers, dates and texts"
             )
         return field
 
@@ -217,8 +219,8 @@ class Indexes(Part[State]):
         names = [f.name for f in self.state.schema.fields if f.id in ids and f.name in changed]
         if names:
             raise InvalidInput(
-                f"{self.reader.root}: new values of column {names[0]!r}, which has a global index: drop_global_index({names[0]!r}) first, "
-                "and create it again"
+                f"{self.reader.root}: new values of column {names[0]!r}, which has a global index: "
+                f"drop_global_index({names[0]!r}) first, and create it again"
             )
 
     def _live(self, indexes: Mapping[str, bytes | str]) -> pa.Table:

@@ -50,7 +50,8 @@ class Inspections(Part[State]):
         """One row per snapshot, oldest first."""
         rows = [
             [
-                d["id"], d["schemaId"], d["commitUser"], d["commitIdentifier"], d["commitKind"], d.get("operation"), d["timeMillis"],
+                d["id"], d["schemaId"], d["commitUser"], d["commitIdentifier"], d["commitKind"], d.get("operation"),
+                d["timeMillis"],
                 d["baseManifestList"], d["deltaManifestList"], d.get("changelogManifestList"), d.get("indexManifest"),
                 d.get("totalRecordCount"), d.get("deltaRecordCount"), d.get("changelogRecordCount"), d.get("watermark"),
                 list((d.get("properties") or {}).items()),
@@ -172,8 +173,8 @@ class Inspections(Part[State]):
         read = [metadata.read_schema(self.reader, i) for i in metadata.schema_ids(self.reader)]
         rows = [
             [
-                s.id, json.dumps([types.emit_field(f) for f in s.fields]), list(s.partitioning.names), list(s.primary_key),
-                json.dumps(dict(s.properties)), s.comment,
+                s.id, json.dumps([types.emit_field(f) for f in s.fields]), list(s.partitioning.names),
+                list(s.primary_key), json.dumps(dict(s.properties)), s.comment,
             ]
             for s in read
         ]  # fmt: skip

@@ -210,8 +210,8 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
     schema = base.schema
     if fixed := [name for name in names if name in schema.partitioning.names]:
         raise InvalidInput(
-            f"table at schema {schema.id}: {fixed[0]!r} is a partition column, and with data evolution rows stay in their partition; "
-            "delete these rows and append them again"
+            f"table at schema {schema.id}: {fixed[0]!r} is a partition column, and with data evolution rows stay in "
+            "their partition; delete these rows and append them again"
         )
     task = layout(base)
     written = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]

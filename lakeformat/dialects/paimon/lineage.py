@@ -1,9 +1,9 @@
 """Lineage: which snapshots led to the current one, and which are strays.
 
-Snapshot files are numbered, and expiry frees numbers. A writer that is delayed between its listing of the folder and its `create`
-can take a number that was used and freed: a stray, below the newest snapshot, on which no other snapshot builds. The newest is
-never deleted and names are freed from the oldest on, so a stray is recognised by what is above it: a gap, or a snapshot that
-began from other files.
+Snapshot files are numbered, and expiry frees numbers. A writer that is delayed between its listing of the folder and
+its `create` can take a number that was used and freed: a stray, below the newest snapshot, on which no other snapshot
+builds. The newest is never deleted and names are freed from the oldest on, so a stray is recognised by what is above
+it: a gap, or a snapshot that began from other files.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def require(reader: Reader, state: State) -> State:
 
 
 def load_snapshot(reader: Reader, version: int) -> State:
-    """As `metadata.at`, for a snapshot that led to the newest one."""
+    """As `metadata.load_snapshot`, for a snapshot that led to the newest one."""
     return require(reader, metadata.load_snapshot(reader, version))
 
 

@@ -81,7 +81,8 @@ ENTRY = pa.schema(_ENTRY_FIELDS + _FILE_FIELDS)
 _NESTED_ENTRY = pa.schema(
     [pa.field("_VERSION", pa.int32()), *_ENTRY_FIELDS, pa.field("_FILE", pa.struct(_FILE_FIELDS))]
 )
-# The fields that no task needs, mostly bounds and keys. The offset of the bounds in the manifest is kept, for conditions.
+# The fields that no task needs, mostly bounds and keys.
+# The offset of the bounds in the manifest is kept, for conditions.
 _NOT_PLANNED = {
     "_MIN_KEY", "_MAX_KEY", "_KEY_STATS", "_VALUE_STATS", "_CREATION_TIME", "_DELETE_ROW_COUNT", "_FILE_SOURCE"
 }  # fmt: skip
@@ -420,7 +421,8 @@ def live_entries(
     part_bytes: int = PART_BYTES,
 ) -> pa.Table:
     """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of
-    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`, decoded as `way_to_decode` says."""
+    these the ones whose bounds satisfy `matching`. With `to_plan` rows of `PLANNED`,
+    decoded as `way_to_decode` says."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
     names = metas["_FILE_NAME"].to_pylist()
     size_bytes = pc.sum(metas["_FILE_SIZE"]).as_py() or 0
@@ -614,7 +616,8 @@ def emit_list(metas: pa.Table, schema: Schema) -> bytes:
 
 
 def emit_records(metas: pa.Table, schema: Schema, records: bytes | None = None) -> tuple[bytes, bytes | None]:
-    """Rows of `META` -> (a manifest list, its records where these are few). `records`: those of `metas`, where they are known."""
+    """Rows of `META` -> (a manifest list, its records where these are few). `records`: those of `metas`,
+    where they are known."""
     codec, columns = options.read(schema).manifest_codec, metas.select(META.names)
     if records is None:
         records = avro.few_records(columns, _META_TEXT)
@@ -658,7 +661,8 @@ def index_entries(
     files: Sequence[tuple[str, int, int, list[dict[str, Any]] | None]],
     of_rows: Sequence[dict[str, Any]] | None = None,
 ) -> pa.Table:
-    """Entries of an index manifest for new `files`: (path, size, count, ranges of deletion vectors). `of_rows`: of global indexes."""
+    """Entries of an index manifest for new `files`: (path, size, count, ranges of deletion vectors). `of_rows`: of
+    global indexes."""
     columns = {
         "_VERSION": [_INDEX_ENTRY_VERSION] * len(files),
         "_KIND": [int(EntryKind.ADD)] * len(files),
@@ -676,7 +680,8 @@ def index_entries(
 
 
 def emit_index(entries: pa.Table, schema: Schema) -> bytes:
-    """Rows of `INDEX_ENTRY` -> an index manifest. Without global indexes it has no field for them, as older engines write it."""
+    """Rows of `INDEX_ENTRY` -> an index manifest. Without global indexes it has no field for them,
+    as older engines write it."""
     if entries["_GLOBAL_INDEX"].null_count == len(entries):
         return avro.encode(entries.drop_columns(["_GLOBAL_INDEX"]), _INDEX_TEXT, options.read(schema).manifest_codec)
     return avro.encode(entries, _GLOBAL_TEXT, options.read(schema).manifest_codec)
@@ -728,8 +733,9 @@ def are_unsorted(metas: pa.Table, schema: Schema, request: RewriteManifests) -> 
 
 
 def _unsorted(metas: pa.Table, schema: Schema, request: RewriteManifests) -> np.ndarray:
-    """Which manifests to sort: those with deleted entries in any case, for entries must not come after those that delete
-    them; else up to `most_bytes` small ones and those whose range of the first column overlaps another's, or all."""
+    """Which manifests to sort: those with deleted entries in any case, for entries must not come after those that
+    delete them; else up to `most_bytes` small ones and those whose range of the first column overlaps another's, or
+    all."""
     sizes, eaten = np.asarray(metas["_FILE_SIZE"]), np.asarray(metas["_NUM_DELETED_FILES"]) > 0
     order, overlaps = _by_range(metas, schema, request.sort_by[0])
     small = sizes < options.read(schema).manifest_target_file_size
@@ -741,8 +747,8 @@ def _unsorted(metas: pa.Table, schema: Schema, request: RewriteManifests) -> np.
 
 
 def _by_range(metas: pa.Table, schema: Schema, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """(the order of manifests by their least value of a partition column, which of them overlap another one). Those with
-    NULLs or without bounds overlap."""
+    """(the order of manifests by their least value of a partition column, which of them overlap another one). Those
+    with NULLs or without bounds overlap."""
     bounds = partition_bounds(metas, schema)[column]
     encoded = pa.concat_arrays([bounds.minimum, bounds.maximum]).dictionary_encode(null_encoding="encode")
     ranks = np.argsort(np.asarray(pc.sort_indices(encoded.dictionary)))[np.asarray(encoded.indices)]
@@ -767,8 +773,8 @@ def _in_order(entries: pa.Table, schema: Schema, columns: tuple[str, ...]) -> pa
 def _merge_all(
     reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str, columns: tuple[str, ...] = ()
 ) -> Manifests:
-    """Everything worth merging becomes ADD entries, in the order of `columns` if given; large manifests that lose no entry
-    stay unchanged."""
+    """Everything worth merging becomes ADD entries, in the order of `columns` if given; large manifests that lose no
+    entry stay unchanged."""
     small, large = np.flatnonzero(worth), np.flatnonzero(~worth)
     tables = dict(zip(small.tolist(), read_all(reader, metas.take(pa.array(small))), strict=True))
     keys = identity(pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables.values()]))
@@ -947,7 +953,8 @@ def _cast(column: Any, kind: pa.DataType) -> pa.Array:
     return array.cast(kind)
 
 
-# --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------
+# --- Avro schemas, as Java writes them
+# ---------------------------------------------------------------------------------
 
 
 def _optional(kind: Any) -> list[Any]:

@@ -59,7 +59,8 @@ def merging(schema: Schema, where: str) -> MergeSpec:
             raise InvalidInput(f"{where}: {removing} and {with_what} contradict each other; set one of them only")
     if ignore and any(group.removes_record for group in groups):
         raise InvalidInput(
-            f"{where}: ignore-delete and partial-update.remove-record-on-sequence-group contradict each other; set one of them only"
+            f"{where}: ignore-delete and partial-update.remove-record-on-sequence-group contradict each other; "
+            "set one of them only"
         )
     return MergeSpec(
         key=tuple(name for name in schema.primary_key if name not in schema.partitioning.names),
@@ -111,7 +112,8 @@ def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
         groups.append(SequenceGroup(sequence, columns, bool({*sequence} & {*removing})))
     if outside := [name for name in removing if all(name not in group.sequence for group in groups)]:
         raise InvalidInput(
-            f"{where}: partial-update.remove-record-on-sequence-group names {outside[0]!r}, which orders no sequence-group"
+            f"{where}: partial-update.remove-record-on-sequence-group names {outside[0]!r}, "
+            "which orders no sequence-group"
         )
     return tuple(groups)
 
@@ -122,7 +124,8 @@ def _aggregations(
     properties, aggregations = schema.properties, []
     grouped = {name for group in groups for name in group.columns}
     ordering = {*(name for group in groups for name in group.sequence)}
-    # Where keys change partitions, rows of one partition have the same in its columns. A sequence field may be in a group.
+    # Where keys change partitions, rows of one partition have the same in its columns.
+    # A sequence field may be in a group.
     unordered = {*ordering, *schema.primary_key, *schema.partitioning.names}
     unordered |= {*sequence} if engine is MergeEngine.AGGREGATION else set()
     for key in properties:
@@ -144,8 +147,8 @@ def _aggregations(
         if engine is MergeEngine.PARTIAL_UPDATE and field.name not in grouped:
             if function != "last_non_null_value":
                 raise InvalidInput(
-                    f"{where}: column {field.name!r} has the aggregate function {function!r} and no sequence group; with merge "
-                    f"engine 'partial-update' name it in a 'fields.<sequence column>.sequence-group'"
+                    f"{where}: column {field.name!r} has the aggregate function {function!r} and no sequence group; "
+                    "with merge engine 'partial-update' name it in a 'fields.<sequence column>.sequence-group'"
                 )
             continue
         distinct = _flag(schema, f"{prefix}.distinct") and function in {"listagg", "collect"}
@@ -209,8 +212,8 @@ def _time(field: Field, properties: Mapping[str, str], where: str) -> str:
         raise InvalidInput(f"{where}: {key} names {name!r}, which {field.type} does not have")
     if not _is_text(time.type):
         raise InvalidInput(
-            f"{where}: column {field.name!r}: merge_map_with_keytime compares {name!r}, which is {time.type}; it takes text. Name "
-            f"another column of {field.type} in {key}"
+            f"{where}: column {field.name!r}: merge_map_with_keytime compares {name!r}, which is {time.type}; it takes "
+            f"text. Name another column of {field.type} in {key}"
         )
     return name
 

@@ -59,7 +59,8 @@ RESTORED_FROM = "lakeformat.restored-from"  # A snapshot property.
 PIN = "lakeformat-keep-"  # Begins the name of a tag that keeps a snapshot while a verb refers to it.
 _SNAPSHOT_VERSION = 3
 _SCHEMA_VERSION = 3
-_OPERATION_KEY = "lakeformatOperation"  # In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
+# In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
+_OPERATION_KEY = "lakeformatOperation"
 MANIFESTS = "lakeformatManifests"  # In a changelog's file: its manifests. Other readers ignore it.
 _NO_WATERMARK = -(2**63)
 _SCHEMA_KEYS: dict[str, type | UnionType] = {
@@ -70,14 +71,14 @@ _SNAPSHOT_KEYS: dict[str, type | UnionType] = {
     "version": int | None, "id": int, "schemaId": int, "baseManifestList": str, "deltaManifestList": str,
     "changelogManifestList": str | None, "indexManifest": str | None, "commitUser": str, "commitIdentifier": int,
     "commitKind": str, "operation": str | None, "timeMillis": int, "totalRecordCount": int | None,
-    "deltaRecordCount": int | None, "changelogRecordCount": int | None, "watermark": int | None, "statistics": str | None,
-    "properties": dict | None, "nextRowId": int | None, "tagCreateTime": list | None,
+    "deltaRecordCount": int | None, "changelogRecordCount": int | None, "watermark": int | None,
+    "statistics": str | None, "properties": dict | None, "nextRowId": int | None, "tagCreateTime": list | None,
     "tagTimeRetained": int | float | None,
 }  # fmt: skip
 # A changelog's file is a copy of its snapshot's; those of Paimon 0.8 have fewer fields.
 _CHANGELOG_KEYS: dict[str, type | UnionType] = _SNAPSHOT_KEYS | {
-    "baseManifestList": str | None, "deltaManifestList": str | None, "commitUser": str | None, "commitIdentifier": int | None,
-    MANIFESTS: list | None,
+    "baseManifestList": str | None, "deltaManifestList": str | None, "commitUser": str | None,
+    "commitIdentifier": int | None, MANIFESTS: list | None,
 }  # fmt: skip
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
 _TEXTS = {scalar(Kind.STRING)}
@@ -120,8 +121,8 @@ def head(store: Store, newest: Newest | None = None) -> Head:
 def load(reader: Reader, version: int, earlier: State | None = None) -> State:
     """The table at snapshot `version` (0: before the first), with its newest schema; `NOTHING` if it does not exist.
 
-    The schema of `earlier`, which was loaded before, is used if its snapshot still exists. The snapshot is read again: a
-    rollback by another engine frees numbers, and the next commits reuse them.
+    The schema of `earlier`, which was loaded before, is used if its snapshot still exists. The snapshot is read again:
+    a rollback by another engine frees numbers, and the next commits reuse them.
     """
     if earlier is not None and earlier.newest is None and earlier.version == version > 0:
         path = snapshot_path(version)
@@ -233,8 +234,8 @@ def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
             state.schemas[schema_id] = read_schema(reader, schema_id)
         except NoSuchFile as error:
             raise CorruptTable(
-                f"{reader.root}: {schema_path(schema_id)} is missing, and data files at snapshot {state.version} were written with it; put "
-                "it back from a backup. Snapshots without such files can be read"
+                f"{reader.root}: {schema_path(schema_id)} is missing, and data files at snapshot {state.version} were "
+                "written with it; put it back from a backup. Snapshots without such files can be read"
             ) from error
     return state.schemas[schema_id]
 
@@ -484,8 +485,8 @@ def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
         case Scalar(Kind.INT | Kind.BIGINT | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
             return time_field, expire_ms // 1000
     raise InvalidInput(
-        f"{where}: record-level.time-field names {name!r}, which is {time_field.type}; it takes INT (seconds), BIGINT (seconds or "
-        "milliseconds) or a timestamp"
+        f"{where}: record-level.time-field names {name!r}, which is {time_field.type}; it takes INT (seconds), BIGINT "
+        "(seconds or milliseconds) or a timestamp"
     )
 
 
@@ -547,8 +548,8 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         raise InvalidInput(f"{where}: bucket-key names {outside[0]!r}, which is not in the primary key ({primary})")
     if buckets != -1 and (lacking := _beside_key(schema)):
         raise InvalidInput(
-            f"{where}: with fixed or postponed buckets the primary key ({primary}) must hold all partition columns; add "
-            f"{', '.join(lacking)} to primary_key"
+            f"{where}: with fixed or postponed buckets the primary key ({primary}) must hold all partition columns; "
+            f"add {', '.join(lacking)} to primary_key"
         )
     name = merging.kind_column(schema, where)
     if name is not None and schema.field(name).type not in _TEXTS:
@@ -587,8 +588,8 @@ def require_rewritable(schema: Schema, where: str) -> None:
     its rows."""
     if options.read(schema).branch_merge_enabled:
         raise InvalidInput(
-            f"{where}: the files of a table with 'branch-merge.enabled' stay as they are: rows are appended, and not compacted, "
-            "overwritten, deleted or updated"
+            f"{where}: the files of a table with 'branch-merge.enabled' stay as they are: rows are appended, and not "
+            "compacted, overwritten, deleted or updated"
         )
 
 
@@ -611,20 +612,21 @@ def require_writable(schema: Schema, where: str) -> None:
         spec = merging.merging(schema, where)
         if options.read(schema).sequence_snapshot_ordering and options.read(schema).bucket == -2:
             raise UnsupportedFeature(
-                f"{where}: sequence.snapshot-ordering with bucket=-2 (postpone) cannot be written: rows get a bucket later than the "
-                "snapshot that orders them; set bucket to -1 or a number above 0"
+                f"{where}: sequence.snapshot-ordering with bucket=-2 (postpone) cannot be written: rows get a bucket "
+                "later than the snapshot that orders them; set bucket to -1 or a number above 0"
             )
         if options.read(schema).has_vectors:
             _require_vectors_fit(schema, spec.engine, where)
         if crosses_partitions(schema) and options.read(schema).ignore_update_before:
             raise UnsupportedFeature(
-                f"{where}: 'ignore-update-before' on a table whose keys may change partitions cannot be written; set it to 'false', "
-                f"or add {', '.join(_beside_key(schema))} to primary_key"
+                f"{where}: 'ignore-update-before' on a table whose keys may change partitions cannot be written; set "
+                f"it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
             )
         if crosses_partitions(schema) and spec.ignore_delete and spec.engine is MergeEngine.DEDUPLICATE:
             raise UnsupportedFeature(
-                f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "
-                f"partition could not be taken away; set it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
+                f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in "
+                "the old partition could not be taken away; set it to 'false', or add "
+                f"{', '.join(_beside_key(schema))} to primary_key"
             )
 
 
@@ -655,11 +657,13 @@ def _require_shown(schema: Schema, where: str) -> None:
                     raise UnsupportedFeature(f"{on}: column {column.name}: Iceberg has no multisets; use a map")
                 case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if not 3 <= digits <= 6:
                     raise UnsupportedFeature(
-                        f"{on}: column {column.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, not of {digits}"
+                        f"{on}: column {column.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, "
+                        f"not of {digits}"
                     )
                 case Scalar(Kind.TIME):
                     raise UnsupportedFeature(
-                        f"{on}: column {column.name}: Iceberg's times are microseconds, and those in Paimon's files milliseconds"
+                        f"{on}: column {column.name}: Iceberg's times are microseconds, "
+                        "and those in Paimon's files milliseconds"
                     )
                 case Scalar(Kind.VARIANT):
                     raise UnsupportedFeature(f"{on}: column {column.name}: a variant is not shown in Iceberg")

@@ -77,7 +77,8 @@ class Mirroring(Part[State]):
         return mirror(self.state.schema, self.reader.root)
 
     def published(self, earlier: Snapshot | None, schema_id: int) -> Published:
-        """What the view publishes to a mirror that shows the snapshot `earlier` and has the schemas up to `schema_id`."""
+        """What the view publishes to a mirror that shows the snapshot `earlier` and has the schemas up to
+        `schema_id`."""
         metadata.require_readable(self.state, self.reader.root)
         schema, document = self.state.schema, self.state.document
         kept_in = mirror(schema, self.reader.root)
@@ -137,7 +138,8 @@ class Mirroring(Part[State]):
         table_options = options.read(self.state.schema)
         if there := metadata.branches(self.reader):
             raise UnsupportedFeature(
-                f"{self.reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
+                f"{self.reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: "
+                "fast_forward to it, or delete_branch, first"
             )
         properties = {
             "metadata.iceberg.storage": "table-location",
@@ -157,7 +159,8 @@ class Mirroring(Part[State]):
         entries = manifest.live_entries(self.reader, self.state.document, self.state.schema)
         if pc.any(pc.equal(entries["_BUCKET"], POSTPONED_BUCKET), min_count=0).as_py():
             raise UnsupportedFeature(
-                f"{self.reader.root}: rows lie in postponed buckets, where no reader sees them yet; compact() it first, so that they are not lost"
+                f"{self.reader.root}: rows lie in postponed buckets, where no reader sees them yet; compact() it "
+                "first, so that they are not lost"
             )
         if self.state.schema.primary_key:
             return compaction.Compaction(self.reader, self.state).tasks(True)
@@ -172,8 +175,8 @@ class Mirroring(Part[State]):
         formats = scan.file_formats(entries)
         if pc.any(pc.fill_null(pc.not_equal(formats, "parquet"), True), min_count=0).as_py():
             raise UnsupportedFeature(
-                f"{self.reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
-                "anew (compact(full=True))"
+                f"{self.reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could "
+                "not read; write them anew (compact(full=True))"
             )
         files = scan.Files(entries, self.state.schema)
         ids = {field.name: field.id for field in self.state.schema.fields}
@@ -195,7 +198,8 @@ class Mirroring(Part[State]):
         vectors = manifest.vectors(index)
         if vectors["cardinality"].null_count:
             raise UnsupportedFeature(
-                f"{self.reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, which Iceberg needs; compact the table"
+                f"{self.reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, "
+                "which Iceberg needs; compact the table"
             )
         indexes = vectors["entry"]
         of = pa.table(

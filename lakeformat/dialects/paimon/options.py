@@ -30,15 +30,18 @@ _IGNORE_DELETE = (
     "partial-update.ignore-delete",
 )
 _SIZE = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
-_SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "kibibytes": 1 << 10, "mebibytes": 1 << 20}  # fmt: skip
+_SIZE_UNITS = {
+    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
+    "mebibytes": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
+}  # fmt: skip
 _TIME_UNITS = {
     "": 1, "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1, "s": 1000, "sec": 1000, "secs": 1000,
     "second": 1000, "seconds": 1000, "min": 60_000, "m": 60_000, "minute": 60_000, "minutes": 60_000, "h": 3_600_000,
     "hour": 3_600_000, "hours": 3_600_000, "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
 }  # fmt: skip
 _AVRO_CODECS = {
-    "zstd": "zstandard", "zstandard": "zstandard", "none": "null", "uncompressed": "null", "null": "null", "gzip": "deflate",
-    "deflate": "deflate", "snappy": "snappy", "bzip2": "bzip2", "xz": "xz", "lz4": "zstandard",
+    "zstd": "zstandard", "zstandard": "zstandard", "none": "null", "uncompressed": "null", "null": "null",
+    "gzip": "deflate", "deflate": "deflate", "snappy": "snappy", "bzip2": "bzip2", "xz": "xz", "lz4": "zstandard",
 }  # fmt: skip
 _COMPRESSIONS = {
     "parquet": {"none", "uncompressed", "zstd", "snappy", "gzip", "lz4", "brotli"},
@@ -151,8 +154,8 @@ def _count(key: str, text: str) -> int:
 def _iceberg_storage(key: str, text: str) -> str:
     if _word(key, text) == "hive-catalog":
         raise UnsupportedFeature(
-            f"option {key!r} is {text!r}: lakeformat makes Iceberg metadata known to no Hive metastore; use table-location, "
-            "hadoop-catalog or rest-catalog, and register the table there"
+            f"option {key!r} is {text!r}: lakeformat makes Iceberg metadata known to no Hive metastore; use "
+            "table-location, hadoop-catalog or rest-catalog, and register the table there"
         )
     return _one_of("disabled", "table-location", "hadoop-catalog", "rest-catalog")(key, text)
 
@@ -461,7 +464,8 @@ class TableOptions:
         format, value = self.file_format, self.file_compression
         if value not in _COMPRESSIONS[format]:
             raise InvalidInput(
-                f"option 'file.compression' is {value!r}; {format} files know {', '.join(sorted(_COMPRESSIONS[format]))}"
+                f"option 'file.compression' is {value!r}; {format} files know "
+                f"{', '.join(sorted(_COMPRESSIONS[format]))}"
             )
         return value
 
@@ -490,61 +494,67 @@ PARSERS = {option.key: option.parse for option in vars(TableOptions).values() if
 
 ACCEPTED = "lakeformat.accepted-options"
 
-# The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
+# The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility.
+# A `*` stands for a name.
 DOCUMENTED = Documented.parse(
     heeded="""
-    aggregation.remove-record-on-delete branch-merge.enabled blob-as-descriptor blob-descriptor-field blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket
-    bucket-function.type bucket-key chain-table.enabled
-    changelog-file.prefix changelog-producer changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
-    changelog.num-retained.max changelog.num-retained.min changelog.time-retained clustering.incremental commit.force-compact
-    commit.max-retries commit.max-retry-wait commit.min-retry-wait compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
-    compaction.max-size-amplification-percent compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour
-    compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio compaction.total-size-threshold
-    consumer.changelog-only data-evolution.enabled data-file.external-paths data-file.path-directory data-file.prefix
-    data-file.thin-mode deduplicate.ignore-delete deletion-vector.index-file.target-size deletion-vectors.bitmap64
-    deletion-vectors.enabled deletion-vectors.merge-on-read dynamic-bucket.max-buckets dynamic-bucket.target-row-num
-    fallback-branch fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
+    aggregation.remove-record-on-delete branch-merge.enabled blob-as-descriptor blob-descriptor-field
+    blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket bucket-function.type bucket-key
+    chain-table.enabled changelog-file.prefix changelog-producer changelog-producer.row-deduplicate
+    changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.max changelog.num-retained.min
+    changelog.time-retained clustering.incremental commit.force-compact commit.max-retries commit.max-retry-wait
+    commit.min-retry-wait compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
+    compaction.max-size-amplification-percent compaction.min.file-num compaction.offpeak-ratio
+    compaction.offpeak.end.hour compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
+    compaction.total-size-threshold consumer.changelog-only data-evolution.enabled data-file.external-paths
+    data-file.path-directory data-file.prefix data-file.thin-mode deduplicate.ignore-delete
+    deletion-vector.index-file.target-size deletion-vectors.bitmap64 deletion-vectors.enabled
+    deletion-vectors.merge-on-read dynamic-bucket.max-buckets dynamic-bucket.target-row-num fallback-branch
+    fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
-    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file-index.bloom-filter.*.fpp
-    file-index.bitmap.*.index-block-size file-index.bitmap.*.version file-index.bitmap.columns
-    file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns file-index.in-manifest-threshold file-index.read.enabled
-    file.block-size file.compression format-table.partition-path-only-value
-    file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits global-index.column-update-action global-index.enabled
-    ignore-delete
-    ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
-    manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
-    metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
+    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function
+    file-index.bloom-filter.*.fpp file-index.bitmap.*.index-block-size file-index.bitmap.*.version
+    file-index.bitmap.columns file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns
+    file-index.in-manifest-threshold file-index.read.enabled file.block-size file.compression
+    format-table.partition-path-only-value file.compression.zstd-level file.format first-row.ignore-delete force-lookup
+    full-compaction.delta-commits global-index.column-update-action global-index.enabled ignore-delete
+    ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression
+    manifest.format manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size
+    merge-engine metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
     metadata.iceberg.format-version metadata.iceberg.manifest-compression metadata.iceberg.previous-versions-max
     metadata.iceberg.database metadata.iceberg.rest.* metadata.iceberg.storage metadata.iceberg.storage-location
-    metadata.iceberg.table metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger num-sorted-run.stop-trigger
-    orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size parquet.enable.dictionary
-    parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
+    metadata.iceberg.table metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger
+    num-sorted-run.stop-trigger orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size
+    parquet.enable.dictionary parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
-    partition.expiration-strategy partition.expiration-time partition.legacy-name partition.mark-done-action partition.timestamp-formatter
-    partition.timestamp-pattern pk-clustering-override postpone.batch-write-fixed-bucket.max-parallelism postpone.default-bucket-num
-    postpone.target-row-num-per-bucket postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
-    scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
-    snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
-    source.split.target-size target-file-size type parquet.variant.shreddingSchema variant.inferShreddingSchema
+    partition.expiration-strategy partition.expiration-time partition.legacy-name partition.mark-done-action
+    partition.timestamp-formatter partition.timestamp-pattern pk-clustering-override
+    postpone.batch-write-fixed-bucket.max-parallelism postpone.default-bucket-num postpone.target-row-num-per-bucket
+    postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field
+    row-tracking.enabled rowkind.field scan.fallback-branch sequence.field sequence.field.sort-order
+    sequence.snapshot-ordering snapshot.clean-empty-directories snapshot.expire.limit snapshot.num-retained.max
+    snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost source.split.target-size
+    target-file-size type parquet.variant.shreddingSchema variant.inferShreddingSchema
     variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth variant.shredding.maxSchemaWidth
-    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field video-frame-field write-max-writers-to-spill write-only
+    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field video-frame-field
+    write-max-writers-to-spill write-only
     """,
     ignored="""
-    add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes async-file-write
-    auto-create avro.* bitmap-index.* blob-compaction.enabled
-    blob-external-storage-path blob-view.resolve.enabled
-    blob-write-null-on-missing-file blob.split-by-file-size branch btree-index.* bucket-append-only
-    bucket-append-ordered cache-page-size catalog-default-db chain-table.chain-partition-keys changelog-file.compression
-    changelog-file.format changelog-file.stats-mode changelog.precommit-compact changelog.precommit-compact.thread-num
-    clustering.columns clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
-    clustering.incremental.mode clustering.incremental.optimize-write clustering.strategy commit.callback.*.param
-    commit.callbacks commit.custom-listeners commit.discard-duplicate-files commit.force-create-snapshot
-    commit.strict-mode.last-safe-snapshot commit.timeout commit.user-prefix
+    add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes
+    async-file-write auto-create avro.* bitmap-index.* blob-compaction.enabled blob-external-storage-path
+    blob-view.resolve.enabled blob-write-null-on-missing-file blob.split-by-file-size branch btree-index.*
+    bucket-append-only bucket-append-ordered cache-page-size catalog-default-db chain-table.chain-partition-keys
+    changelog-file.compression changelog-file.format changelog-file.stats-mode changelog.precommit-compact
+    changelog.precommit-compact.thread-num clustering.columns clustering.history-partition.idle-to-full-sort
+    clustering.history-partition.limit clustering.incremental.mode clustering.incremental.optimize-write
+    clustering.strategy commit.callback.*.param commit.callbacks commit.custom-listeners commit.discard-duplicate-files
+    commit.force-create-snapshot commit.strict-mode.last-safe-snapshot commit.timeout commit.user-prefix
     compaction.bucket-distribution-strategy compaction.early-max.file-num compaction.file-num-limit
-    compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max.file-num compaction.skip-expired-partitions
-    compaction.small-file-ratio consumer-id consumer.expiration-time consumer.ignore-progress consumer.mode
-    continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl csv.*
-    data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist data-evolution.row-sidecar.enabled
+    compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max.file-num
+    compaction.skip-expired-partitions compaction.small-file-ratio consumer-id consumer.expiration-time
+    consumer.ignore-progress consumer.mode continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism
+    cross-partition-upsert.index-ttl csv.* data-evolution.merge-into.file-pruning
+    data-evolution.merge-into.source-persist data-evolution.row-sidecar.enabled
     data-evolution.row-sidecar.max-selected-rows data-evolution.row-sidecar.max-selection-ratio
     data-file.external-paths.specific-fs data-file.external-paths.strategy data-file.external-paths.weights
     delete.force-produce-changelog deletion-vectors.modifiable disable-alter-column-null-to-not-null
@@ -552,67 +562,71 @@ DOCUMENTED = Documented.parse(
     dynamic-partition-overwrite end-input.check-partition-expire end-input.watermark fields.*.default-value
     file-index.ngram-bloom-filter.columns file-index.range-bitmap.*.chunk-size file-index.range-bitmap.columns
     file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
-    file.compression.per.level file.format.per.level file.suffix.include.compression filesystem.job-level-settings.enabled
-    flink.* format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
-    format-table.repair.collect-statistics format-table.statistics.parallelism
-    full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.external-path global-index.row-count-per-shard global-index.search-mode
-    global-index.thread-num hive.* image-column incremental-between incremental-between-scan-mode
-    incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag json.* kafka.* lance.*
-    legacy-timestamp-mapping.enabled local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency
-    log.format log.key.format log.scan log.scan.remove-normalize log.scan.timestamp-millis log.system log.system.auto-register
-    lookup-compact lookup-compact.max-interval lookup.async lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
+    file.compression.per.level file.format.per.level file.suffix.include.compression
+    filesystem.job-level-settings.enabled flink.* format-table.commit-hive-sync-url format-table.file.compression
+    format-table.implementation format-table.repair.collect-statistics format-table.statistics.parallelism
+    full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.external-path
+    global-index.row-count-per-shard global-index.search-mode global-index.thread-num hive.* image-column
+    incremental-between incremental-between-scan-mode incremental-between-tag-to-snapshot incremental-between-timestamp
+    incremental-to-auto-tag json.* kafka.* lance.* legacy-timestamp-mapping.enabled local-merge-buffer-size
+    local-sort.max-num-file-handles log.changelog-mode log.consistency log.format log.key.format log.scan
+    log.scan.remove-normalize log.scan.timestamp-millis log.system log.system.auto-register lookup-compact
+    lookup-compact.max-interval lookup.async lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
     lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size lookup.cache-rows
     lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
-    lookup.cache.high-priority-pool-ratio lookup.dynamic-partition.refresh-interval lookup.dynamic-partition.refresh.async
-    lookup.hash-load-factor lookup.local-file-type lookup.merge-buffer-size lookup.merge-records-threshold lookup.refresh.async
-    lookup.refresh.async.pending-snapshot-count lookup.refresh.full-load-threshold lookup.refresh.time-periods-blacklist
-    lookup.remote-file.enabled lookup.remote-file.level-threshold manifest-sort.enabled manifest-sort.max-rewrite-size
-    manifest-sort.partition-field manifest.delete-file-drop-stats materialized-table.* metadata.iceberg.compaction.max.file-num
-    metadata.iceberg.compaction.min.file-num metadata.iceberg.delete-after-commit.enabled
-    metadata.iceberg.format-version metadata.iceberg.glue.skip-archive metadata.iceberg.hadoop-conf-dir
-    metadata.iceberg.hive-client-class metadata.iceberg.hive-conf-dir metadata.iceberg.hive-skip-update-stats
-    metadata.iceberg.manifest-compression metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max
-    metadata.iceberg.storage metadata.iceberg.storage-location metadata.iceberg.uri
-    metadata.stats-keep-first-n-columns metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
+    lookup.cache.high-priority-pool-ratio lookup.dynamic-partition.refresh-interval
+    lookup.dynamic-partition.refresh.async lookup.hash-load-factor lookup.local-file-type lookup.merge-buffer-size
+    lookup.merge-records-threshold lookup.refresh.async lookup.refresh.async.pending-snapshot-count
+    lookup.refresh.full-load-threshold lookup.refresh.time-periods-blacklist lookup.remote-file.enabled
+    lookup.remote-file.level-threshold manifest-sort.enabled manifest-sort.max-rewrite-size
+    manifest-sort.partition-field manifest.delete-file-drop-stats materialized-table.*
+    metadata.iceberg.compaction.max.file-num metadata.iceberg.compaction.min.file-num
+    metadata.iceberg.delete-after-commit.enabled metadata.iceberg.format-version metadata.iceberg.glue.skip-archive
+    metadata.iceberg.hadoop-conf-dir metadata.iceberg.hive-client-class metadata.iceberg.hive-conf-dir
+    metadata.iceberg.hive-skip-update-stats metadata.iceberg.manifest-compression
+    metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max metadata.iceberg.storage
+    metadata.iceberg.storage-location metadata.iceberg.uri metadata.stats-keep-first-n-columns
+    metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
     metastore.tag-to-partition.preview mosaic.* need-lookup object-location orc.* page-size parquet.*
-    partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval partition.idle-time-to-done
-    partition.idle-time-to-report-statistic partition.mark-done-action.custom.class
+    partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval
+    partition.idle-time-to-done partition.idle-time-to-report-statistic partition.mark-done-action.custom.class
     partition.mark-done-action.http.params partition.mark-done-action.http.url partition.mark-done-action.mode
-    partition.mark-done.recover-from-state partition.sink-strategy partition.time-interval partition.timestamp-format.strict
-    path postpone.batch-write-fixed-bucket precommit-compact read.allow.fullScan read.batch-size read.changelog
-    read.shuffle-bucket-with-partition read.stream.maxBytesPerTrigger read.stream.maxFilesPerTrigger
-    read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs read.stream.minRowsPerTrigger
-    requiredSparkConfsCheck.enabled row-tracking.partition-group-on-commit rowkind.field-ignore scalar-index.* scan.bounded
-    scan.bounded.watermark scan.creation-time-millis scan.dedicated-split-generation scan.fallback-branch.read-fail-fast
-    scan.fallback-delta-branch scan.fallback-snapshot-branch scan.file-creation-time-millis scan.ignore-corrupt-files
-    scan.ignore-lost-files scan.infer-parallelism scan.infer-parallelism.max scan.manifest.parallelism scan.max-snapshot.count
+    partition.mark-done.recover-from-state partition.sink-strategy partition.time-interval
+    partition.timestamp-format.strict path postpone.batch-write-fixed-bucket precommit-compact read.allow.fullScan
+    read.batch-size read.changelog read.shuffle-bucket-with-partition read.stream.maxBytesPerTrigger
+    read.stream.maxFilesPerTrigger read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs
+    read.stream.minRowsPerTrigger requiredSparkConfsCheck.enabled row-tracking.partition-group-on-commit
+    rowkind.field-ignore scalar-index.* scan.bounded scan.bounded.watermark scan.creation-time-millis
+    scan.dedicated-split-generation scan.fallback-branch.read-fail-fast scan.fallback-delta-branch
+    scan.fallback-snapshot-branch scan.file-creation-time-millis scan.ignore-corrupt-files scan.ignore-lost-files
+    scan.infer-parallelism scan.infer-parallelism.max scan.manifest.parallelism scan.max-snapshot.count
     scan.max-splits-per-task scan.mode scan.parallelism scan.partitions scan.plan-auto-tag-for-read.time-retained
     scan.plan-sort-partition scan.preserve-data-grouping scan.primary-branch scan.remove-normalize scan.snapshot-id
     scan.split-enumerator.batch-size scan.split-enumerator.mode scan.tag-name scan.timestamp scan.timestamp-millis
-    scan.watermark scan.watermark.alignment.group scan.watermark.alignment.max-drift scan.watermark.alignment.update-interval
-    scan.watermark.emit.strategy scan.watermark.idle-timeout schema-evolution.enabled sequence.auto-padding
-    sink.clustering.sample-factor sink.clustering.sort-in-cluster sink.committer-cpu sink.committer-memory
-    sink.committer-operator-chaining sink.coordinator-commit.enabled sink.cross-partition.managed-memory
-    sink.key-only-deletes.enabled sink.managed.writer-buffer-memory sink.operator-uid.suffix sink.parallelism
-    sink.process-time-zone sink.savepoint.auto-tag sink.use-managed-memory-allocator sink.watermark-time-zone
-    sink.writer-coordinator.cache-expire-after-access sink.writer-coordinator.cache-memory
-    sink.writer-coordinator.cache-soft-values sink.writer-coordinator.enabled sink.writer-coordinator.page-size
-    sink.writer-coordinator.prefetch-manifests sink.writer-cpu sink.writer-memory sink.writer-refresh-detectors
-    snapshot.expire.execution-mode snapshot.ignore-empty-commit snapshot.watermark-idle-timeout
-    sort-compaction.local-sample.magnification sort-compaction.range-strategy sort-engine sort-spill-buffer-size
-    sort-spill-threshold sorted-index.* source.checkpoint-align.enabled source.checkpoint-align.timeout
-    source.operator-uid.suffix source.split.target-size-with-column-pruning spark.* spill-compression
-    spill-compression.zstd-level streaming-read-append-overwrite streaming-read-mode streaming-read-overwrite
-    streaming.read.snapshot.delay table-read.sequence-number.enabled tag.automatic-completion tag.automatic-creation
-    tag.batch.customized-name tag.callback.*.param tag.callbacks tag.create-success-file tag.creation-delay tag.creation-period
-    tag.creation-period-duration tag.default-time-retained tag.num-retained-max tag.period-formatter tag.time-expire-enabled
-    unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key
-    variant.shredding.inferenceMode vector-index.* vector-search.distribute.enabled
-    vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format vector.target-file-size
-    visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
+    scan.watermark scan.watermark.alignment.group scan.watermark.alignment.max-drift
+    scan.watermark.alignment.update-interval scan.watermark.emit.strategy scan.watermark.idle-timeout
+    schema-evolution.enabled sequence.auto-padding sink.clustering.sample-factor sink.clustering.sort-in-cluster
+    sink.committer-cpu sink.committer-memory sink.committer-operator-chaining sink.coordinator-commit.enabled
+    sink.cross-partition.managed-memory sink.key-only-deletes.enabled sink.managed.writer-buffer-memory
+    sink.operator-uid.suffix sink.parallelism sink.process-time-zone sink.savepoint.auto-tag
+    sink.use-managed-memory-allocator sink.watermark-time-zone sink.writer-coordinator.cache-expire-after-access
+    sink.writer-coordinator.cache-memory sink.writer-coordinator.cache-soft-values sink.writer-coordinator.enabled
+    sink.writer-coordinator.page-size sink.writer-coordinator.prefetch-manifests sink.writer-cpu sink.writer-memory
+    sink.writer-refresh-detectors snapshot.expire.execution-mode snapshot.ignore-empty-commit
+    snapshot.watermark-idle-timeout sort-compaction.local-sample.magnification sort-compaction.range-strategy
+    sort-engine sort-spill-buffer-size sort-spill-threshold sorted-index.* source.checkpoint-align.enabled
+    source.checkpoint-align.timeout source.operator-uid.suffix source.split.target-size-with-column-pruning spark.*
+    spill-compression spill-compression.zstd-level streaming-read-append-overwrite streaming-read-mode
+    streaming-read-overwrite streaming.read.snapshot.delay table-read.sequence-number.enabled tag.automatic-completion
+    tag.automatic-creation tag.batch.customized-name tag.callback.*.param tag.callbacks tag.create-success-file
+    tag.creation-delay tag.creation-period tag.creation-period-duration tag.default-time-retained tag.num-retained-max
+    tag.period-formatter tag.time-expire-enabled unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle
+    upsert-key variant.shredding.inferenceMode vector-index.* vector-search.distribute.enabled
+    vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format
+    vector.target-file-size visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
     write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable
-    write-buffer-spillable.max-disk-size write-manifest-cache write-mode write.batch-memory
-    write.batch-size write.data-evolution.update-conflict-retry.max-attempts write.data-evolution.update-conflict-retry.wait-ms
+    write-buffer-spillable.max-disk-size write-manifest-cache write-mode write.batch-memory write.batch-size
+    write.data-evolution.update-conflict-retry.max-attempts write.data-evolution.update-conflict-retry.wait-ms
     write.hive-style-dynamic-partition.enabled write.merge-schema write.merge-schema.explicit-cast
     write.merge-schema.type-widening write.sequence-number-init-mode write.use-v2-write zorder.var-length-contribution
     """,
@@ -643,26 +657,29 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 # Set once, when the table is created.
 _IMMUTABLE = {
-    "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
-    "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name", "partition.legacy-name",
-    "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering", "branch-merge.enabled",
+    "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine",
+    "sequence.field", "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name",
+    "partition.legacy-name", "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering",
+    "branch-merge.enabled",
 }  # fmt: skip
 
 # What readers and writers may do otherwise than the table says: it changes no row and no meaning of one.
 _DYNAMIC = frozenset({
-    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries", "commit.max-retry-wait",
-    "commit.min-retry-wait", "compaction.delete-ratio-threshold",
-    "compaction.file-size", "compaction.incremental-size-threshold", "compaction.max-size-amplification-percent", "compaction.min.file-num",
-    "compaction.offpeak-ratio", "compaction.offpeak.end.hour", "compaction.offpeak.start.hour", "compaction.optimization-interval",
-    "compaction.size-ratio", "compaction.total-size-threshold", "data-file.prefix", "deletion-vector.index-file.target-size",
-    "dynamic-bucket.target-row-num", "file-index.in-manifest-threshold", "file-index.read.enabled", "file.block-size", "file.compression",
-    "file.compression.zstd-level", "file.format", "full-compaction.delta-commits", "global-index.enabled", "manifest.compression",
-    "manifest.full-compaction-threshold-size", "manifest.merge-min-count", "manifest.target-file-size", "metadata.stats-dense-store",
-    "metadata.stats-mode", "num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger", "orc.stripe.size", "parquet.block.size",
-    "parquet.dictionary.page.size", "parquet.enable.dictionary", "parquet.page.size", "source.split.open-file-cost",
-    "source.split.target-size", "target-file-size", "variant.inferShreddingSchema", "variant.shredding.maxInferBufferRow",
-    "variant.shredding.maxSchemaDepth", "variant.shredding.maxSchemaWidth", "variant.shredding.minFieldCardinalityRatio",
-    "write-max-writers-to-spill", "write-only",
+    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries",
+    "commit.max-retry-wait", "commit.min-retry-wait", "compaction.delete-ratio-threshold", "compaction.file-size",
+    "compaction.incremental-size-threshold", "compaction.max-size-amplification-percent", "compaction.min.file-num",
+    "compaction.offpeak-ratio", "compaction.offpeak.end.hour", "compaction.offpeak.start.hour",
+    "compaction.optimization-interval", "compaction.size-ratio", "compaction.total-size-threshold", "data-file.prefix",
+    "deletion-vector.index-file.target-size", "dynamic-bucket.target-row-num", "file-index.in-manifest-threshold",
+    "file-index.read.enabled", "file.block-size", "file.compression", "file.compression.zstd-level", "file.format",
+    "full-compaction.delta-commits", "global-index.enabled", "manifest.compression",
+    "manifest.full-compaction-threshold-size", "manifest.merge-min-count", "manifest.target-file-size",
+    "metadata.stats-dense-store", "metadata.stats-mode", "num-sorted-run.compaction-trigger",
+    "num-sorted-run.stop-trigger", "orc.stripe.size", "parquet.block.size", "parquet.dictionary.page.size",
+    "parquet.enable.dictionary", "parquet.page.size", "source.split.open-file-cost", "source.split.target-size",
+    "target-file-size", "variant.inferShreddingSchema", "variant.shredding.maxInferBufferRow",
+    "variant.shredding.maxSchemaDepth", "variant.shredding.maxSchemaWidth",
+    "variant.shredding.minFieldCardinalityRatio", "write-max-writers-to-spill", "write-only",
 })  # fmt: skip
 
 # Arguments of `create_table` here, and options in Flink's DDL.
@@ -682,8 +699,8 @@ def require_readable(options: Options, where: str) -> None:
     elsewhere = options.get("blob-descriptor-field")
     if elsewhere and not _true(options.get("blob-as-descriptor") or ""):
         raise UnsupportedFeature(
-            f"{where}: blob-descriptor-field={elsewhere}: the values lie outside the table, and lakeformat does not follow them; set "
-            "blob-as-descriptor=true (with another engine) to read where they are"
+            f"{where}: blob-descriptor-field={elsewhere}: the values lie outside the table, and lakeformat does not "
+            "follow them; set blob-as-descriptor=true (with another engine) to read where they are"
         )
 
 
@@ -718,7 +735,8 @@ def check_dynamic(options: Options, where: str) -> None:
         if not DOCUMENTED.is_heeded(key):
             raise UnsupportedFeature(f"{where}: option {key!r}: lakeformat does not act on it")
         raise UnsupportedFeature(
-            f"{where}: option {key!r} cannot differ from the table's own; set it on the table (ALTER TABLE ... SET TBLPROPERTIES)"
+            f"{where}: option {key!r} cannot differ from the table's own; set it on the table (ALTER TABLE ... "
+            "SET TBLPROPERTIES)"
         )
 
 

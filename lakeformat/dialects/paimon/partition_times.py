@@ -20,8 +20,8 @@ _DEFAULT = re.compile(f"{_DATE}(?: {_TIME})?")
 
 
 def moment(properties: Mapping[str, str], values: Mapping[str, str | None]) -> int | None:
-    """The time that a partition with these values (column -> text) names, in milliseconds since 1970 of the local clock;
-    None if it names none (PartitionTimeExtractor).
+    """The time that a partition with these values (column -> text) names, in milliseconds since 1970 of the local
+    clock; None if it names none (PartitionTimeExtractor).
 
     `partition.timestamp-pattern` (`$dt $hour`) combines the columns, by default the first alone;
     `partition.timestamp-formatter` (`yyyyMMdd`) parses the text, by default dates with or without a time of day. A text
@@ -64,8 +64,8 @@ def expression(formatter: str) -> re.Pattern[str]:
             digits = _digits(name, len(letters))
             if not digits or name in seen:
                 raise InvalidInput(
-                    f"partition.timestamp-formatter {formatter!r}: {letters!r} is not known here; use each once of yyyy, MM, dd, HH, "
-                    "mm, ss, SSS"
+                    f"partition.timestamp-formatter {formatter!r}: {letters!r} is not known here; use each once of "
+                    "yyyy, MM, dd, HH, mm, ss, SSS"
                 )
             seen.add(name)
             pieces.append(f"(?P<{name}>{digits})")
@@ -84,8 +84,8 @@ def _digits(name: str, count: int) -> str:
 
 
 def _millis(date: tuple[int, ...], time: Sequence[int | None], is_strict: bool) -> int | None:
-    """Milliseconds since 1970. Strict: None for what is no date or time, but the days 29 to 31 of each month are its last if it is
-    shorter, and 24:00 is the next day (ResolverStyle.SMART); otherwise all parts count on (LENIENT)."""
+    """Milliseconds since 1970. Strict: None for what is no date or time, but the days 29 to 31 of each month are its
+    last if it is shorter, and 24:00 is the next day (ResolverStyle.SMART); otherwise all parts count on (LENIENT)."""
     year, month, day = date
     if is_strict:
         limits = (24 if time == [24, *(part and 0 for part in time[1:])] else 23, 59, 59, 999)

@@ -202,8 +202,8 @@ def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: St
     options.check_alter(properties, after.properties, reader.root)
     if after.primary_key and options.read(before).has_vectors != options.read(after).has_vectors:
         raise InvalidInput(
-            f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
-            "files would be read otherwise; make a new table"
+            f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, "
+            "for its files would be read otherwise; make a new table"
         )
     metadata.check_options(after, reader.root)
     layout.layout(replace(base, schema=after))
@@ -224,7 +224,8 @@ def _with_blobs_as_before(before: Schema, after: Schema, where: str) -> Schema:
         if old is not None and (old in was) != (field.name in now):
             change = f"rename BLOB column {old!r}" if field.name != old else f"change blob-field={','.join(now)}"
             raise UnsupportedFeature(
-                f"{where}: {change}: a column is a BLOB from the start, and keeps its name; add another column, or make a new table"
+                f"{where}: {change}: a column is a BLOB from the start, and keeps its name; add another column, "
+                "or make a new table"
             )
     kept = [name for name in now if name in after.names or name not in before.names]
     properties = {**after.properties, "blob-field": ",".join(kept)}
@@ -269,8 +270,8 @@ def _commit(
     kept: pa.Table = EMPTY_ENTRIES,
     next_row_id: int | None = None,
 ) -> Plan:
-    """`removed`: entries of removed files; `kept`: those among them that are added again, with the changes given here, or
-    of a branch."""
+    """`removed`: entries of removed files; `kept`: those among them that are added again, with the changes given here,
+    or of a branch."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
     if index is None:
@@ -562,7 +563,8 @@ def _added(
     if written and stats_columns is None:
         stats_columns = list(counted.names)
     no_key = manifest.empty_rows(count)
-    # With data evolution Java combines columns only of files with the source APPEND, and gives compacted files that source too.
+    # With data evolution Java combines columns only of files with the source APPEND,
+    # and gives compacted files that source too.
     compacts = kind == OperationKind.COMPACT and not options.read(schema).data_evolution_enabled
     source = FileSource.COMPACT if compacts else FileSource.APPEND
     columns: dict[str, Any] = {
@@ -900,8 +902,8 @@ def _with_vectors(
     homes: Mapping[str, tuple[str, int]],
 ) -> tuple[tuple[str | None, dict[str, bytes]], tuple[str, ...]]:
     """The index manifest `index` with the deletion vectors `added`, each replacing that of its data file, and without
-    those of the files `removed`, except those in `homes`: (the file that their rows move to, the position of the first one
-    in it). Returns ((its name, new files), files of `added` that it does not refer to).
+    those of the files `removed`, except those in `homes`: (the file that their rows move to, the position of the first
+    one in it). Returns ((its name, new files), files of `added` that it does not refer to).
 
     Vectors are copied unchanged: out of a file that loses another one, and into the single file of vectors of a bucket.
     Files of `added` are kept if nothing else belongs into them.

@@ -77,8 +77,8 @@ class Keyed(Part[State]):
         waiting = live.filter(pc.equal(live["_BUCKET"], POSTPONED_BUCKET))
         if len(waiting):
             raise InvalidInput(
-                f"{self.reader.root}: {pc.sum(waiting['_ROW_COUNT']).as_py()} rows wait for a bucket (bucket=-2), and a change by row would not "
-                "see them; compact() first, or upsert rows with a rowkind"
+                f"{self.reader.root}: {pc.sum(waiting['_ROW_COUNT']).as_py()} rows wait for a bucket (bucket=-2), and "
+                "a change by row would not see them; compact() first, or upsert rows with a rowkind"
             )
         return complete
 

@@ -621,8 +621,8 @@ def delta(
         return []
     if not is_there and (restored or document["commitKind"] != "APPEND"):
         raise NotFound(
-            f"{reader.root}: snapshot {snapshot_id} has expired, and its rows were not written to a changelog (an overwrite): read "
-            f"the table from a later one on"
+            f"{reader.root}: snapshot {snapshot_id} has expired, and its rows were not written to a changelog (an "
+            "overwrite): read the table from a later one on"
         )
     entries = _listed(reader, base, document["deltaManifestList"], scope)
     kinds = entries["_KIND"]
@@ -645,8 +645,8 @@ def delta(
             return [Delta(RowKind.INSERT, tuple(tasks(reader, state, new, fields, residual)))]
         if not is_there:
             raise NotFound(
-                f"{reader.root}: snapshot {snapshot_id} has expired, and the columns that it gave to existing rows cannot be read "
-                "without those before; read the table from a later one on"
+                f"{reader.root}: snapshot {snapshot_id} has expired, and the columns that it gave to existing rows "
+                "cannot be read without those before; read the table from a later one on"
             )
         return _delta_of_rows(reader, _before(reader, base, document, since), state, entries, fields, residual, scope)
     before, lost = state, manifest.EMPTY_ENTRIES

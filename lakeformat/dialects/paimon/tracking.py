@@ -1,8 +1,9 @@
-"""Row ids (`row-tracking.enabled`), files with only some columns of other files' rows (`data-evolution.enabled`), and blob files.
+"""Row ids (`row-tracking.enabled`), files with only some columns of other files' rows (`data-evolution.enabled`), and
+blob files.
 
-Row ids are unique in a table. A file's entry has the id of its first row, and the others are consecutive; a file with moved rows has a
-column of ids. With data evolution several files may have one range of row ids: the newest value of each column counts. A blob
-file has one column of consecutive rows within such a range.
+Row ids are unique in a table. A file's entry has the id of its first row, and the others are consecutive; a file with
+moved rows has a column of ids. With data evolution several files may have one range of row ids: the newest value of
+each column counts. A blob file has one column of consecutive rows within such a range.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ IDS_IN_FILES = (2147483642, 2147483646)  # Of these.
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Column files and blob files: rows of `manifest.ENTRY`, the newest first in each row range, but blob files last; `of` is the
-    name of the oldest file of the range, to which they belong."""
+    """Column files and blob files: rows of `manifest.ENTRY`, the newest first in each row range, but blob files last;
+    `of` is the name of the oldest file of the range, to which they belong."""
 
     entries: pa.Table
     of: pa.Array
@@ -78,8 +79,8 @@ def is_blob(entries: pa.Table) -> pa.Array:
 
 def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     """(the oldest file of each row range, in the order of `entries`; the others). Raises `CorruptTable` for files
-    without row ids, and for ranges that partly overlap in one partition and bucket: some writers number the rows of each
-    partition from 0."""
+    without row ids, and for ranges that partly overlap in one partition and bucket: some writers number the rows of
+    each partition from 0."""
     if not len(entries):
         return entries, NOTHING_BESIDE
     if entries["_FIRST_ROW_ID"].null_count:
@@ -218,7 +219,8 @@ def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:
 
 
 def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns of a file of this schema written with `columns` (None: all of the schema's but those in blob files)."""
+    """The columns of a file of this schema written with `columns` (None:
+    all of the schema's but those in blob files)."""
     if columns is None:
         apart = options.read(schema).columns_in_blobs if "blob-field" in schema.properties else frozenset()
         return tuple(f for f in schema.fields if f.name not in apart) if apart else schema.fields
@@ -227,7 +229,8 @@ def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, .
 
 
 def blob_task(schema: Schema, whole: pa.Table, blobs: pa.Table, paths: tuple[str, ...], field: Field) -> ReadTask:
-    """The task that reads the values of `field` for all rows of the file `whole` from its blob files, the newest first."""
+    """The task that reads the values of `field` for all rows of the file `whole` from its blob files,
+    the newest first."""
     return ReadTask(
         paths=paths,
         row_counts=tuple(blobs["_ROW_COUNT"].to_pylist()),

@@ -43,7 +43,8 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
-    """These rows of the table, in this order, and nulls for negative numbers; in several chunks if they are many bytes."""
+    """These rows of the table, in this order, and nulls for negative numbers;
+    in several chunks if they are many bytes."""
     if is_small(table):
         try:
             return table.take(pa.array(rows, mask=rows < 0 if (rows < 0).any() else None))
@@ -86,7 +87,8 @@ def take_column(column: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
 def by_batches(
     table: pa.Table, work: Callable[[pa.Table | pa.RecordBatch], pa.Array | pa.ChunkedArray]
 ) -> pa.Array | pa.ChunkedArray:
-    """What `work` makes of the rows, a value for each: of all of a small table together, and of others batch by batch."""
+    """What `work` makes of the rows, a value for each: of all of a small table together,
+    and of others batch by batch."""
     if is_small(table):
         return work(table)
     chunks = [layouts.plain(work(batch)) for batch in table.to_batches()]

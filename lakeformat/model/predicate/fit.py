@@ -39,7 +39,8 @@ def coerce(value: Any, type: Type, label: str = "value") -> Any:
     fitted, exact, side = fit(value, type, label)
     if side or not exact:
         raise InvalidInput(f"{label}: {type} cannot hold {value!r}")
-    # The text of a FLOAT column's value, e.g. a partition's, is that value. In a comparison text is a DOUBLE, as in Spark.
+    # The text of a FLOAT column's value, e.g. a partition's, is that value.
+    # In a comparison text is a DOUBLE, as in Spark.
     return _single(fitted) if isinstance(value, str) and type == Scalar(Kind.FLOAT) else fitted
 
 

@@ -245,7 +245,8 @@ def _delete(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 
 def rename_tag(table: Table, old: str, new: str) -> None:
-    """Rename a tag; it keeps its snapshot and retention. The old name is deleted last. Raises `NotFound`, `AlreadyExists`."""
+    """Rename a tag; it keeps its snapshot and retention. The old name is deleted last. Raises `NotFound`,
+    `AlreadyExists`."""
     tags = {row["tag_name"]: row for row in table.inspect.tags().to_pylist()}
     if old not in tags:
         raise NotFound(f"{table.name}: no tag {old!r}; there are: {', '.join(tags) or 'none'}")

@@ -13,8 +13,8 @@ from lakeformat.sql.text import Cursor
 
 
 def analyze(context: Context, cursor: Cursor) -> Result:
-    """`ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]`; all columns by default. The result is the
-    location of the statistics file."""
+    """`ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]`; all columns by default. The result is
+    the location of the statistics file."""
     start = cursor.offset
     cursor.expect("ANALYZE")
     if not cursor.take("TABLE"):

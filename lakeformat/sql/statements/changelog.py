@@ -25,13 +25,13 @@ def read(
     net: bool = False,
     update_keys: Sequence[str] = (),
 ) -> pa.Table:
-    """The changes after snapshot `after` (default: from the first) up to `until` (default: the current one). Columns: the table's,
-    `_change_type` (INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER), `_change_ordinal` (from 0, one per snapshot) and
-    `_commit_snapshot_id`.
+    """The changes after snapshot `after` (default: from the first) up to `until` (default: the current one). Columns:
+    the table's, `_change_type` (INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER), `_change_ordinal` (from 0, one per
+    snapshot) and `_commit_snapshot_id`.
 
-    Unless `carry_over`, rows that one snapshot removed and added back unchanged are left out; with `net`, so are rows that
-    the whole range removed and added back. With `update_keys`, a removed and an added row of one snapshot with the same
-    values in these columns become UPDATE_BEFORE and UPDATE_AFTER.
+    Unless `carry_over`, rows that one snapshot removed and added back unchanged are left out; with `net`, so are rows
+    that the whole range removed and added back. With `update_keys`, a removed and an added row of one snapshot with the
+    same values in these columns become UPDATE_BEFORE and UPDATE_AFTER.
     """
     for name in {TYPE, ORDINAL, SNAPSHOT}.intersection(field.name for field in table.schema.fields):
         raise InvalidInput(

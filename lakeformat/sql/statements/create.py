@@ -68,15 +68,16 @@ def create(context: Context, cursor: Cursor) -> Result:
     if declared.location is not None and not context.lake.places(declared.format or "paimon"):
         raise context.script.unsupported(
             declared.offset,
-            f"LOCATION of a table of {declared.format or 'paimon'} here: the table lies in the warehouse or where its catalog puts it; "
-            "a SQL catalog of such tables takes a LOCATION",
+            f"LOCATION of a table of {declared.format or 'paimon'} here: the table lies in the warehouse or where its "
+            "catalog puts it; a SQL catalog of such tables takes a LOCATION",
         )
     existing = context.lake.table(declared.name) if context.lake.exists(declared.name) else None
     if existing is not None and not is_replace:
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(
-            f"SQL at {context.script.position(declared.offset)}: there is a table {declared.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
+            f"SQL at {context.script.position(declared.offset)}: there is a table {declared.name} already; CREATE "
+            "TABLE IF NOT EXISTS takes it as it is"
         )
     if existing is None and declared.location is not None and _is_bare(declared):
         context.lake.register_table(declared.name, declared.location)
@@ -181,7 +182,8 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
             declared.rows = cursor.rest()
         elif cursor.peek("CLUSTERED") or cursor.peek("CLUSTER") or cursor.peek("STORED") or cursor.peek("ROW"):
             cursor.refuse(
-                f"{cursor.word()} in CREATE TABLE; buckets are said by PARTITIONED BY (bucket(n, c)), or 'bucket' in TBLPROPERTIES"
+                f"{cursor.word()} in CREATE TABLE; buckets are said by PARTITIONED BY (bucket(n, c)), "
+                "or 'bucket' in TBLPROPERTIES"
             )
         else:
             cursor.fail("expected USING, PARTITIONED BY, TBLPROPERTIES, COMMENT, LIKE or AS")
@@ -272,23 +274,27 @@ def _complete(context: Context, declared: Asked, data: Any) -> None:
 
 
 def _replaced(context: Context, table: Table, declared: Asked, data: Any) -> Result:
-    """OR REPLACE of an existing table: one commit replaces its rows, and its history stays. A commit before it changes columns,
-    partition fields and key where they differ."""
+    """OR REPLACE of an existing table: one commit replaces its rows, and its history stays. A commit before it changes
+    columns, partition fields and key where they differ."""
     schema = table.schema
     if (declared.format or table.format) != table.format or (
         declared.location is not None and relative(table.uri, declared.location) != ""
     ):
         raise context.script.unsupported(
             declared.offset,
-            f"REPLACE of {table.name}, {table.format} at {table.uri}, in another format or place; DROP TABLE and CREATE TABLE",
+            f"REPLACE of {table.name}, {table.format} at {table.uri}, in another format or place; "
+            "DROP TABLE and CREATE TABLE",
         )
     changes = _changes(schema, declared)
     if changes:
         try:
             table.evolve(changes)
         except (InvalidInput, UnsupportedFeature) as error:
-            said = f"REPLACE of {table.name}: {error}; DROP TABLE and CREATE TABLE make another table, without this one's history"
-            raise context.script.unsupported(declared.offset, said) from error
+            message = (
+                f"REPLACE of {table.name}: {error}; DROP TABLE and CREATE TABLE make another table, "
+                "without this one's history"
+            )
+            raise context.script.unsupported(declared.offset, message) from error
     return metrics(table.truncate(**context.verb) if data is None else table.overwrite(data, **context.verb))
 
 

@@ -91,8 +91,8 @@ def drop(context: Context, cursor: Cursor) -> Result:
     views, functions = context.lake.views.names(name), context.lake.functions.names(name)
     if (tables or views or functions) and not cascade:
         raise InvalidInput(
-            f"SQL at {context.script.position(offset)}: database {name!r} holds {', '.join([*tables, *views, *functions][:5])}; say CASCADE to drop "
-            "them too"
+            f"SQL at {context.script.position(offset)}: database {name!r} holds "
+            f"{', '.join([*tables, *views, *functions][:5])}; say CASCADE to drop them too"
         )
     for function in functions:
         context.lake.functions.drop(function)

@@ -127,7 +127,8 @@ def default(field: Field) -> Expression:
 
 
 def filling(table: Table) -> dict[str, Field]:
-    """The columns whose default a statement writes for NULL, as Paimon's engines do; in Iceberg tables NULL stays NULL."""
+    """The columns whose default a statement writes for NULL, as Paimon's engines do;
+    in Iceberg tables NULL stays NULL."""
     if table.format != "paimon":
         return {}
     return {field.name: field for field in table.schema.fields if field.nullable and field.default is not None}
@@ -214,7 +215,8 @@ def _with(before: Piece, rows: Piece) -> Piece:
 
 
 def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
-    """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are not partition columns."""
+    """`(dt = '2023-05-01', hh)` -> the columns with a value.
+    Raises `InvalidInput` for columns that are not partition columns."""
     schema, spec = table.schema, {}
     partition_columns = schema.partitioning.columns
 
@@ -261,7 +263,8 @@ def _columns(context: Context, statement: Insert, data: Any) -> Any:
             targets = [resolve((name,), fields)[0][0] for name in statement.columns]
         if len(targets) != len(names):
             raise InvalidInput(
-                f"{where} of {len(names)} columns ({', '.join(names)}) into {len(targets)} columns ({', '.join(targets)})"
+                f"{where} of {len(names)} columns ({', '.join(names)}) "
+                f"into {len(targets)} columns ({', '.join(targets)})"
             )
     twice = [name for name in targets if targets.count(name) > 1 or name in static]
     if twice:
@@ -294,8 +297,8 @@ def _assigned(
 
 
 def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
-    """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans to text, and
-    timestamps with a zone to those without and back (in process, the session's zone is UTC)."""
+    """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans
+    to text, and timestamps with a zone to those without and back (in process, the session's zone is UTC)."""
     column = _untyped(column)
     arrow_type, kind = to_arrow(target.type), column.type
     is_plain = any(test(kind) for test in _PLAIN)

@@ -1,8 +1,8 @@
 """MERGE INTO -> merge_into.
 
-The query engine computes the expressions that our evaluator does not support (subqueries, other functions, a column where it
-takes only a constant) as extra columns of the source. Expressions that name only the source are computed over the source; others
-over the pairs of matching rows, which then replace the source.
+The query engine computes the expressions that our evaluator does not support (subqueries, other functions, a column
+where it takes only a constant) as extra columns of the source. Expressions that name only the source are computed over
+the source; others over the pairs of matching rows, which then replace the source.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _MATCHES, _ALONE = (
 
 @dataclass(slots=True)
 class Reading:
-    """A MERGE being parsed: its sides, and the columns to add to the source: `computed` over its rows, `of_pairs` over pairs."""
+    """A MERGE being parsed: its sides, and the columns to add to the source: `computed` over its rows,
+    `of_pairs` over pairs."""
 
     context: Context
     on: Target
@@ -164,7 +165,8 @@ def _equal(matching: Expression) -> dict[str, Expression]:
 
 
 def _untyped(data: Any) -> frozenset[str]:
-    """The source's all-NULL INT columns, in lower case: DuckDB types an untyped NULL as INT, and NULL fits every column."""
+    """The source's all-NULL INT columns, in lower case: DuckDB types an untyped NULL as INT,
+    and NULL fits every column."""
     if not isinstance(data, pa.Table):
         return frozenset()
     columns = zip(data.column_names, data.columns, strict=True)
@@ -176,7 +178,8 @@ def _untyped(data: Any) -> frozenset[str]:
 
 
 def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:
-    """Expand `*` to the source's columns, without those that we added. With `evolve`, first add the columns that the table lacks."""
+    """Expand `*` to the source's columns, without those that we added. With `evolve`,
+    first add the columns that the table lacks."""
     fields = insert.fields(data.schema)
     named = tuple(column for column in fields if not column.name.startswith(_OWN))
     stars = [clause.values is None and clause.act is not Act.DELETE for clause in clauses]
@@ -207,10 +210,10 @@ def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
 def _paired(
     reading: Reading, piece: Piece, clauses: Sequence[Asked], data: Any, before: Piece | None
 ) -> tuple[pa.Table, Expression]:
-    """A new source, and the equality that replaces the ON condition. The new source has one row per pair: the source's row
-    and the values of the table columns that decide the match and the clauses. Source rows without a match stay, with nulls for these
-    values. If a clause needs it, it also has a row for the values of unmatched table rows. The query engine computes the join; the
-    source is held in memory."""
+    """A new source, and the equality that replaces the ON condition. The new source has one row per pair: the source's
+    row and the values of the table columns that decide the match and the clauses. Source rows without a match stay,
+    with nulls for these values. If a clause needs it, it also has a row for the values of unmatched table rows. The
+    query engine computes the join; the source is held in memory."""
     context, on = reading.context, reading.on
     source: pa.Table = data if isinstance(data, pa.Table) else data.toArrow()
     numbered = source.append_column(_ROW, pa.array(range(len(source)), pa.int64()))
@@ -253,7 +256,8 @@ def _paired(
 
 
 def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression]) -> Asked:
-    """A clause over pairs of rows. A value that equals its target column in all matches becomes that column: keys do not change."""
+    """A clause over pairs of rows. A value that equals its target column in all matches becomes that column: keys do
+    not change."""
     values = clause.values
     if values is not None and clause.group is Group.MATCHED:
         values = {

@@ -120,7 +120,8 @@ def migrate_database(call: Call) -> Result:
             failed.append(f"{name}: {error}")
     if failed:
         raise LakeError(
-            f"{call.name}: {len(done)} of {len(done) + len(failed)} tables of {database} were migrated; not {'; '.join(failed)}"
+            f"{call.name}: {len(done)} of {len(done) + len(failed)} tables of {database} were migrated; "
+            f"not {'; '.join(failed)}"
         )
     return listing({"table": pa.string(), "result": pa.bool_()}, done)
 
@@ -167,8 +168,8 @@ def _require_hive(call: Call) -> None:
     if source_type != _HIVE:
         raise call.context.script.unsupported(
             call.offset,
-            f"{call.name}(source_type => {source_type!r}): known is 'hive', the tables of Spark's own catalog; read others as a frame "
-            "and write CREATE TABLE ... AS SELECT * FROM frame",
+            f"{call.name}(source_type => {source_type!r}): known is 'hive', the tables of Spark's own catalog; read "
+            "others as a frame and write CREATE TABLE ... AS SELECT * FROM frame",
         )
 
 

@@ -1,8 +1,8 @@
 """DELETE, UPDATE and TRUNCATE -> delete, update, truncate, drop_partitions.
 
-The query engine evaluates conditions and values that our evaluator does not support (subqueries, other functions). They depend
-only on the columns that they name, so a query first finds the distinct values of these columns, and one commit then changes
-the rows with these values.
+The query engine evaluates conditions and values that our evaluator does not support (subqueries, other functions). They
+depend only on the columns that they name, so a query first finds the distinct values of these columns, and one commit
+then changes the rows with these values.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def assigned(context: Context, piece: Piece, on: Target, column: str) -> Express
 
 
 def evaluable(context: Context, piece: Piece, on: Target) -> Expression | None:
-    """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column where it takes
-    only a constant, a subquery."""
+    """An expression over the table's columns; None if our evaluator does not support it: an unknown function, a column
+    where it takes only a constant, a subquery."""
     inlined = inline.of_expression(context, piece)
     if inlined is None:
         return None
@@ -228,8 +228,8 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
 
 
 def deciding(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that identify the rows whose change depends on `columns`: the key and these columns. Only the key if one of them is
-    nested, since nested values cannot be compared."""
+    """The columns that identify the rows whose change depends on `columns`: the key and these columns. Only the key if
+    one of them is nested, since nested values cannot be compared."""
     key = table.schema.primary_key
     return tuple(dict.fromkeys((*key, *columns))) if _are_scalar(table, columns) else key or columns
 
@@ -244,8 +244,8 @@ def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
 def _evaluated(
     context: Context, on: Target, values: Sequence[Piece], where: Piece | None
 ) -> tuple[dict[str, Path], Any]:
-    """The matching columns (source column -> the table's column or nested field), and the source: the distinct values of these
-    columns in the rows to change, with the new values."""
+    """The matching columns (source column -> the table's column or nested field), and the source: the distinct values
+    of these columns in the rows to change, with the new values."""
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
@@ -265,7 +265,8 @@ def _evaluated(
             if path is None:
                 raise script.unsupported(
                     on.named.origin(0),
-                    f"an expression over {name}, whose arrays or maps cannot be compared, in a table without a primary key",
+                    f"an expression over {name}, whose arrays or maps cannot be compared, "
+                    "in a table without a primary key",
                 )
             keys[name if len(path) == 1 else f"{_KEY}{len(keys)}"] = path
     chosen = "".join(f"{'.'.join(map(quoted, (on.alias, *path)))} AS {quoted(key)}, " for key, path in keys.items())
@@ -283,8 +284,8 @@ def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
 
 
 def _listed(keys: Mapping[str, Path], matches: Any) -> Expression | None:
-    """A condition that selects the rows with these values. None if there are too many values, a null among them (the condition would
-    not match it), or a type that a condition cannot list."""
+    """A condition that selects the rows with these values. None if there are too many values, a null among them (the
+    condition would not match it), or a type that a condition cannot list."""
     rows = matches if isinstance(matches, pa.Table) else matches.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None

@@ -197,7 +197,8 @@ def _extended(context: Context, cursor: Cursor) -> Result:
             raise context.script.invalid(offset, f"PARTITION is of one table; the pattern names: {there}")
         values, measures = _one_partition(context, cursor, tables[0])
         texts = [
-            f"Partition Values: [{_named(values)}]\nRows: {measures['row_count']}\nSize In Bytes: {measures['size_bytes']}\n"
+            f"Partition Values: [{_named(values)}]\nRows: {measures['row_count']}\nSize In Bytes: "
+            f"{measures['size_bytes']}\n"
         ]
     else:
         texts = [_information(database, table) for table in tables]

@@ -24,8 +24,8 @@ _DESCRIBED = {"function_desc": pa.string()}
 
 
 def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
-    """`[TEMPORARY] FUNCTION [IF NOT EXISTS] name(parameters) [RETURNS type] RETURN body`, or `name AS 'class' USING JAR 'path'`, after
-    CREATE [OR REPLACE]."""
+    """`[TEMPORARY] FUNCTION [IF NOT EXISTS] name(parameters) [RETURNS type] RETURN body`, or
+    `name AS 'class' USING JAR 'path'`, after CREATE [OR REPLACE]."""
     is_temporary = cursor.take("TEMPORARY") or cursor.take("TEMP")
     cursor.expect("FUNCTION")
     if_exists = "replace" if is_replace else "error"
@@ -49,8 +49,9 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
     if cursor.take("AS"):
         if is_temporary:
             cursor.refuse(
-                "a temporary function of a Java class; lakeformat loads no classes: write its body in SQL, CREATE TEMPORARY FUNCTION f(x INT) "
-                "RETURN ..., or register it in the Spark session (spark.udf) and pass spark=",
+                "a temporary function of a Java class; lakeformat loads no classes: write its body in SQL, CREATE "
+                "TEMPORARY FUNCTION f(x INT) RETURN ..., or register it in the Spark session (spark.udf) "
+                "and pass spark=",
                 offset,
             )
         function = _of_files(cursor, name)
@@ -63,7 +64,8 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
         return nothing()
     if if_exists == "error" and name.casefold() in context.session.functions:
         raise AlreadyExists(
-            f"SQL at {context.script.position(offset)}: there is a temporary function {name} already; say CREATE OR REPLACE"
+            f"SQL at {context.script.position(offset)}: there is a temporary function {name} already; "
+            "say CREATE OR REPLACE"
         )
     context.session.functions[name.casefold()] = function
     return nothing()
@@ -107,12 +109,15 @@ def describe(context: Context, cursor: Cursor) -> Result:
 
 
 def show(context: Context, cursor: Cursor) -> Result:
-    """`[USER | SYSTEM | ALL] FUNCTIONS [IN db] [[LIKE] 'pattern']`, after SHOW: the catalog's by full name, and the session's."""
+    """`[USER | SYSTEM | ALL] FUNCTIONS [IN db] [[LIKE] 'pattern']`, after SHOW:
+    the catalog's by full name, and the session's."""
     offset = cursor.offset
     word = cursor.word()
     if cursor.take("SYSTEM") or cursor.take("ALL") or cursor.peek("FUNCTIONS"):
         cursor.refuse(
-            f"SHOW {word if word == 'FUNCTIONS' else f'{word} FUNCTIONS'} lists the engine's own; write SHOW USER FUNCTIONS, or ask the Spark session", offset
+            f"SHOW {word if word == 'FUNCTIONS' else f'{word} FUNCTIONS'} lists the engine's own; "
+            "write SHOW USER FUNCTIONS, or ask the Spark session",
+            offset,
         )  # fmt: skip
     cursor.expect("USER")
     cursor.expect("FUNCTIONS")
@@ -181,7 +186,8 @@ def _of_sql(context: Context, cursor: Cursor, name: str, offset: int, is_tempora
             says_no_tables = True
         elif not (cursor.take("READS SQL DATA") or cursor.take("LANGUAGE SQL")):
             cursor.fail(
-                "expected RETURNS a type, COMMENT, [NOT] DETERMINISTIC, CONTAINS SQL, READS SQL DATA, LANGUAGE SQL or RETURN"
+                "expected RETURNS a type, COMMENT, [NOT] DETERMINISTIC, CONTAINS SQL, READS SQL DATA, "
+                "LANGUAGE SQL or RETURN"
             )
     start = cursor.offset
     if cursor.done:

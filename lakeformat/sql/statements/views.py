@@ -19,7 +19,8 @@ from lakeformat.warehouse.views import NOT_KEPT, QUERY_COLUMNS, View
 
 
 def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
-    """`[TEMP] VIEW [IF NOT EXISTS] name [(a COMMENT 'text', b)] [COMMENT] [TBLPROPERTIES] AS query`, after CREATE [OR REPLACE]."""
+    """`[TEMP] VIEW [IF NOT EXISTS] name [(a COMMENT 'text', b)] [COMMENT] [TBLPROPERTIES] AS query`,
+    after CREATE [OR REPLACE]."""
     if cursor.take("GLOBAL"):
         cursor.refuse("GLOBAL TEMPORARY VIEW; a view for every session is kept by a catalog: CREATE VIEW")
     is_temporary = cursor.take("TEMP") or cursor.take("TEMPORARY")

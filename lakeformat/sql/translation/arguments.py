@@ -1,4 +1,5 @@
-"""What the functions of the other modules of calls need: the arguments of a call in the types that DuckDB SQL needs, and the modifiers of aggregate functions."""
+"""What the functions of the other modules of calls need: the arguments of a call in the types that DuckDB SQL needs,
+and the modifiers of aggregate functions."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Modifiers:
     order: str = ""  # ORDER BY behind the arguments
 
     def applied(self, template: str, *values: str) -> str:
-        """A template of an aggregate function with its arguments, DISTINCT, IGNORE NULLS, FILTER and OVER in their places."""
+        """A template of an aggregate function with its arguments, DISTINCT, IGNORE NULLS,
+        FILTER and OVER in their places."""
 
         def part(match: re.Match[str]) -> str:
             if match[1]:

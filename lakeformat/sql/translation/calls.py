@@ -31,8 +31,8 @@ def called(node: Any, scope: Scope) -> Typed:
 
 
 def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: Modifiers | None = None) -> Typed:
-    """A call of the function of this name. Raises `UnsupportedFeature` for functions that are not known to mean the same in process,
-    `InvalidInput` for wrong numbers and types of arguments."""
+    """A call of the function of this name. Raises `UnsupportedFeature` for functions that are not known to mean the
+    same in process, `InvalidInput` for wrong numbers and types of arguments."""
     key, effective = name.lower(), modifiers or Modifiers()
     nodes = list(nodes)
     if any(isinstance(argument, exp.Kwarg) for argument in nodes):
@@ -185,7 +185,8 @@ def liked(node: Any, scope: Scope) -> Typed:
 
 
 def transformed(node: Any, kind: TransformKind, scope: Scope) -> Typed:
-    """A call of our own function of an Iceberg transform, which in_process.py registers; truncated values come as text."""
+    """A call of our own function of an Iceberg transform, which in_process.py registers;
+    truncated values come as text."""
     nodes = node.expression.expressions
     arguments = [scope.translate(argument, scope) for argument in nodes]
     sql = f"{transforms.name_of(kind)}({', '.join(item.sql for item in arguments)})"
@@ -234,7 +235,8 @@ def _unknown(name: str, node: Any, scope: Scope) -> Exception:
         hint = f"; {' and '.join(near)} {'are' if len(near) > 1 else 'is'} supported" if near else ""
         return scope.refuse(
             node,
-            f"the function {name} is not known to mean in process what it means in Spark{hint}; pass spark= for Spark's own",
+            f"the function {name} is not known to mean in process what it means in Spark{hint}; "
+            "pass spark= for Spark's own",
         )
     near = difflib.get_close_matches(name.lower(), {*supported, *builtin.UNNAMED}, 3, 0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -1,7 +1,8 @@
 """Casts in process as Spark makes them in ANSI mode: DuckDB SQL for a value of a known type.
 
-DuckDB reads more spellings of numbers, dates and times than Spark, and fewer: `1_000`, `2023/05/01`, `epoch`; not `2023-05`. Text that
-both read alike is cast; of other text, CAST raises, and TRY_CAST gives null where Spark does and raises where Spark reads a value.
+DuckDB reads more spellings of numbers, dates and times than Spark, and fewer: `1_000`, `2023/05/01`, `epoch`; not
+`2023-05`. Text that both read alike is cast; of other text, CAST raises, and TRY_CAST gives null where Spark does and
+raises where Spark reads a value.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _TRUE, _FALSE = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0'
 
 
 def cast(value: str, source: SparkType, target: SparkType, is_safe: bool = False) -> str | None:
-    """DuckDB SQL of Spark's CAST of a value, or with `is_safe` of TRY_CAST. None if this process does not make it as Spark does."""
+    """DuckDB SQL of Spark's CAST of a value, or with `is_safe` of TRY_CAST.
+    None if this process does not make it as Spark does."""
     if source == target:
         return value
     template = _template("$x", source, target, is_safe)
@@ -108,16 +110,22 @@ def _read(value: str, target: SparkType, is_safe: bool) -> str | None:
         return f"ENCODE({value})"
     if target == BOOLEAN:
         word = f"LOWER(TRIM({value}, {text(_SPACES)}))"
-        return f"CASE WHEN {word} IN {_TRUE} THEN TRUE WHEN {word} IN {_FALSE} THEN FALSE WHEN {value} IS NULL THEN NULL ELSE {wrong} END"
+        return (
+            f"CASE WHEN {word} IN {_TRUE} THEN TRUE WHEN {word} IN {_FALSE} THEN FALSE WHEN {value} IS NULL THEN NULL "
+            f"ELSE {wrong} END"
+        )
     if target.name not in _FORMS:
         return None
     alike, only_spark = _FORMS[target.name]
     way = "TRY_CAST" if is_safe else "CAST"
     day_text = f"REGEXP_EXTRACT({value}, '{_DAY}')" if target == DATE else value
-    spark = f"WHEN REGEXP_FULL_MATCH({value}, '{only_spark}') THEN ERROR('in process, {spelt} does not read text of this form; pass spark=') "
+    spark = (
+        f"WHEN REGEXP_FULL_MATCH({value}, '{only_spark}') THEN ERROR('in process, "
+        f"{spelt} does not read text of this form; pass spark=') "
+    )
     return (
-        f"CASE WHEN {value} IS NULL THEN NULL WHEN REGEXP_FULL_MATCH({value}, '{alike}') THEN {way}({day_text} AS {spelt}) "
-        f"{'' if only_spark == _NEVER else spark}ELSE {wrong} END"
+        f"CASE WHEN {value} IS NULL THEN NULL WHEN REGEXP_FULL_MATCH({value}, '{alike}') THEN {way}({day_text} AS "
+        f"{spelt}) {'' if only_spark == _NEVER else spark}ELSE {wrong} END"
     )
 
 
@@ -130,9 +138,10 @@ def _written(value: str, source: SparkType) -> str | None:
     if source in (FLOAT, DOUBLE):
         size = f"ABS({value})"
         return (
-            f"CASE WHEN ISNAN({value}) THEN 'NaN' WHEN ISINF({value}) THEN CASE WHEN {value} > 0 THEN 'Infinity' ELSE '-Infinity' END "
-            f"WHEN {value} = 0 OR ({size} >= 0.001 AND {size} < 10000000) THEN {spelt} WHEN {value} IS NOT NULL "
-            "THEN ERROR('in process, no float becomes text that is not between 0.001 and 9999999; cast it to a decimal') END"
+            f"CASE WHEN ISNAN({value}) THEN 'NaN' WHEN ISINF({value}) THEN CASE WHEN {value} > 0 THEN 'Infinity' ELSE "
+            f"'-Infinity' END WHEN {value} = 0 OR ({size} >= 0.001 AND {size} < 10000000) THEN {spelt} WHEN {value} IS "
+            "NOT NULL THEN ERROR('in process, no float becomes text that is not between 0.001 and 9999999; "
+            "cast it to a decimal') END"
         )
     if source.name == "decimal" and source.digits[0] == source.digits[1]:  # DuckDB writes .25
         return f"REGEXP_REPLACE({spelt}, '^(-?)[.]', '\\10.')"
@@ -150,7 +159,8 @@ def _written(value: str, source: SparkType) -> str | None:
 
 
 def _whole(value: str, source: SparkType, target: SparkType, way: str) -> str | None:
-    """A value as a whole number. DuckDB compares a value that is cast before the cast, and would not raise: the limits are tested."""
+    """A value as a whole number. DuckDB compares a value that is cast before the cast, and would not raise:
+    the limits are tested."""
     spelt = in_duckdb(target)
     if source == BOOLEAN:
         return f"{way}({value} AS {spelt})"
@@ -162,7 +172,10 @@ def _whole(value: str, source: SparkType, target: SparkType, way: str) -> str | 
         return None
     limit = 2 ** (8 * _BYTES[target.name] - 1)
     wrong = "NULL" if way == "TRY_CAST" else f"ERROR('a number beyond {target}: ' || {value})"
-    return f"CASE WHEN {value} >= {-limit} AND {value} < {limit} THEN CAST({value} AS {spelt}) WHEN {value} IS NOT NULL THEN {wrong} END"
+    return (
+        f"CASE WHEN {value} >= {-limit} AND {value} < {limit} THEN CAST({value} AS {spelt}) "
+        f"WHEN {value} IS NOT NULL THEN {wrong} END"
+    )
 
 
 def _floating(value: str, source: SparkType, target: SparkType, way: str) -> str | None:
@@ -170,7 +183,10 @@ def _floating(value: str, source: SparkType, target: SparkType, way: str) -> str
     if source.name == "decimal" and source.digits[0] > _EXACT_DIGITS:
         return f"{way}(CAST({value} AS VARCHAR) AS {spelt})"  # DuckDB's own cast rounds twice.
     if source == DOUBLE:
-        return f"CASE WHEN ABS({value}) > 3.4028235677973366e38 THEN CAST(SIGN({value}) * CAST('inf' AS DOUBLE) AS FLOAT) ELSE {way}({value} AS FLOAT) END"
+        return (
+            f"CASE WHEN ABS({value}) > 3.4028235677973366e38 THEN CAST(SIGN({value}) * CAST('inf' AS DOUBLE) AS FLOAT) "
+            f"ELSE {way}({value} AS FLOAT) END"
+        )
     if source == BIGINT and target == FLOAT:
         return f"{way}({value} AS {spelt})"
     if source == TIMESTAMP:

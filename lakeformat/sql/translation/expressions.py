@@ -42,8 +42,8 @@ _MICROSECONDS = {
 
 
 def translated(node: Any, scope: Scope) -> Typed:
-    """DuckDB SQL of an expression. Raises `InvalidInput` for names and types that Spark refuses as well, and `UnsupportedFeature`
-    for what is not known to mean the same in process."""
+    """DuckDB SQL of an expression. Raises `InvalidInput` for names and types that Spark refuses as well, and
+    `UnsupportedFeature` for what is not known to mean the same in process."""
     for kind in type(node).__mro__:
         if (reader := _READERS.get(kind)) is not None:
             typed = reader(node, scope)
@@ -139,7 +139,8 @@ def _bracket(node: Any, scope: Scope) -> Typed:
         wrong = "ERROR('an index beyond the array; get(array, index) gives null')"
         position = cast(key, BIGINT, scope, inner)
         sql = fill(
-            f"CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN $y < 0 OR $y >= LEN($x) THEN {wrong} ELSE $x[$y + 1] END",
+            "CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN $y < 0 OR $y >= LEN($x) "
+            f"THEN {wrong} ELSE $x[$y + 1] END",
             x=typed.sql,
             y=position,
         )

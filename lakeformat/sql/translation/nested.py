@@ -109,7 +109,8 @@ def _list(node: Any, name: str, scope: Scope) -> Typed:
 
 
 def _with_index(nodes: Sequence[Any], name: str, scope: Scope) -> tuple[Typed, str, Typed]:
-    """The array, the head `lambda v, n:` and the value of transform and filter; Spark's index begins with 0, DuckDB's with 1."""
+    """The array, the head `lambda v, n:` and the value of transform and filter;
+    Spark's index begins with 0, DuckDB's with 1."""
     values = _list(nodes[0], name, scope)
     (first, *second), typed = _lambda(nodes[1], [values.type.parts[0], INT], scope, name)
     if second:
@@ -143,10 +144,16 @@ def _any_or_all(name: str, sql: str) -> Builder:
     return build
 
 
-_EXISTS = "CASE WHEN $x IS NULL THEN NULL WHEN LIST_CONTAINS($x, TRUE) THEN TRUE WHEN LIST_COUNT($x) < LEN($x) THEN NULL ELSE FALSE END"
+_EXISTS = (
+    "CASE WHEN $x IS NULL THEN NULL WHEN LIST_CONTAINS($x, TRUE) THEN TRUE WHEN LIST_COUNT($x) < LEN($x) "
+    "THEN NULL ELSE FALSE END"
+)
 
 
-_FORALL = "CASE WHEN $x IS NULL THEN NULL WHEN LIST_CONTAINS($x, FALSE) THEN FALSE WHEN LIST_COUNT($x) < LEN($x) THEN NULL ELSE TRUE END"
+_FORALL = (
+    "CASE WHEN $x IS NULL THEN NULL WHEN LIST_CONTAINS($x, FALSE) THEN FALSE WHEN LIST_COUNT($x) < LEN($x) "
+    "THEN NULL ELSE TRUE END"
+)
 
 
 def _aggregate(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
@@ -194,8 +201,12 @@ def _sequence(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     long = "ABS(CAST($y AS HUGEINT) - CAST($x AS HUGEINT)) > 16777216 * ABS(CAST($z AS HUGEINT))"
     start, end = values
     step = fill(step, x=start, y=end)
-    made = f"CASE WHEN $x IS NULL OR $y IS NULL OR $z IS NULL THEN NULL WHEN {test} THEN {wrong} WHEN $x = $y THEN [$x] WHEN {long} THEN ERROR('in process, no array of over 16777216 elements is made') ELSE GENERATE_SERIES(CAST($x AS BIGINT), CAST($y AS BIGINT), CAST($z AS BIGINT)) END"
-    return Typed(f"CAST({fill(made, x=start, y=end, z=step)} AS {in_duckdb(array(type))})", array(type))
+    template = (
+        f"CASE WHEN $x IS NULL OR $y IS NULL OR $z IS NULL THEN NULL WHEN {test} THEN {wrong} WHEN $x = $y THEN [$x] "
+        f"WHEN {long} THEN ERROR('in process, no array of over 16777216 elements is made') ELSE "
+        "GENERATE_SERIES(CAST($x AS BIGINT), CAST($y AS BIGINT), CAST($z AS BIGINT)) END"
+    )
+    return Typed(f"CAST({fill(template, x=start, y=end, z=step)} AS {in_duckdb(array(type))})", array(type))
 
 
 def _get_json_object(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
@@ -212,7 +223,10 @@ def _get_json_object(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     kind = f"JSON_TYPE(CAST($x AS JSON), {text(spelt)})"
     plain = f"JSON_EXTRACT_STRING(CAST($x AS JSON), {text(spelt)})"
     others = "ERROR('in process, get_json_object gives text, whole numbers and booleans; pass spark= for others')"
-    sql = f"CASE WHEN NOT JSON_VALID($x) THEN NULL WHEN {kind} IN ('VARCHAR', 'BIGINT', 'UBIGINT', 'BOOLEAN') THEN {plain} WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL ELSE {others} END"
+    sql = (
+        f"CASE WHEN NOT JSON_VALID($x) THEN NULL WHEN {kind} IN ('VARCHAR', 'BIGINT', 'UBIGINT', 'BOOLEAN') THEN "
+        f"{plain} WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL ELSE {others} END"
+    )
     return Typed(fill(sql, x=value), STRING)
 
 

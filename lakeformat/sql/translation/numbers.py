@@ -45,7 +45,10 @@ def _round(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
             return typed
         rounded = f"ROUND(CAST({typed.sql} AS DECIMAL(38, 0)), {digits})"
         return Typed(f"CAST({rounded} AS {in_duckdb(typed.type)})", typed.type)
-    exact = f"CAST(CAST(ROUND(CAST(CAST($x AS VARCHAR) AS DECIMAL(38, 20)), {digits}) AS VARCHAR) AS {in_duckdb(typed.type)})"
+    exact = (
+        f"CAST(CAST(ROUND(CAST(CAST($x AS VARCHAR) AS DECIMAL(38, 20)), {digits}) AS VARCHAR) "
+        f"AS {in_duckdb(typed.type)})"
+    )
     return Typed(
         fill(
             f"CASE WHEN ABS($x) < 1e16 AND $x <> 0 THEN {exact} {_HUGE.replace('$n', str(digits))} ELSE $x END",
@@ -55,7 +58,10 @@ def _round(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     )
 
 
-_HUGE = "WHEN ABS($x) >= 1e16 AND NOT ISNAN($x) AND NOT ISINF($x) AND $n < 0 THEN ERROR('in process, round takes no floats beyond 1e16 here')"
+_HUGE = (
+    "WHEN ABS($x) >= 1e16 AND NOT ISNAN($x) AND NOT ISINF($x) AND $n < 0 THEN ERROR('in process, "
+    "round takes no floats beyond 1e16 here')"
+)
 
 
 def _rounded_to_whole(name: str) -> Builder:

@@ -1,4 +1,5 @@
-"""Operands of expressions: casts to the type that they have in common, comparisons and arithmetic by Spark's rules for types."""
+"""Operands of expressions: casts to the type that they have in common,
+comparisons and arithmetic by Spark's rules for types."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def shared(typed: Sequence[Typed], nodes: Sequence[Any], scope: Scope) -> tuple[
 
 
 def quotient(dividend: Typed, divisor: Typed, scale: int, precision: int, zero: str = ZERO) -> str:
-    """A quotient of decimals or integers, rounded half up, as a decimal. The digits of both are whole numbers of 128 bits."""
+    """A quotient of decimals or integers, rounded half up, as a decimal.
+    The digits of both are whole numbers of 128 bits."""
     shift = scale - dividend.type.digits[1] + divisor.type.digits[1]
     digits = "CAST(REPLACE(CAST($x AS VARCHAR), '.', '') AS HUGEINT)"
     other = digits.replace("$x", "$y")
@@ -61,7 +63,8 @@ def quotient(dividend: Typed, divisor: Typed, scale: int, precision: int, zero: 
     sign = f"CASE WHEN ({digits} < 0) <> ({other} < 0) THEN '-' ELSE '' END"
     padded = f"LPAD(CAST($r AS VARCHAR), GREATEST(LENGTH(CAST($r AS VARCHAR)), {scale + 1}), '0')"
     spelt = fill(
-        f"CAST($s || LEFT({padded}, LENGTH({padded}) - {scale}) || '.' || RIGHT({padded}, {scale}) AS DECIMAL({precision}, {scale}))",
+        f"CAST($s || LEFT({padded}, LENGTH({padded}) - {scale}) || '.' || RIGHT({padded}, {scale}) AS "
+        f"DECIMAL({precision}, {scale}))",
         r=fill(rounded, x=dividend.sql, y=divisor.sql),
         s=fill(sign, x=dividend.sql, y=divisor.sql),
     )
@@ -135,7 +138,8 @@ def shown(node: Any) -> str:
 
 
 def _number(typed: Typed, other: Typed) -> Typed:
-    """An operand of arithmetic: text beside a number is read as that kind of number; a literal beside a decimal has its own digits."""
+    """An operand of arithmetic: text beside a number is read as that kind of number;
+    a literal beside a decimal has its own digits."""
     if typed.type == STRING and spark_types.is_number(other.type):
         target = spark_types.common((STRING, other.type))
         assert target is not None, other
@@ -193,7 +197,8 @@ def _decimals(kind: type, left: Typed, right: Typed, nodes: Sequence[Any], scope
 
 
 def _adjusted(precision: int, scale: int) -> tuple[int, int]:
-    """Spark's digits of a decimal that would have more than 38: it keeps the whole part, and at least six of the fraction."""
+    """Spark's digits of a decimal that would have more than 38: it keeps the whole part,
+    and at least six of the fraction."""
     most = spark_types.MOST_DIGITS
     if precision <= most:
         return precision, scale

@@ -1,4 +1,5 @@
-"""Patterns in a query's text -> DuckDB's: regular expressions of Java, formats of dates and times, and paths into JSON."""
+"""Patterns in a query's text -> DuckDB's: regular expressions of Java, formats of dates and times,
+and paths into JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _ATOM = re.compile(
 
 
 def regex(pattern: str) -> tuple[str, int] | None:
-    """RE2's spelling of a regular expression of Java, and the number of its groups. None for what the two read differently."""
+    """RE2's spelling of a regular expression of Java, and the number of its groups.
+    None for what the two read differently."""
     spelt, groups, position, before = "", 0, 0, ""
     while position < len(pattern):
         match = _ATOM.match(pattern, position)
@@ -51,9 +53,10 @@ def replacement(text: str, groups: int) -> str | None:
 
 
 _WRITTEN = {
-    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H", "H": "%-H",
-    "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "SSS": "%g", "SSSSSS": "%f", "a": "%p", "EEEE": "%A",
-    "EEE": "%a", "EE": "%a", "E": "%a", "DDD": "%j",
+    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H",
+    "H": "%-H",
+    "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "SSS": "%g", "SSSSSS": "%f", "a": "%p",
+    "EEEE": "%A", "EEE": "%a", "EE": "%a", "E": "%a", "DDD": "%j",
 }  # fmt: skip
 _READ = {
     "yyyy": ("%Y", "[0-9]{4}"),
@@ -91,8 +94,8 @@ def written(format: str) -> str | None:
 
 
 def read(format: str) -> tuple[str, str] | None:
-    """The strptime format, and the form as a regular expression, of text that Spark reads by a format. None for a format without a
-    year of four digits, with optional parts, or with letters that DuckDB has not."""
+    """The strptime format, and the form as a regular expression, of text that Spark reads by a format. None for a
+    format without a year of four digits, with optional parts, or with letters that DuckDB has not."""
     spelt, form, used = "", "", list[str]()
     for letters, other in _parts(format) or [("", None)]:
         if other is not None:

@@ -40,7 +40,8 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """DuckDB SQL, the values of its parameters, its columns, and the functions that read variants: (name, type, DuckDB's type)."""
+    """DuckDB SQL, the values of its parameters, its columns, and the functions that read variants: (name, type,
+    DuckDB's type)."""
 
     sql: str
     values: Mapping[str, Any]
@@ -49,8 +50,9 @@ class Translated:
 
 
 def translated(tree: Any, piece: Piece, tables: Mapping[int, Rows], params: Mapping[str, Any]) -> Translated:
-    """Translate a query. `tables`: what stands at these offsets of the text. Raises `InvalidInput` for names and types that do not fit,
-    and `UnsupportedFeature` for what is not known to mean the same in process, with the place in the text."""
+    """Translate a query. `tables`: what stands at these offsets of the text. Raises `InvalidInput` for names and types
+    that do not fit, and `UnsupportedFeature` for what is not known to mean the same in process,
+    with the place in the text."""
     values: dict[str, Any] = {}
 
     _spell_texts(tree)
@@ -395,7 +397,9 @@ class _Query:
                 raise scope.invalid(lines[0][number], f"column {number + 1} of VALUES has types with nothing in common")
             types.append(type)
         spelt = ", ".join(
-            f"({', '.join(cast(item, type, scope, node) for item, type, node in zip(line, types, places, strict=True))})"
+            "("
+            + ", ".join(cast(item, type, scope, node) for item, type, node in zip(line, types, places, strict=True))
+            + ")"
             for line, places in zip(typed, lines, strict=True)
         )
         columns = tuple((f"col{number}", type) for number, type in enumerate(types, 1))
@@ -472,7 +476,8 @@ def _relabelled(columns: Columns, labels: Sequence[str], node: Any, scope: Scope
 
 
 def _aliased(node: Any, columns: Columns, source: str, scope: Scope, name: str = "") -> tuple[Rows, str]:
-    """Rows under their alias. Names of columns that are the same but for case get names of their own in DuckDB, and stay ambiguous."""
+    """Rows under their alias. Names of columns that are the same but for case get names of their own in DuckDB, and
+    stay ambiguous."""
     alias = node.args.get("alias")
     labels = [column.name for column in alias.columns or ()] if isinstance(alias, exp.TableAlias) else []
     name = (node.alias if isinstance(alias, exp.TableAlias) and node.alias else name) or f"_rows_{scopes.offset(node)}"

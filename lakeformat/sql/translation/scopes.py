@@ -1,4 +1,5 @@
-"""The names that an expression may use: columns of the tables in FROM, aliases, variables of lambda functions, and outer queries'."""
+"""The names that an expression may use: columns of the tables in FROM, aliases, variables of lambda functions, and
+outer queries'."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names of one SELECT. `merged`: columns of USING by their names in lower case. `aliases`: of its select list, in lower case.
-    `hidden`: the names of tables whose columns only conditions of a semi join may use."""
+    """The names of one SELECT. `merged`: columns of USING by their names in lower case. `aliases`: of its select list,
+    in lower case. `hidden`: the names of tables whose columns only conditions of a semi join may use."""
 
     piece: Piece
     query: Callable[[Any, Scope], tuple[str, Columns]]

@@ -1,4 +1,5 @@
-"""Spark's types of expressions: their spelling in Spark and DuckDB, and the type that several operands have in common."""
+"""Spark's types of expressions: their spelling in Spark and DuckDB,
+and the type that several operands have in common."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from lakeformat.model.schema import Kind, ListOf, MapOf, Row, Scalar, Type
 
 @dataclass(frozen=True, slots=True)
 class SparkType:
-    """A type by Spark's name. `parts`: of an array, a map (key, value) or a struct, whose fields are `labels`. `digits`: precision and
-    scale of a decimal."""
+    """A type by Spark's name. `parts`: of an array, a map (key, value) or a struct, whose fields are `labels`.
+    `digits`: precision and scale of a decimal."""
 
     name: str
     parts: tuple[SparkType, ...] = ()
@@ -184,7 +185,8 @@ def is_time(type: SparkType) -> bool:
 
 
 def has_order(type: SparkType) -> bool:
-    """Whether DuckDB orders values of the type as Spark does: nulls inside arrays and structs come first in Spark only."""
+    """Whether DuckDB orders values of the type as Spark does:
+    nulls inside arrays and structs come first in Spark only."""
     return is_number(type) or is_time(type) or type in (BOOLEAN, STRING, BINARY, VOID)
 
 
@@ -226,7 +228,8 @@ def _common(one: SparkType, other: SparkType) -> SparkType | None:
 
 
 def _with_text(type: SparkType) -> SparkType | None:
-    """Text beside another type is read as that type; beside an integer as BIGINT, beside a float or a decimal as DOUBLE."""
+    """Text beside another type is read as that type; beside an integer as BIGINT,
+    beside a float or a decimal as DOUBLE."""
     if type in INTEGRAL:
         return BIGINT
     if is_number(type):

@@ -1,4 +1,5 @@
-"""The functions whose DuckDB SQL depends on more than the types of their arguments: constants, lambda functions, decimals, formats."""
+"""The functions whose DuckDB SQL depends on more than the types of their arguments: constants, lambda functions,
+decimals, formats."""
 
 from __future__ import annotations
 
@@ -79,8 +80,10 @@ SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     **{
         name: (1, 1, _conversion(type))
         for name, type in {
-            "string": STRING, "boolean": BOOLEAN, "tinyint": TINYINT, "smallint": SparkType("smallint"), "int": INT, "bigint": BIGINT,
-            "float": FLOAT, "double": DOUBLE, "decimal": decimal(10, 0), "binary": BINARY, "date": DATE, "timestamp": TIMESTAMP,
+            "string": STRING, "boolean": BOOLEAN, "tinyint": TINYINT, "smallint": SparkType("smallint"), "int": INT,
+            "bigint": BIGINT,
+            "float": FLOAT, "double": DOUBLE, "decimal": decimal(10, 0), "binary": BINARY, "date": DATE,
+            "timestamp": TIMESTAMP,
         }.items()
     },
 }  # fmt: skip

@@ -11,8 +11,8 @@ _numbers = count()
 
 
 def fill(template: str, **values: str) -> str:
-    """The template with each value in parentheses. If a long one, or one with a query, stands several times, all are bound to a
-    variable of a lambda function, which DuckDB evaluates once per row."""
+    """The template with each value in parentheses. If a long one, or one with a query, stands several times, all are
+    bound to a variable of a lambda function, which DuckDB evaluates once per row."""
     uses = [match[1] for match in _PLACE.finditer(template)]
     if not any(
         uses.count(name) > 1 and (len(value) > _LONGEST or "SELECT " in value) for name, value in values.items()

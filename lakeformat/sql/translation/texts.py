@@ -70,10 +70,16 @@ def _case_template(name: str, mapped: Mapping[str, str], refused: str = "") -> s
     letters = "".join(mapped)
     pairs = ", ".join(f"{text(letter)}: {text(other)}" for letter, other in mapped.items())
     by_letter = f"LIST_TRANSFORM(REGEXP_EXTRACT_ALL($x, '(?s:.)'), lambda c: COALESCE(MAP {{{pairs}}}[c], {name}(c)))"
-    return f"CASE WHEN STRLEN($x) = LENGTH($x) THEN {name}($x) {refused}WHEN REGEXP_MATCHES($x, '[{letters}]') THEN ARRAY_TO_STRING({by_letter}, '') ELSE {name}($x) END"
+    return (
+        f"CASE WHEN STRLEN($x) = LENGTH($x) THEN {name}($x) {refused}WHEN REGEXP_MATCHES($x, '[{letters}]') THEN "
+        f"ARRAY_TO_STRING({by_letter}, '') ELSE {name}($x) END"
+    )
 
 
-_SIGMA = "WHEN CONTAINS($x, 'Σ') THEN ERROR('in process, lower takes no text with Σ, which has two small letters; pass spark=') "
+_SIGMA = (
+    "WHEN CONTAINS($x, 'Σ') THEN ERROR('in process, lower takes no text with Σ, which has two small letters; "
+    "pass spark=') "
+)
 
 
 _UPPER = _case_template("UPPER", _case_map(casing.upper))
@@ -125,7 +131,10 @@ def _concat_ws(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     return Typed(fill(made, x=both, y=as_text(separator, scope)), STRING)
 
 
-_START = "CASE WHEN $y > 0 THEN CAST($y AS BIGINT) - 1 WHEN $y < 0 THEN LENGTH($x) + CAST($y AS BIGINT) ELSE CAST(0 AS BIGINT) END"
+_START = (
+    "CASE WHEN $y > 0 THEN CAST($y AS BIGINT) - 1 WHEN $y < 0 THEN LENGTH($x) + CAST($y AS BIGINT) "
+    "ELSE CAST(0 AS BIGINT) END"
+)
 
 
 _SUBSTRING = (
@@ -168,13 +177,19 @@ def _sha2(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 
 def _unhex(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
-    sql = "CASE WHEN REGEXP_FULL_MATCH($x, '[0-9A-Fa-f]*') THEN UNHEX(CASE WHEN LENGTH($x) % 2 = 1 THEN '0' || $x ELSE $x END) END"
+    sql = (
+        "CASE WHEN REGEXP_FULL_MATCH($x, '[0-9A-Fa-f]*') THEN UNHEX(CASE WHEN LENGTH($x) "
+        "% 2 = 1 THEN '0' || $x ELSE $x END) END"
+    )
     return Typed(fill(sql, x=as_text(nodes[0], scope)), BINARY)
 
 
 def _unbase64(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     whole = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
-    sql = f"CASE WHEN REGEXP_FULL_MATCH($x, '{whole}') THEN FROM_BASE64($x) WHEN $x IS NOT NULL THEN ERROR('unbase64: text that is no Base64 of whole groups, in process') END"
+    sql = (
+        f"CASE WHEN REGEXP_FULL_MATCH($x, '{whole}') THEN FROM_BASE64($x) WHEN $x IS NOT NULL THEN ERROR('unbase64: "
+        "text that is no Base64 of whole groups, in process') END"
+    )
     return Typed(fill(sql, x=as_text(nodes[0], scope)), BINARY)
 
 
@@ -197,7 +212,10 @@ def _guarded(spelt: str, sql: str) -> str:
     """In Java, `$` also matches before a line's end that ends the text, and leaves it."""
     if not spelt.endswith(patterns.LINE_END):
         return sql.replace("$p", text(spelt))
-    ended = "WHEN REGEXP_MATCHES($x, '[\\n\\r\\x{85}\\x{2028}\\x{2029}]$') THEN ERROR('in process, no text ends in a line break here')"
+    ended = (
+        "WHEN REGEXP_MATCHES($x, '[\\n\\r\\x{85}\\x{2028}\\x{2029}]$') THEN ERROR('in process, "
+        "no text ends in a line break here')"
+    )
     return f"CASE {ended} ELSE {sql.replace('$p', text(spelt))} END"
 
 

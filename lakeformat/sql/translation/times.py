@@ -63,11 +63,14 @@ def _trunc(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 
 _PARTS = {
-    "YEAR": "YEAR", "Y": "YEAR", "YEARS": "YEAR", "QUARTER": "QUARTER", "QTR": "QUARTER", "MONTH": "MONTH", "MON": "MONTH", "MONTHS": "MONTH",
-    "WEEK": "WEEKOFYEAR", "W": "WEEKOFYEAR", "WEEKS": "WEEKOFYEAR", "DAY": "DAY", "D": "DAY", "DAYS": "DAY", "DOY": "DAYOFYEAR",
+    "YEAR": "YEAR", "Y": "YEAR", "YEARS": "YEAR", "QUARTER": "QUARTER", "QTR": "QUARTER", "MONTH": "MONTH",
+    "MON": "MONTH", "MONTHS": "MONTH",
+    "WEEK": "WEEKOFYEAR", "W": "WEEKOFYEAR", "WEEKS": "WEEKOFYEAR", "DAY": "DAY", "D": "DAY", "DAYS": "DAY",
+    "DOY": "DAYOFYEAR",
 }  # fmt: skip
 _TIME_PARTS = {
-    "HOUR": "HOUR", "H": "HOUR", "HOURS": "HOUR", "MINUTE": "MINUTE", "M": "MINUTE", "MIN": "MINUTE", "MINUTES": "MINUTE",
+    "HOUR": "HOUR", "H": "HOUR", "HOURS": "HOUR", "MINUTE": "MINUTE", "M": "MINUTE", "MIN": "MINUTE",
+    "MINUTES": "MINUTE",
 }  # fmt: skip
 
 
@@ -119,9 +122,10 @@ def _from_unixtime(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 def _read_by(value: str, form: str, target: str, is_safe: bool, kind: str) -> str:
     wrong = "NULL" if is_safe else f"ERROR({text(f'text that is no {kind} of this format: ')} || $x)"
-    made = f"CAST(TRY_STRPTIME($x, {text(target)}) AS {kind})"
+    converted = f"CAST(TRY_STRPTIME($x, {text(target)}) AS {kind})"
     return fill(
-        f"CASE WHEN $x IS NULL THEN NULL WHEN REGEXP_FULL_MATCH($x, {text(form)}) AND TRY_STRPTIME($x, {text(target)}) IS NOT NULL THEN {made} ELSE {wrong} END",
+        f"CASE WHEN $x IS NULL THEN NULL WHEN REGEXP_FULL_MATCH($x, {text(form)}) AND TRY_STRPTIME($x, {text(target)}) "
+        f"IS NOT NULL THEN {converted} ELSE {wrong} END",
         x=value,
     )
 
@@ -174,7 +178,10 @@ def _make_timestamp(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     values = [as_type(INT, item, scope) for item in nodes[:5]]
     seconds = cast(as_number(nodes[5], scope), decimal(8, 6), scope, nodes[5])
     whole = ", ".join(f"CAST({value} AS BIGINT)" for value in values)
-    sql = f"CASE WHEN $x < 0 OR $x >= 60 THEN ERROR('in process, make_timestamp takes seconds below 60') ELSE CAST(MAKE_TIMESTAMP({whole}, CAST($x AS DOUBLE)) AS TIMESTAMPTZ) END"
+    sql = (
+        "CASE WHEN $x < 0 OR $x >= 60 THEN ERROR('in process, make_timestamp takes seconds below 60') ELSE "
+        f"CAST(MAKE_TIMESTAMP({whole}, CAST($x AS DOUBLE)) AS TIMESTAMPTZ) END"
+    )
     return Typed(fill(sql, x=seconds), TIMESTAMP)
 
 
