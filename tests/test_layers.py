@@ -101,7 +101,7 @@ COUNTS = {
 SAY_NOTHING = {"each", "found", "place", "held", "told"}  # Names that do not say what a variable holds.
 # Names that say how a value came: of no function, parameter, or variable that is used over more than three lines.
 SAY_HOW = {"asked", "at", "given", "gone", "how", "known", "made", "own", "put", "said", "there", "wanted", "what"}
-PUBLIC_NAMES = {"lakeformat/reading/inspect.py at": "`Inspect.at`, which users call"}
+PUBLIC_NAMES = {"lakeformat/dagster/upkeep.py of": "`Upkeep.of`", "lakeformat/reading/inspect.py at": "`Inspect.at`"}
 PRIVATE_DAGSTER = "lakeformat/dagster/internals.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 

@@ -34,7 +34,7 @@ def maintenance(
     all_tables = tables_of(assets, io_manager_key=io_manager_key)
     tables = {name: asset for name, asset in all_tables.items() if asset.maintained}
     for table in tables.values():
-        limits.limits_of(table)  # What it declares is checked.
+        limits.of(table)  # What it declares is checked.
     maintain, sweep = maintain_job(tables), sweep_job(tables)
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(

@@ -229,7 +229,7 @@ def _sensor(
                 reasons.append(f"{asset_name}: {problem}")
                 continue
             try:
-                verdict = judge(Look(asset, table, upkeep.limits_of(asset), seen.get(asset_name), context.instance))
+                verdict = judge(Look(asset, table, upkeep.of(asset), seen.get(asset_name), context.instance))
             except LakeError as error:
                 context.log.warning(f"{asset_name}: {error}")
                 reasons.append(f"{asset_name}: {error}")

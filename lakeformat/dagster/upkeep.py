@@ -53,7 +53,7 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
-    def limits_of(self, asset: TableAsset) -> "Upkeep":
+    def of(self, asset: TableAsset) -> "Upkeep":
         """This upkeep with the asset's own overrides. Raises `InvalidInput`."""
         limits = asset.metadata.get("maintenance") or {}
         if limits is True:
@@ -94,7 +94,7 @@ def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
             if config.compact or is_all:
                 compact(context, lake, asset, config.full)
             if config.expire or is_all:
-                expire(context, lake, upkeep.limits_of(asset), asset)
+                expire(context, lake, upkeep.of(asset), asset)
 
         _in_turn(context, lake, assets, config.tables, maintain_table)
 
@@ -120,7 +120,7 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
         def sweep_table(asset: TableAsset) -> None:
             table = asset.table(lake)
             with as_dagster_failures(table.asset, []):
-                age = timedelta(hours=upkeep.limits_of(asset).orphan_hours)
+                age = timedelta(hours=upkeep.of(asset).orphan_hours)
                 removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
             _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)

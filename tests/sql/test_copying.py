@@ -105,7 +105,7 @@ def test_paimons_own_records_count(sql, lake, data, format):
         "rowsLoaded": 1, "loadedAt": int(written.name.rpartition("-")[2]), "snapshotId": 1,
     }  # fmt: skip
     written.write_text("{")
-    with pytest.raises(CorruptFile, match="look whether the rows of its load are in the table"):
+    with pytest.raises(CorruptFile, match="check whether the table has the rows of its load"):
         sql(LOAD)
 
 
