@@ -222,15 +222,18 @@ def test_the_demo_again_leaves_every_table_and_every_check_as_it_was(project):
     """The days that tables which gather rows know already change nothing in them, and no change goes downstream. A day that
     is not of the demo's, as one launches from the UI, stays as it is."""
 
+    february = {"flights": "month = 2", "route_revenue": "dt = '2013-02-03'"}
+
     def rows(name):
-        found = project.table(name).scan().to_arrow()
+        found = project.table(name).scan(where=february.get(name)).to_arrow()
         return found.sort_by([(column, "ascending") for column in found.schema.names])
 
     assert project.run("daily", keys=["2013-02-03"]).success
     project.table("planes").compact()
     assert project.run("changes").success
-    names = sorted({"flights", "route_revenue"} | set(TABLES) - set(replaced(list(TABLES))))
+    names = sorted(february.keys() | set(TABLES) - set(replaced(list(TABLES))))
     before = {name: rows(name) for name in names}
+    assert all(map(len, before.values()))
     lake, upkeep = project.lake, Upkeep(max_snapshots=1, retain_snapshots=1)
     Demo(lake, project.instance, definitions(lake, SparkResource(), upkeep), DAYS).run()
     assert project.run("changes").success
