@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lakeformat.dagster import spark
 from lakeformat.dagster.spark import (
     DEFAULT_CONF,
     LOCAL_CONF,
@@ -47,7 +48,8 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("backlog", [None, 1], ids=["nobody listens", "nobody answers"])
-def test_an_address_without_a_spark_connect_server_ends_in_one_line(backlog):
+def test_an_address_without_a_spark_connect_server_ends_in_one_line(backlog, monkeypatch):
+    monkeypatch.setattr(spark, "_SESSION", spark._Shared())  # Other tests of this process may have one that runs.
     began = time.monotonic()
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
