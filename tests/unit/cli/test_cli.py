@@ -476,7 +476,7 @@ def test_sql_runs_from_an_argument_a_file_and_standard_input(table, cli, tmp_pat
     monkeypatch.setattr("sys.stdin", io.StringIO(count))
     assert cli.json("sql") == [{"n": 6}]
     assert "rows_removed" in cli("sql", "DELETE FROM shop.orders WHERE id = 20")
-    assert "line 1, column 1" in cli("sql", "SELECT nope FROM shop.orders", code=2)
+    assert "line 1, column 8" in cli("sql", "SELECT nope FROM shop.orders", code=2)
     assert "not both" in cli("sql", count, "--file", "q.sql", code=2)
     assert "cannot be read" in cli("sql", "--file", "none.sql", code=2)
     export = f"COPY INTO '{tmp_path}/out' FROM shop.orders FILE_FORMAT = (TYPE = CSV)"
