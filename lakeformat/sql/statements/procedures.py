@@ -339,9 +339,10 @@ def _rollback_paimon(call: Call) -> Result:
         return _rolled(call, table, tag=str(tag))
     version = str(call.need("version"))
     # A tag may be called by a number, as daily tags are, where Java takes each number for a snapshot's.
-    is_tag = not version.isdecimal()
-    if not is_tag and int(version) not in {snapshot.id for snapshot in table.snapshots()}:
-        is_tag = version in table.inspect.tags()["tag_name"].to_pylist()
+    is_tag = not version.isdecimal() or (
+        version in table.inspect.tags()["tag_name"].to_pylist()
+        and int(version) not in {snapshot.id for snapshot in table.snapshots()}
+    )
     return _rolled(call, table, **({"tag": version} if is_tag else {"snapshot_id": int(version)}))
 
 
