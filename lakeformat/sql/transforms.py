@@ -45,11 +45,6 @@ def called(node: Any) -> TransformKind | None:
     return KINDS.get(node.expression.name.lower()) if _owner(node) == "system" else None
 
 
-def is_of_call(node: Any) -> bool:
-    """Whether a node is the function of such a call."""
-    return called(node.parent) is not None and node.parent.expression is node
-
-
 def calls(tree: Any) -> Iterator[tuple[Any, TransformKind]]:
     """The calls of transforms in a tree."""
     for node in tree.find_all(exp.Dot):

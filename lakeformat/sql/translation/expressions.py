@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -449,7 +449,3 @@ _READERS: Mapping[type, Callable[[Any, Scope], Typed]] = {
 
 def _enclosed(typed: Typed) -> Typed:
     return replace(typed, sql=f"({typed.sql})")
-
-
-def all_translated(nodes: Iterable[Any], scope: Scope) -> list[Typed]:
-    return [translated(node, scope) for node in nodes]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
 from sqlglot import exp
 
 from lakeformat.model.dataclass import dataclass
@@ -123,28 +122,6 @@ def of_syntax(node: Any) -> SparkType | None:
             return None
         return SparkType("struct", tuple(t for _, t in fields if t is not None), tuple(label for label, _ in fields))
     return SparkType(name) if name in _DUCKDB else None
-
-
-def of_arrow(type: pa.DataType) -> SparkType | None:
-    """The Spark type of DuckDB's result; None for types without one."""
-    plain = {
-        pa.bool_(): BOOLEAN,
-        pa.int8(): TINYINT,
-        pa.int16(): SMALLINT,
-        pa.int32(): INT,
-        pa.int64(): BIGINT,
-        pa.float32(): FLOAT,
-        pa.float64(): DOUBLE,
-        pa.string(): STRING,
-        pa.binary(): BINARY,
-        pa.date32(): DATE,
-        pa.null(): VOID,
-    }
-    if type in plain:
-        return plain[type]
-    if pa.types.is_timestamp(type):
-        return TIMESTAMP_NTZ if type.tz is None else TIMESTAMP
-    return decimal(type.precision, type.scale) if pa.types.is_decimal(type) else None
 
 
 def in_duckdb(type: SparkType) -> str:
