@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
+from statistics import mode
 from threading import Event
 
 import numpy as np
@@ -466,9 +467,9 @@ def test_idle_tables_cost_one_query_together(server, lake):
             return len(rounds) >= 40
 
         sync_database(source, lake, "d", until="stopped", stop=stop, poll_seconds=0.001)
-        counts.append(sorted(np.diff(rounds)[-12:].tolist()))
+        counts.append(mode(np.diff(rounds)[-20:].tolist()))  # Of most rounds: a keep-alive makes one dearer.
         source.close()
-    assert counts[0] == counts[1]
+    assert counts[0] == counts[1] > 0
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

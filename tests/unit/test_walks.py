@@ -1,5 +1,5 @@
-"""How far a verb walks: the modules that one call passes through, and the pairs of modules that call each other. Both are bounds that
-only go down: whoever lowers one, lowers the number here."""
+"""How far a verb walks: the modules that one call passes through, and the pairs of modules that call each other.
+Both are bounds that only go down: whoever lowers one, lowers the number here."""
 
 import sys
 import threading
@@ -32,8 +32,10 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-NO_STEPS = {"lakeformat.model.dataclass", "lakeformat.clock"}  # `==` and `hash` of any noun, and the time of day.
-BOUNDS = {overwrite: (55, 3), merge: (68, 7), delete: (61, 2), scan: (42, 0), expiry: (27, 0)}  # (modules, pairs)
+# `==` and `hash` of any noun, the time of day, and the log, which is heard only where another test of the process
+# raised its level.
+NO_STEPS = {"lakeformat.model.dataclass", "lakeformat.clock", "lakeformat.model.log"}
+BOUNDS = {overwrite: (54, 3), merge: (67, 7), delete: (61, 2), scan: (42, 0), expiry: (27, 0)}  # (modules, pairs)
 
 
 class Walk:
@@ -76,5 +78,5 @@ def test_a_verb_walks_through_few_modules(tmp_path, format, verb):
         with Walk() as walk:
             verb(table)
     modules, mutual = BOUNDS[verb]
-    assert len(walk.modules) <= modules, sorted(walk.modules)
-    assert len(walk.mutual) <= mutual, sorted(walk.mutual)
+    assert len(walk.modules) <= modules, " ".join(sorted(walk.modules))
+    assert len(walk.mutual) <= mutual, " ".join(map(str, sorted(walk.mutual)))
