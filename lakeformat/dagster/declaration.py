@@ -293,6 +293,19 @@ def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return rest.strip(), tuple(comments)
 
 
+def with_column_schema(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """A spec whose description has no `Columns:`: its columns are metadata `dagster/column_schema`, so that an asset's
+    page shows each column's comment once, in the table of columns, and not in the description too. Use it by
+    `defs.map_asset_specs(func=with_column_schema)`, or on one asset."""
+    description, comments = described_by(spec.description or "")
+    if not comments:
+        return spec
+    described = {**dict(comments), **_schema_descriptions(spec.metadata)}
+    # The types are those of the last run, which Dagster shows.
+    schema = dg.TableSchema([dg.TableColumn(name, "", description=text) for name, text in described.items()])
+    return spec.replace_attributes(description=description, metadata={**spec.metadata, "dagster/column_schema": schema})
+
+
 def option_text(value: Any) -> str:
     """A table option as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)

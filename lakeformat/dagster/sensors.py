@@ -38,18 +38,20 @@ from lakeformat.model.snapshot import Snapshot
 EVERY_SECONDS = 30
 COMPACTION = "compact"
 REASONS = 3  # The most tables in a skip reason.
-MISSING, UNCHANGED = "not there yet", "nobody has written since"
+MISSING = "not there yet"
 KEEPS_ROWS = ("compact", "analyze", "replace")  # Kinds of snapshots.
 FOREIGN_TAG = "lake/foreign"  # Of a materialization that another program made.
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about one table: request a run or not, and why. `seen` is saved in the cursor."""
+    """The decision about one table: request a run or not, and why. `seen` is saved in the cursor. `is_news`: whether
+    the reason is worth a place among those that a tick shows."""
 
     why: str
     run: dg.RunRequest | None = None
     seen: int | None = None
+    is_news: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,12 @@ def compaction_sensor(
     """The sensor `compaction`, which requests runs of the job `maintain`."""
 
     def judge(look: Look) -> Verdict:
-        table, seen = look.table, look.seen
+        table, seen, unchanged = look.table, look.seen, "nobody has written since the last look"
         latest = latest_write(table, seen)
         if latest is None:
-            return Verdict(f"{UNCHANGED} snapshot {seen}", seen=seen)
+            return Verdict(unchanged, seen=seen, is_news=False)
         small, share = worst_partition(table)
-        reason = f"{small} small files and {share:.0%} deleted rows in a partition"
+        reason = f"{count_text(small, 'small file')} and {share:.0%} deleted rows in a partition"
         if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
             allowed = f"{look.limits.max_small_files} and {look.limits.max_deleted_share:.0%} allowed"
             return Verdict(f"at most {reason}, {allowed}", seen=latest)
@@ -100,7 +102,7 @@ def expiry_sensor(
         table, limits = look.table, look.limits
         snapshots = table.snapshots()
         if not snapshots:
-            return Verdict("no snapshot yet")
+            return Verdict("no snapshot yet", is_news=False)
         now_ms = clock.now_ms()
         read = reads(look.instance, look.asset, table)
         ids = [snapshot.id for snapshot in snapshots]
@@ -108,13 +110,18 @@ def expiry_sensor(
         if keep_from == ids[0]:
             unprotected = first_to_keep(snapshots, limits, (), now_ms)
             oldest = next((known for known in ids if known in read), None)
-            note = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
-            return Verdict(f"{len(snapshots)} snapshots, none to expire{note}")
+            if unprotected == keep_from:
+                return Verdict("no snapshot to expire", is_news=False)
+            return Verdict(
+                f"{count_text(len(snapshots), 'snapshot')}, none to expire; a run in flight reads snapshot {oldest}"
+            )
         if busy := in_flight(look.instance, look.asset):
-            return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
+            return Verdict(
+                f"{count_text(ids.index(keep_from), 'snapshot')} can go, but run {busy.run_id[:8]} is at work"
+            )
         run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
         run = _request(look.asset, job, "expire", run_key, Maintain(tables=[look.asset.name], expire=True))
-        return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
+        return Verdict(f"{count_text(ids.index(keep_from), 'snapshot')} can go", run, seen=keep_from)
 
     description = "Asks for expiry when snapshots are too many or too old, and no run in flight reads them."
     return _sensor("snapshot_expiry", description, assets, job, status, judge)
@@ -148,11 +155,11 @@ def foreign_commits(
     def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         seen = _read_cursor(context.cursor)
         events: list[dg.AssetMaterialization | dg.AssetObservation] = []
-        reasons = []
+        verdicts: dict[str, Verdict] = {}
         for name, asset in tables.items():
             table, problem = _open(lake, asset)
             if table is None:
-                reasons.append(f"{name}: {problem}")
+                verdicts[name] = problem
                 continue
             snapshots = snapshots_after(table, seen.get(name, 0))
             if snapshots:
@@ -163,15 +170,20 @@ def foreign_commits(
                 events += _foreign_events(lake, asset, table, reported, context.instance)
             except LakeError as error:
                 context.log.warning(f"{name}: {error}")
-                reasons.append(f"{name}: {error}")
+                verdicts[name] = Verdict(str(error))
                 continue
             if len(foreign) > len(reported):
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
-            reasons.append(f"{name}: {len(snapshots)} new snapshots")
+            verdicts[name] = Verdict(
+                f"{count_text(len(foreign), 'foreign commit')} of {count_text(len(snapshots), 'new snapshot')}"
+                if snapshots
+                else "no new snapshot",
+                is_news=bool(snapshots),
+            )
         if events:
-            context.log.info(_in_one_line(reasons))
+            context.log.info(_sentences(verdicts))
             return dg.SensorResult(asset_events=events, cursor=_cursor(seen))
-        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=_cursor(seen))
+        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=_cursor(seen))
 
     return observe
 
@@ -221,28 +233,25 @@ def _sensor(
     )
     def sensor(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
         seen: dict[str, int] = _read_cursor(context.cursor)
-        runs: list[dg.RunRequest] = []
-        reasons: list[str] = []
+        verdicts: dict[str, Verdict] = {}
         for asset_name, asset in assets.items():
             table, problem = _open(lake, asset)
             if table is None:
-                reasons.append(f"{asset_name}: {problem}")
+                verdicts[asset_name] = problem
                 continue
             try:
                 verdict = judge(Look(asset, table, upkeep.of(asset), seen.get(asset_name), context.instance))
             except LakeError as error:
                 context.log.warning(f"{asset_name}: {error}")
-                reasons.append(f"{asset_name}: {error}")
+                verdicts[asset_name] = Verdict(str(error))
                 continue
-            reasons.append(f"{asset_name}: {verdict.why}")
-            if verdict.run:
-                runs.append(verdict.run)
+            verdicts[asset_name] = verdict
             if verdict.seen is not None:
                 seen[asset_name] = verdict.seen
-        if runs:
-            context.log.info(_in_one_line(reasons))
+        if runs := [verdict.run for verdict in verdicts.values() if verdict.run]:
+            context.log.info(_sentences(verdicts))
             return dg.SensorResult(run_requests=runs, cursor=_cursor(seen))
-        return dg.SensorResult(skip_reason=_in_one_line(reasons), cursor=_cursor(seen))
+        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=_cursor(seen))
 
     return sensor
 
@@ -256,21 +265,24 @@ def _read_cursor(cursor: str | None) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
 
 
-def _in_one_line(reasons: Sequence[str]) -> str:
-    """At most `REASONS` of the tables' reasons, those of tables with news first, and how many others there are."""
-    there = [reason for reason in reasons if not reason.endswith(f": {MISSING}")]
-    news_last = sorted(there, key=lambda reason: any(text in reason for text in (UNCHANGED, ": 0 new snapshots")))
-    more, missing = len(there) - REASONS, len(reasons) - len(there)
-    rest = [f"{count_text(more, 'other table')} without news"] if more > 0 else []
-    return "; ".join([*news_last[:REASONS], *rest, *([f"{count_text(missing, 'table')} {MISSING}"] if missing else [])])
+def _sentences(verdicts: Mapping[str, Verdict]) -> str:
+    """In one line: the news of at most `REASONS` tables, then for each other reason how many tables have it."""
+    news = [f"{name}: {verdict.why}" for name, verdict in verdicts.items() if verdict.is_news]
+    quiet: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        if not verdict.is_news:
+            quiet.setdefault(verdict.why, []).append(name)
+    more = [f"news of {count_text(len(news) - REASONS, 'other table')}"] if len(news) > REASONS else []
+    rest = [f"{names[0] if len(names) == 1 else f'{len(names):,} tables'}: {why}" for why, names in quiet.items()]
+    return "; ".join([*news[:REASONS], *more, *rest])
 
 
-def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, str]:
+def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, Verdict]:
     table = asset.table(lake).name
     try:
-        return (lake.lake.table(table), "") if lake.lake.exists(table) else (None, MISSING)
+        return (lake.lake.table(table) if lake.lake.exists(table) else None), Verdict(MISSING, is_news=False)
     except LakeError as error:
-        return None, str(error)
+        return None, Verdict(str(error))
 
 
 def _request(asset: TableAsset, job: dg.JobDefinition, task: str, run_key: str, config: Maintain) -> dg.RunRequest:
@@ -329,7 +341,7 @@ def _partitions_of(
     def changed(snapshot: Snapshot) -> list[str | None]:
         if has_windows(specs) or not set(columns) <= set(names):
             earlier = [older.id for older in table.snapshots() if older.id == snapshot.parent_id]
-            rows = table.changes(earlier[0] if earlier else None, snapshot.id, columns=list(columns)).to_arrow()
+            rows = table.changes(earlier[0] if earlier else 0, snapshot.id, columns=list(columns)).to_arrow()
         else:
             values = [change.values for change in snapshot.partitions or () if change.rows_added or change.rows_removed]
             types = {name: to_arrow(table.schema.field(name).type) for name in columns}

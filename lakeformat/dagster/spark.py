@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ LOCAL_CONF: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
 }
+
+# What Java and Spark print when a session starts, whatever its log level.
+START_LINES = re.compile(
+    rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to |"
+    rb"To adjust logging level use |.* WARN NativeCodeLoader: "
+)
 
 
 class SparkUnavailable(RuntimeError):
@@ -143,6 +150,34 @@ def java_version(text: str) -> int | None:
     return int(second) if first == "1" and second else int(first)
 
 
+@contextmanager
+def without_start_lines() -> Iterator[None]:
+    """Drop `START_LINES` from stderr. What is started within keeps its stderr, a pipe, for as long as it runs; its
+    other lines go to the stderr that this process has when they come, which Dagster may redirect for each step."""
+    try:
+        outer = os.dup(2)
+    except OSError:  # There is no stderr.
+        yield
+        return
+    readable, writable = os.pipe()
+    os.dup2(writable, 2)
+    os.close(writable)
+    is_over = threading.Event()
+
+    def pass_on() -> None:
+        with open(readable, "rb") as lines, open(outer, "wb", buffering=0) as earlier:
+            for line in lines:
+                if not START_LINES.match(line):
+                    os.write(2, line) if is_over.is_set() else earlier.write(line)
+
+    threading.Thread(target=pass_on, name="stderr of Spark", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(outer, 2)
+        is_over.set()
+
+
 def _job_group() -> tuple[str, str] | None:
     """The run and the asset (or op) of the step in this thread."""
     try:
@@ -209,7 +244,8 @@ def _start(resource: SparkResource) -> Any:
         builder = builder.master(resource.master)
     for name, value in resource.full_conf().items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with without_start_lines():
+        session = builder.getOrCreate()
     if not resource.remote:
         session.sparkContext.setLogLevel(resource.log_level)
     if resource.remote or not resource.master.startswith("local"):

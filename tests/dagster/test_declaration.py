@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.dagster import Upkeep, checks_for, maintenance
-from lakeformat.dagster.declaration import declared, described_by
+from lakeformat.dagster.declaration import declared, described_by, with_column_schema
 from lakeformat.errors import InvalidInput
 
 ON = {"on": "t.id = s.id"}
@@ -105,3 +105,24 @@ def test_maintenance_is_declined_by_name_and_its_limits_are_checked():
 )  # fmt: skip
 def test_a_docstring_describes_the_table_and_its_columns(text, table, columns):
     assert described_by(text) == (table, tuple(columns.items()))
+
+
+def test_columns_of_a_description_are_in_the_table_of_columns_alone():
+    """Those of metadata win; what is declared, and what the table is told, stays."""
+    shown = dg.TableSchema([dg.TableColumn("n", description="How many.")])
+    spec = dg.AssetSpec(
+        "orders",
+        description="Orders.\n\nColumns:\n    day: The day.\n    n: A number.",
+        metadata={"partition_by": {"date": "day"}, "dagster/column_schema": shown},
+        partitions_def=dg.DailyPartitionsDefinition("2026-01-01"),
+    )
+    changed = with_column_schema(spec)
+    assert changed.description == "Orders."
+    before, after = (
+        declared(s.key, "shop.orders", s.partitions_def, s.metadata, s.description) for s in (spec, changed)
+    )
+    assert (before.comment, dict(before.descriptions)) == (after.comment, dict(after.descriptions))
+    assert dict(after.descriptions) == {"day": "The day.", "n": "How many."}
+    assert after.partition_by == {"date": "day"}
+    plain = dg.AssetSpec("orders", description="Orders.")
+    assert with_column_schema(plain) is plain

@@ -20,6 +20,9 @@ import pytest
 from assets.nycflights13 import read_days
 from assets.table import DAILY
 from lakeformat import Lake
+from lakeformat.dagster import LakeResource, SparkResource, Upkeep
+from pipelines.definitions import definitions
+from pipelines.origin import LOCATION, REPOSITORY_TAG, show_under_job
 from tests.dagster.browser import Browser
 
 pytestmark = [pytest.mark.spark, pytest.mark.dagster]
@@ -40,6 +43,12 @@ mutation ($params: LaunchBackfillParams!) {
   }
 }"""
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename ... on PythonError { message } } }"
+ORIGIN = """
+query ($run: ID!) {
+  runOrError(runId: $run) {
+    ... on Run { pipelineName status repositoryOrigin { repositoryLocationName repositoryName } }
+  }
+}"""
 LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError { __typename } } } } }"
 
 
@@ -181,6 +190,9 @@ def test_a_backfill_launched_through_graphql_is_one_run_and_one_snapshot_per_tab
         assert server.lake.table(f"nyc.{name}").inspect.partitions()["dt"].to_pylist() == DAYS
         assert server.instance.get_materialized_partitions(dg.AssetKey(name)) == set(DAYS)
     assert server.lake.table("nyc.flights").scan().count() == read_days("flights", DAYS).num_rows
+    stderr = [path.read_text() for path in server.home.rglob("*.err")]
+    assert stderr
+    assert not any("incubator" in text or "log4j" in text for text in stderr), "Java says so at each start"
 
 
 @pytest.mark.usefixtures("filled")
@@ -242,6 +254,20 @@ def test_a_run_that_is_killed_mid_write_changes_nothing_and_leaves_no_process(se
     assert table.snapshots()[-1].id == before
     assert table.scan().count() == rows
     assert server.instance.get_materialized_partitions(dg.AssetKey("flights")) == set(DAYS)
+
+
+def test_a_run_of_the_demo_is_under_its_job(server):
+    """It is none of the server's: jobs' pages and the timeline find runs by their origin."""
+    lake = LakeResource(warehouse=server.lake.uri, database="nyc")
+    job = definitions(lake, SparkResource(), Upkeep()).resolve_job_def("sweep_orphans")
+    run = job.execute_in_process(instance=server.instance, tags={REPOSITORY_TAG: LOCATION}).run_id
+    show_under_job(server.instance, run)
+    answer = server.ask(ORIGIN, run=run)["runOrError"]
+    assert answer == {
+        "pipelineName": "sweep_orphans",
+        "status": "SUCCESS",
+        "repositoryOrigin": {"repositoryLocationName": "lake", "repositoryName": "__repository__"},
+    }
 
 
 def test_launchpads_launch_as_they_open_in_a_browser(server):

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 from assets.nycflights13 import read, read_days
 from assets.table import DAILY, MONTHLY, table
 from lakeformat.dagster import Upkeep
-from lakeformat.dagster.declaration import described_by
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
@@ -148,7 +147,9 @@ def test_declared_lineage_names_columns_that_exist(name, project):
             upstream = dependency.asset_key.to_user_string()
             if upstream in TABLES:
                 assert dependency.column_name in project.table(upstream).schema.names
-    described = dict(described_by(TABLES[name].definition.descriptions_by_key[dg.AssetKey(name)])[1])
+    spec = TABLES[name].definition.specs_by_key[dg.AssetKey(name)]
+    assert "Columns:" not in spec.description, "a column's comment stands once on the asset's page"
+    described = {column.name: column.description for column in spec.metadata["dagster/column_schema"].schema.columns}
     assert described.items() <= columns.items(), "what the docstring says of columns is in the table and in the event"
     assert described
 
@@ -235,7 +236,12 @@ def test_the_demo_again_leaves_every_table_and_every_check_as_it_was(project):
     before = {name: rows(name) for name in names}
     assert all(map(len, before.values()))
     lake, upkeep = project.lake, Upkeep(max_snapshots=1, retain_snapshots=1)
+    earlier = {run.run_id for run in project.instance.get_runs()}
     Demo(lake, project.instance, definitions(lake, SparkResource(), upkeep), DAYS).run()
+    runs = [run for run in project.instance.get_runs() if run.run_id not in earlier]
+    jobs = sorted((run.job_name, run.remote_job_origin.job_name, run.remote_job_origin.location_name) for run in runs)
+    shown = ["changes", "daily", "daily", "maintain", "maintain", "maintain", "monthly", "reference"]
+    assert jobs == [(job, job, "lake") for job in shown]
     assert project.run("changes").success
     for name in names:
         assert rows(name).equals(before[name]), name

@@ -84,7 +84,7 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
     result = tick(COMPACTION)
     assert not result.run_requests
     assert "flights: at most 7 small files" in result.skip_reason.skip_message
-    assert f"{len(TABLES) - 1} tables not there yet" in result.skip_reason.skip_message
+    assert f"{len(TABLES) - 1} tables: not there yet" in result.skip_reason.skip_message
     flights.append(rows(7))
     (request,) = tick(COMPACTION).run_requests
     assert request.run_config["ops"]["maintain_tables"]["config"]["tables"] == ["flights"]
@@ -108,7 +108,7 @@ def test_compaction_does_not_look_again_at_what_it_has_judged(flights, tick):
     flights.append(rows(1))
     tick(COMPACTION)
     result = tick(COMPACTION)
-    assert "nobody has written since snapshot 1" in result.skip_reason.skip_message
+    assert "flights: nobody has written since the last look" in result.skip_reason.skip_message
 
 
 def test_compaction_joins_the_files_and_is_not_triggered_by_its_own_snapshot(flights, tick, maintain, instance):
@@ -234,7 +234,7 @@ def test_expiry_asks_when_there_are_too_many_snapshots_and_drops_them(flights, t
     limits = {"max_snapshots": 10, "retain_snapshots": 2}
     for n in range(10):
         flights.append(rows(n))
-    assert "10 snapshots, none to expire" in tick(EXPIRY, **limits).skip_reason.skip_message
+    assert "flights: no snapshot to expire" in tick(EXPIRY, **limits).skip_reason.skip_message
     flights.append(rows(10))
     (request,) = tick(EXPIRY, **limits).run_requests
     assert request.run_key == "expire:nyc.flights:1:3"
@@ -317,7 +317,7 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     assert [event.metadata["lake/snapshot_id"].value for event in result.asset_events] == [1, 3]
     assert {event.asset_key for event in result.asset_events} == {TABLES["flights"].key}
     assert result.asset_events[1].metadata["dagster/row_count"].value == 3
-    assert "flights: 0 new snapshots" in tick(FOREIGN_COMMITS).skip_reason.skip_message
+    assert "flights: no new snapshot" in tick(FOREIGN_COMMITS).skip_reason.skip_message
 
 
 def test_a_foreign_commit_is_a_materialization_of_each_partition_that_it_changed(flights, tick):
@@ -390,8 +390,12 @@ def test_a_skip_reason_is_one_short_line_with_what_is_new_first(lake, tick):
     lake.lake.table("nyc.weather").append(rows(2))
     reason = tick(COMPACTION).skip_reason.skip_message
     assert reason.startswith("weather: at most 2 small files")
-    assert reason.endswith(f"; {len(TABLES) - 3} other tables without news")
-    assert reason.count(";") == 3
+    assert reason.endswith(f"; {len(TABLES) - 1} tables: nobody has written since the last look")
+    assert reason.count(";") == 1
+    assert tick(EXPIRY).skip_reason.skip_message == f"{len(TABLES)} tables: no snapshot to expire"
+    events = tick(FOREIGN_COMMITS).asset_events
+    assert (dg.AssetKey("weather"), DAY) in {(event.asset_key, event.partition) for event in events}, "its first commit"
+    assert tick(FOREIGN_COMMITS).skip_reason.skip_message.endswith(f"{len(TABLES) - 2} tables: no new snapshot")
 
 
 def test_maintenance_as_the_launchpad_opens_does_all_and_says_what_it_did(flights, maintain):
@@ -410,7 +414,7 @@ def test_of_a_long_past_the_newest_commits_are_observed(flights, tick):
         flights.append(rows(n))
     sensor = foreign_commits(ASSETS, at_most=2)
     assert [event.metadata["lake/snapshot_id"].value for event in tick(sensor).asset_events] == [3, 4]
-    assert "flights: 0 new snapshots" in tick(sensor).skip_reason.skip_message
+    assert "flights: no new snapshot" in tick(sensor).skip_reason.skip_message
 
 
 @pytest.fixture

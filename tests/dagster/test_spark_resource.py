@@ -1,6 +1,7 @@
 """SparkResource: its configuration, and what it says where Spark cannot start."""
 
 import socket
+import subprocess
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from lakeformat.dagster.spark import (
     SparkUnavailable,
     java_version,
     require_java,
+    without_start_lines,
 )
 
 
@@ -76,3 +78,19 @@ def test_a_session_is_not_started_by_a_run_that_does_not_use_it():
     resource = SparkResource(master="local[7]")
     resource.teardown_after_execution(None)
     assert not resource._uses
+
+
+def test_what_java_prints_at_the_start_is_dropped_and_all_else_comes_through(capfd):
+    text = (
+        "WARNING: Using incubator modules: jdk.incubator.vector\n"
+        'Setting default log level to "WARN".\n'
+        "26/11/27 15:30:54 WARN NativeCodeLoader: Unable to load native-hadoop library\n"
+        "26/11/27 15:30:55 WARN Utils: Service could not bind\n"
+    )
+    with without_start_lines():
+        process = subprocess.Popen(["sh", "-c", "cat >&2; sleep 0.1; echo later >&2"], stdin=subprocess.PIPE)
+    process.communicate(text.encode())
+    shown = ""
+    while "later" not in shown:
+        shown += capfd.readouterr().err
+    assert shown == "26/11/27 15:30:55 WARN Utils: Service could not bind\nlater\n"
