@@ -149,7 +149,7 @@ def test_declared_lineage_names_columns_that_exist(name, project):
                 assert dependency.column_name in project.table(upstream).schema.names
     spec = TABLES[name].definition.specs_by_key[dg.AssetKey(name)]
     assert "Columns:" not in spec.description, "a column's comment stands once on the asset's page"
-    described = {column.name: column.description for column in spec.metadata["dagster/column_schema"].schema.columns}
+    described = {column.name: column.description for column in spec.metadata["dagster/column_schema"].columns}
     assert described.items() <= columns.items(), "what the docstring says of columns is in the table and in the event"
     assert described
 
