@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -1004,6 +1004,17 @@ class Lake:
         Raises `InvalidInput` and `UnsupportedFeature` with line and column.
         """
         return statements.run(self, self._session, text, spark, params, id, properties, frames, folders)
+
+    def sql_script(
+        self,
+        text: str,
+        spark: Any = None,
+        params: Mapping[str, Any] | Sequence[Any] | None = None,
+        folders: Sequence[str] = (),
+        **frames: Any,
+    ) -> Iterator[statements.Result]:
+        """As `sql`, with the result of every statement: each runs when its result is requested."""
+        return statements.run_each(self, self._session, text, spark, params, None, None, frames, folders)
 
     def rename_table(self, old: str, new: str) -> Table:
         """Rename a table, also into another namespace; returns it under its new name.

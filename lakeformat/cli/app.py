@@ -7,11 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from lakeformat import LakeError, __version__, lazy
+from lakeformat import InvalidInput, LakeError, __version__, lazy
 from lakeformat.cli.session import Session
 from lakeformat.cli.warehouses import chosen
 
@@ -19,10 +20,13 @@ from lakeformat.cli.warehouses import chosen
 COMMANDS = {
     name: lazy.library(f"lakeformat.cli.commands.{name}")
     for name in (
-        "ls", "show", "log", "diff", "files", "why", "head", "count", "sql", "compact", "expire", "sweep", "rollback",
-        "tag", "branch", "doctor", "copy", "convert", "cdc", "slot",
+        "ls", "show", "log", "diff", "files", "partitions", "why", "head", "count", "sql", "create", "rename", "drop",
+        "delete", "compact", "expire", "sweep", "rollback", "tag", "branch", "doctor", "copy", "convert", "cdc", "slot",
     )
 }  # fmt: skip
+
+
+_OUTPUTS = {"--json", "--csv"}
 
 
 class Commands(click.Group):
@@ -36,6 +40,16 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(COMMANDS[name], name)
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; an unknown command is answered with those of a similar name."""
+        if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+            close = get_close_matches(arguments[0], COMMANDS, 3, 0.5)
+            near = f"; did you mean {' or '.join(close)}?" if close else "; lakeformat --help lists the commands"
+            raise click.UsageError(f"No such command {arguments[0]!r}{near}")
+        return super().resolve_command(context, arguments)
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -58,6 +72,7 @@ class Commands(click.Group):
     help="By default ./lakeformat.toml, then the user's own.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header; null is empty, empty text is quoted.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the library's log messages.")
 @click.version_option(__version__, message="lakeformat %(version)s", help="Print the version.")
 @click.pass_context
@@ -68,25 +83,31 @@ def lakeformat(
     option: tuple[str, ...],
     config: Path | None,
     as_json: bool,
+    as_csv: bool,
     verbose: bool,
 ) -> None:
     """Read and manage Apache Paimon and Apache Iceberg tables from the shell."""
     logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(message)s", stream=sys.stderr)
+    if as_json and as_csv:
+        raise InvalidInput("--json or --csv, not both")
     context.obj = Session(
-        lambda: chosen(warehouse, catalog, option, config), as_json, lambda name: chosen(name, None, (), config)
+        lambda: chosen(warehouse, catalog, option, config),
+        as_json,
+        as_csv,
+        lambda name: chosen(name, None, (), config),
     )
 
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code: 0; 1 if the command found or left a problem, as `doctor` does;
     2 for an error; 130 if interrupted."""
-    as_json = "--json" in arguments  # At any position.
+    as_json = "--json" in arguments
     if wrong := [argument for argument in arguments if not _is_text(argument)]:
         return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)
-    rest = [argument for argument in arguments if argument != "--json"] or ["--help"]
+    output = [argument for argument in arguments if argument in _OUTPUTS]  # At any position.
+    rest = [argument for argument in arguments if argument not in _OUTPUTS] or ["--help"]
     try:
-        given = ["--json", *rest] if as_json else rest
-        result = lakeformat.main(args=given, prog_name="lakeformat", standalone_mode=False)
+        result = lakeformat.main(args=[*output, *rest], prog_name="lakeformat", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:

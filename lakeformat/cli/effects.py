@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -56,6 +57,11 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
         return Group(*parts)
 
     session.answer(data, drawn)
+
+
+def removed(table: Table, before: Collection[str]) -> list[str]:
+    """The locations of the files of a table's folder, as it was before, that are no longer there."""
+    return sorted(f"{table.uri}/{path}" for path in set(before) - {file.path for file in table.stored_files()})
 
 
 def _sizes(table: Table) -> dict[str, int]:

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import datetime
-import json
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from lakeformat import InvalidInput
+from lakeformat.cli import rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakeformat import Lake, Table
 
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_PIPE_WIDTH = 100_000  # Lines of a pipe are not wrapped.
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Session:
-    """The warehouse of this call, opened on first use, and its output: JSON, or the display that `show` draws."""
+    """The warehouse of this call, opened on first use, and its output: JSON, CSV, or the display that `show` draws."""
 
-    def __init__(self, opened: Callable[[], Lake], as_json: bool, other: Callable[[str], Lake]) -> None:
-        self._opened, self.as_json = opened, as_json
+    def __init__(self, opened: Callable[[], Lake], as_json: bool, as_csv: bool, other: Callable[[str], Lake]) -> None:
+        self._opened, self.as_json, self.as_csv = opened, as_json, as_csv
         self.other = other  # Opens another warehouse: a path, a URI, or a name in the config file.
         self._lake: Lake | None = None
         self.console = Console(highlight=False)
+        if not self.console.is_terminal and "COLUMNS" not in os.environ:
+            self.console.width = _PIPE_WIDTH
         self.notes = Console(stderr=True, highlight=False)  # What is no output: progress.
 
     @property
@@ -44,26 +49,32 @@ class Session:
         opened = self.lake.table(table)
         return opened.branch(branch) if at else opened
 
-    def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
-        """Print `data` with `--json`, else `show` or its result."""
+    def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None = None) -> None:
+        """Print `data` with `--json` and `--csv` (a dict is one row), else `show` or its result."""
         if self.as_json:
-            escaped = not self.console.encoding.startswith("utf")
-            click.echo(json.dumps(data, default=plain, ensure_ascii=escaped, indent=2))
+            rows.print_json(data, self.console.encoding)
+            return
+        if self.as_csv:
+            rows.print_csv(data)
             return
         drawn = show() if callable(show) else show
         if drawn is not None:
             self.console.print(drawn, soft_wrap=isinstance(drawn, str | Text), crop=False)
 
-
-def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
-    """A grid of a table's rows: numbers without thousands separators."""
-    drawn = grid(
-        columns, [[str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in row] for row in rows]
-    )
-    for index, column in enumerate(drawn.columns):
-        if rows and all(isinstance(row[index], int | float | None) for row in rows):
-            column.justify = "right"
-    return drawn
+    def rows(self, reader: pa.RecordBatchReader, limit: int | None = None, as_records: bool = False) -> None:
+        """Print the first `limit` rows (None: all). Raises `InvalidInput` for JSON of columns that share a name."""
+        names = reader.schema.names
+        if self.as_csv:
+            rows.print_csv_rows(reader, limit)
+        elif not self.as_json:
+            rows.print_rows(self.console, reader, limit, as_records)
+        elif len(set(names)) < len(names):
+            raise InvalidInput(
+                f"two columns of one name among {', '.join(names)}: JSON holds one; give them names with AS"
+            )
+        else:
+            listed = [row for batch in rows.limited(reader, limit) for row in batch.to_pylist()]
+            rows.print_json(listed, self.console.encoding)
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Grid:
@@ -144,14 +155,3 @@ def duration(text: str | None) -> datetime.timedelta | None:
     if isinstance(parsed, str):
         raise InvalidInput(f"{parsed!r} is no age; write e.g. 7d, 12h or 90m")
     return parsed
-
-
-def plain(value: Any) -> Any:
-    """A value without a JSON type, as text."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, set | frozenset | tuple):
-        return list(value)
-    return str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lakeformat.arguments import is_spark
@@ -41,6 +41,24 @@ def run(
     folders: Sequence[str] = (),
 ) -> Result:
     """Run the statements of a text in order; returns the result of the last one."""
+    for result in run_each(lake, session, sql, spark, params, id, properties, frames, folders):
+        last = result
+    return last
+
+
+def run_each(
+    lake: Warehouse,
+    session: Session,
+    sql: str,
+    spark: Any = None,
+    params: Any = None,
+    id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    frames: Mapping[str, Any] | None = None,
+    folders: Sequence[str] = (),
+) -> Iterator[Result]:
+    """The results of the statements of a text, of which there is at least one. Each statement runs when its result is
+    requested."""
     script = text.read(sql)
     if spark is not None and not is_spark(spark):
         raise InvalidInput(f"sql(spark={spark!r}): give a SparkSession")
@@ -56,9 +74,7 @@ def run(
         raise InvalidInput(f"sql(id=...) names one commit; the text has {len(writing)} statements that write rows")
     if not statements:
         raise InvalidInput(text.NO_STATEMENT)
-    for statement in statements:
-        result = _statement(context, statement)
-    return result
+    return (_statement(context, statement) for statement in statements)
 
 
 def tables(sql: str) -> list[tuple[str, ...]]:

@@ -140,7 +140,7 @@ class ChangedRows:
         return self._rows()
 
     def frame(self, spark: Any) -> Any:
-        return _to_spark(spark, self._rows())
+        return spark.createDataFrame(self._rows())
 
     def _rows(self) -> pa.Table:
         rows = self.changes.to_arrow()
@@ -176,7 +176,7 @@ class ArrowRows:
         return self.rows
 
     def frame(self, spark: Any) -> Any:
-        return _to_spark(spark, self.rows)
+        return spark.createDataFrame(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +269,6 @@ def _identity(path: str) -> tuple[Any, ...]:
 
 def _scanned(scan: Scan) -> TableRows:
     return TableRows(scan, scan)
-
-
-def _to_spark(spark: Any, rows: pa.Table) -> Any:
-    return spark.createDataFrame(rows)
 
 
 class Stream:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import click
 
 from lakeformat import InvalidInput
+from lakeformat.cli import effects
+from lakeformat.cli.completion import branches, tables
 from lakeformat.cli.session import Session, duration, grid
 
 
 @click.command()
-@click.argument("table", help="`db.table`.")
-@click.argument("name", required=False, help="The branch; without it, branches are listed.")
+@click.argument("table", help="`db.table`.", shell_complete=tables)
+@click.argument("name", required=False, help="The branch; without it, branches are listed.", shell_complete=branches)
 @click.option("--snapshot", type=int, help="It begins at this snapshot, not the current one.")
 @click.option("--retain", help="For how long, e.g. 30d.")
 @click.option("--delete", "-d", is_flag=True, help="Let the branch go.")
@@ -41,12 +43,15 @@ def branch(
         return
     if delete + publish + bool(rename) > 1:
         raise InvalidInput("branch: one of --delete, --publish and --rename")
-    target = opened.dry_run()[0] if dry_run else opened
-    would = "would " if dry_run else ""
+    rehearsed, record = opened.dry_run()
+    target = rehearsed if dry_run else opened
     if delete:
+        before = {file.path for file in opened.stored_files()}
         target.delete_branch(name)
-        message = f"branch {name} {would}go" if dry_run else f"branch {name} is gone"
-    elif rename:
+        removed = list(record.deleted) if dry_run else effects.removed(opened, before)
+        effects.deletions(session, opened, removed, [], not dry_run)
+        return
+    if rename:
         target.rename_branch(name, rename)
         message = f"branch {name} {'would be' if dry_run else 'is'} called {rename}"
     elif publish:

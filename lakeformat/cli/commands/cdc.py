@@ -15,6 +15,7 @@ from rich.text import Text
 from lakeformat import InvalidInput
 from lakeformat import cdc as capture
 from lakeformat.cdc import TypeOption
+from lakeformat.cli.completion import formats
 from lakeformat.cli.session import Session, grid
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.argument("tables", help="`schema.table`; with --all a regular expression that names match.")
 @click.argument("target", help="`db.table`; with --all the database.")
 @click.option("--all", is_flag=True, help="All tables that match, each as a table of its own.")
-@click.option("--format", default="paimon", help="paimon or iceberg, of tables that are made.")
+@click.option("--format", default="paimon", help="paimon or iceberg, of tables that are made.", shell_complete=formats)
 @click.option("--key", "primary_key", multiple=True, help="Where the source declares none.")
 @click.option("--slot", default="lakeformat", help="PostgreSQL's replication slot, one for each call.")
 @click.option(

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from lakeformat import arguments
 from lakeformat.cli import effects
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, Size, counted, grid, size
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--full", is_flag=True, help="All files, not only those that are worth it.")
 @click.option("--where", help="Of which partitions.")
 @click.option(

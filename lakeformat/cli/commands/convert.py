@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
+from lakeformat.cli.completion import formats, tables
 from lakeformat.cli.session import Session
 
 
 @click.command()
-@click.argument("table", help="`db.table`.")
-@click.option("--to", required=True, help="paimon or iceberg.")
+@click.argument("table", help="`db.table`.", shell_complete=tables)
+@click.option("--to", required=True, help="paimon or iceberg.", shell_complete=formats)
 @click.option("--history", is_flag=True, help="Earlier snapshots and tags stay readable.")
 @click.pass_obj
 def convert(session: Session, table: str, to: str, history: bool) -> None:

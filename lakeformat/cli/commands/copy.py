@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from lakeformat import InvalidInput, LakeError, lazy
+from lakeformat.cli.completion import formats, tables
 from lakeformat.cli.session import Session, counted
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ else:
 
 
 @click.command()
-@click.argument("source", help="`db.table`.")
+@click.argument("source", help="`db.table`.", shell_complete=tables)
 @click.argument("target", help="`db.table` that is to be made, or gone on with.")
 @click.option("--to", help="The warehouse of the target, as --warehouse names it; by default the same.")
-@click.option("--format", help="paimon or iceberg; by default the source's.")
+@click.option("--format", help="paimon or iceberg; by default the source's.", shell_complete=formats)
 @click.option("--rows", type=click.IntRange(min=1), default=2000000, help="Rows of one commit.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @click.pass_obj

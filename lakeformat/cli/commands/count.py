@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from lakeformat.cli.completion import tables, tags
 from lakeformat.cli.session import Session
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--where", help="A condition, as SQL writes it.")
 @click.option("--snapshot", type=int, help="As of this snapshot.")
-@click.option("--tag", help="As of this tag.")
+@click.option("--tag", help="As of this tag.", shell_complete=tags)
 @click.option("--as-of", help="As of this time.")
 @click.pass_obj
 def count(

@@ -10,19 +10,23 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import InvalidInput
-from lakeformat.cli.session import Session, Size, data_grid, grid
+from lakeformat import InvalidInput, NotFound
+from lakeformat.cli.completion import tables
+from lakeformat.cli.rows import data_grid
+from lakeformat.cli.session import Session, Size, grid
 
 if TYPE_CHECKING:
-    from lakeformat import Scan, Table
+    from lakeformat import Field, Scan, Table
 
 _COLORS = {"+I": "green", "+U": "green", "-U": "red", "-D": "red"}
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.argument(
-    "versions", default="current~1..current", help="`a..b`: ids, tags, or `current~N`; by default the last commit."
+    "versions",
+    default="current~1..current",
+    help="`a..b`: ids, tags, branches, or `current~N`; by default the last commit.",
 )
 @click.option("--rows", is_flag=True, help="The rows that came and went, with their kinds.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=100, help="How many of them.")
@@ -78,7 +82,7 @@ def diff(session: Session, table: str, versions: str, rows: bool, limit: int) ->
                 f", {data['files_kept']} kept",
             )
         ]
-        parts += [Text(line, style="green" if line.startswith("+") else "red") for line in data["schema"]]
+        parts += [Text(line, style={"+": "green", "-": "red", "~": "yellow"}[line[0]]) for line in data["schema"]]
         if data["partitions"] and any(partition["partition"] for partition in data["partitions"]):
             listed = [list(partition.values()) for partition in data["partitions"]]
             parts += [Text(), grid(("partition", "files +", "files -"), listed)]
@@ -116,9 +120,13 @@ def _scan(table: Table, version: str) -> Scan | None:
         if steps > len(snapshots):
             raise InvalidInput(f"{table.name}: {version}: only {len(snapshots)} snapshots are kept")
         return table.scan(snapshot_id=snapshots[-1 - steps].id)
+    if version in table.inspect.tags()["tag_name"].to_pylist():
+        return table.scan(tag=version)
+    if version in table.inspect.branches()["branch_name"].to_pylist():
+        return table.branch(version).scan()
     if version.isdecimal():
         return table.scan(snapshot_id=int(version))
-    return table.scan(tag=version)
+    raise NotFound(f"{table.name}: {version!r} is no snapshot, tag or branch of it")
 
 
 def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:
@@ -129,10 +137,18 @@ def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:
 
 
 def _schema(before: Scan, after: Scan) -> list[str]:
-    old = {f.id: f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in before.fields}
-    new = {f.id: f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in after.fields}
-    gone = [f"- column {text}" for id, text in old.items() if new.get(id) != text]
-    return gone + [f"+ column {text}" for id, text in new.items() if old.get(id) != text]
+    """The columns that differ, by id."""
+    old, new = ({field.id: field for field in scan.fields} for scan in (before, after))
+    lines = [
+        f"~ column {old[id].name} is now {new[id].name}" for id in old if id in new and old[id].name != new[id].name
+    ]
+    retyped = [id for id in old if id in new and _declared(old[id]) != _declared(new[id])]
+    lines += [f"- column {old[id].name} {_declared(old[id])}" for id in old if id not in new or id in retyped]
+    return lines + [f"+ column {new[id].name} {_declared(new[id])}" for id in new if id not in old or id in retyped]
+
+
+def _declared(field: Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
 
 
 def _partition(path: str) -> str:

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lakeformat import LakeError
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, size
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _SKEW = 20  # Times the median partition.
 
 
 @click.command()
-@click.argument("table", required=False, help="`db.table`; without it, all tables.")
+@click.argument("table", required=False, help="`db.table`; without it, all tables.", shell_complete=tables)
 @click.option(
     "--orphans-older-than",
     type=click.IntRange(min=0, max=36500),

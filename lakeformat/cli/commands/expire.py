@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from lakeformat.cli import effects
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, age
 
 
 @click.command()
-@click.argument("table", help="`db.table`.")
+@click.argument("table", help="`db.table`.", shell_complete=tables)
 @click.option("--retain-last", type=click.IntRange(min=1), help="Keep at least that many.")
 @click.option("--older-than", help="An age (7d, 12h) or a time.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, Size, grid, size
 
 _SHADES = "░▒▓█"
@@ -16,13 +18,14 @@ _WIDTH = 40
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--heat", is_flag=True, help="Draw partitions by size; a block is a file, levels are bars.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=50, help="How many lines.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="How many lines; on a terminal 50, else all.")
 @click.pass_obj
-def files(session: Session, table: str, heat: bool, limit: int) -> None:
+def files(session: Session, table: str, heat: bool, limit: int | None) -> None:
     """List live files, or draw them."""
     target = session.table(table)
+    limit = limit or (50 if session.console.is_terminal else sys.maxsize)
     rows = target.inspect.files().to_pylist()
     names = ("partition", "bucket", "level", "path", "row_count", "deleted_row_count", "size_bytes")
     here = [name for name in names if rows and name in rows[0]]

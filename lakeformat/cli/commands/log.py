@@ -11,6 +11,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, size, time
 from lakeformat.model.dataclass import dataclass
 
@@ -32,7 +33,7 @@ class Commit:
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--number", "-n", type=click.IntRange(min=1), default=20, help="How many, newest first.")
 @click.option("--graph", is_flag=True, help="Draw branches, and what was rolled back.")
 @click.pass_obj

@@ -6,13 +6,14 @@ import click
 from rich.text import Text
 
 from lakeformat.cli import effects
+from lakeformat.cli.completion import tables, tags
 from lakeformat.cli.session import Session
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--snapshot", type=int, help="To this snapshot.")
-@click.option("--tag", help="To this tag.")
+@click.option("--tag", help="To this tag.", shell_complete=tags)
 @click.option("--as-of", help="To what it was at this time.")
 @click.option("--dry-run", is_flag=True, help="Only show what would leave the history.")
 @click.pass_obj

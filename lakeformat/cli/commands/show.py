@@ -8,11 +8,12 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, Size, cell, grid, size, time
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.pass_obj
 def show(session: Session, table: str) -> None:
     """Show a table: schema with ids, partitioning, properties, health."""

@@ -6,21 +6,29 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.text import Text
 
 from lakeformat import InvalidInput, LakeError, NotFound
-from lakeformat.cli.session import Session, data_grid
+from lakeformat.cli.session import Session
 from lakeformat.cli.warehouses import user_file
 
 if TYPE_CHECKING:
     from lakeformat import Lake
 
-_SHOWN = 1000  # Rows.
+_SHOWN = 1000  # Rows on a terminal.
 _ENDED = re.compile(r";\s*(--[^\n]*\s*)?\Z")
-_ACROSS = 8  # A single row with more columns is shown as a list.
+
+
+class Answers(NamedTuple):
+    """What statements take, and how their rows are shown."""
+
+    parameters: dict[str, str]
+    folders: tuple[str, ...]
+    limit: int | None
+    as_records: bool
 
 
 @click.command()
@@ -32,38 +40,58 @@ _ACROSS = 8  # A single row with more columns is shown as a list.
 @click.option(
     "--folder", multiple=True, metavar="DIR", help="A folder or URI that COPY INTO may reach; may be repeated."
 )
+@click.option("--limit", "-n", type=click.IntRange(min=0), help="How many rows; on a terminal 1,000, else all.")
+@click.option("--expanded", "-x", is_flag=True, help="One column a line.")
 @click.pass_obj
 def sql(
-    session: Session, statement: str | None, file: Path | None, parameter: tuple[str, ...], folder: tuple[str, ...]
+    session: Session,
+    statement: str | None,
+    file: Path | None,
+    parameter: tuple[str, ...],
+    folder: tuple[str, ...],
+    limit: int | None,
+    expanded: bool,
 ) -> None:
-    """Run SQL over tables of both formats."""
+    """Run SQL over tables of both formats.
+
+    Every statement of a text answers; JSON and CSV hold the rows of the last.
+    """
     if statement is not None and file is not None:
         raise InvalidInput("sql: a statement or a file, not both")
-    parameters = dict(_pair(pair) for pair in parameter)
+    answers = Answers(dict(_pair(pair) for pair in parameter), folder, limit, expanded)
     if file is not None:
         statement = _read(file)
     if statement is None and not sys.stdin.isatty():
         statement = sys.stdin.read()
     if statement is None:
-        _prompt(session, parameters, folder)
+        _prompt(session, answers)
     else:
-        _run(session, statement, parameters, folder)
+        _run(session, statement, answers)
 
 
-def _run(session: Session, text: str, parameters: dict[str, str], folders: tuple[str, ...]) -> None:
-    table = session.lake.sql(text, params=parameters or None, folders=folders).to_arrow()
-    names = table.column_names
-    if session.as_json and len(set(names)) < len(names):
-        raise InvalidInput(f"two columns of one name among {', '.join(names)}: JSON holds one; give them names with AS")
-    columns = [column.to_pylist() for column in (table if session.as_json else table.slice(0, _SHOWN)).columns]
-    rows = list(zip(*columns, strict=True))
-    data = [dict(zip(names, row, strict=True)) for row in rows]
-    if len(rows) == 1 and len(names) > _ACROSS:
-        session.answer(data, lambda: data_grid(("", ""), list(zip(names, rows[0], strict=True))))
-    else:
-        session.answer(data, lambda: data_grid(names, rows))
-    if len(table) > _SHOWN and not session.as_json:
-        session.console.print(Text(f"the first {_SHOWN} of {len(table):,} rows", style="dim"))
+def _run(session: Session, text: str, answers: Answers) -> None:
+    """Print the rows of each statement; with JSON and CSV, which are one document, those of the last."""
+    results = session.lake.sql_script(text, params=answers.parameters or None, folders=answers.folders)
+    separator = ""
+    for result in results:
+        last = result
+        if not (session.as_json or session.as_csv):
+            print(separator, end="")
+            _print(session, result, answers)
+            separator = "\n"
+    if session.as_json or session.as_csv:
+        session.rows(last.to_batches(), answers.limit)
+
+
+def _print(session: Session, result: Any, answers: Answers) -> None:
+    if not result.schema.names:
+        print("ok")
+        return
+    limit = answers.limit if answers.limit is not None or not session.console.is_terminal else _SHOWN
+    session.rows(result.to_batches(), limit, answers.as_records)
+    if answers.limit is None and limit is not None and len(result) > limit:
+        note = f"the first {limit:,} of {len(result):,} rows; --limit shows more"
+        session.notes.print(Text(note, style="dim"))
 
 
 def _read(file: Path) -> str:
@@ -80,7 +108,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _prompt(session: Session, parameters: dict[str, str], folders: tuple[str, ...]) -> None:
+def _prompt(session: Session, answers: Answers) -> None:
     """The prompt: a semicolon ends a statement; an error does not end the prompt."""
     try:
         from prompt_toolkit import PromptSession
@@ -109,7 +137,7 @@ def _prompt(session: Session, parameters: dict[str, str], folders: tuple[str, ..
         if not _ENDED.search(text):
             continue
         try:
-            _run(session, text, parameters, folders)
+            _run(session, text, answers)
         except LakeError as error:
             session.console.print(Text(str(error), style="red"))
         text = ""

@@ -6,12 +6,13 @@ import click
 
 from lakeformat import InvalidInput
 from lakeformat.cli import effects
+from lakeformat.cli.completion import tables, tags
 from lakeformat.cli.session import Session, duration, grid
 
 
 @click.command()
-@click.argument("table", help="`db.table`.")
-@click.argument("name", required=False, help="The tag; without it, tags are listed.")
+@click.argument("table", help="`db.table`.", shell_complete=tables)
+@click.argument("name", required=False, help="The tag; without it, tags are listed.", shell_complete=tags)
 @click.option("--snapshot", type=int, help="Of this snapshot, not the current one.")
 @click.option("--retain", help="For how long, e.g. 30d.")
 @click.option("--delete", "-d", is_flag=True, help="Let the tag go, and what only it kept.")
@@ -39,12 +40,8 @@ def tag(
     if delete:
         before = {file.path for file in opened.stored_files()}
         target.delete_tag(name)
-        deleted = (
-            list(record.deleted)
-            if dry_run
-            else [f"{opened.uri}/{p}" for p in before - {f.path for f in opened.stored_files()}]
-        )
-        effects.deletions(session, opened, sorted(deleted), [], not dry_run)
+        removed = sorted(record.deleted) if dry_run else effects.removed(opened, before)
+        effects.deletions(session, opened, removed, [], not dry_run)
         return
     target.create_tag(name, snapshot_id=snapshot, retain=duration(retain))
     kept = target.scan(tag=name).snapshot_id

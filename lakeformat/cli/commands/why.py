@@ -9,11 +9,12 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, Size, grid, size
 
 
 @click.command()
-@click.argument("table", help="`db.table`, or `db.table@branch`.")
+@click.argument("table", help="`db.table`, or `db.table@branch`.", shell_complete=tables)
 @click.option("--where", required=True, help="The condition, as SQL writes it.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=50, help="How many files.")
 @click.pass_obj

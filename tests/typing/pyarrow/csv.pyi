@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import DataType, RecordBatchReader, Schema, Table
+from . import DataType, RecordBatch, RecordBatchReader, Schema, Table
 
 class ReadOptions:
     def __init__(
@@ -58,3 +58,9 @@ def open_csv(
     parse_options: ParseOptions | None = None,
     convert_options: ConvertOptions | None = None,
 ) -> RecordBatchReader: ...
+
+class CSVWriter:
+    def __init__(self, sink: Any, schema: Schema, write_options: Any = None, *, memory_pool: Any = None) -> None: ...
+    def __enter__(self) -> CSVWriter: ...
+    def __exit__(self, *error: object) -> None: ...
+    def write_batch(self, batch: RecordBatch) -> None: ...

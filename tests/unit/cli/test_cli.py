@@ -17,6 +17,7 @@ import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from pyarrow import csv
 
 from lakeformat import Lake
 from lakeformat.cli import app
@@ -538,3 +539,149 @@ def test_the_prompt_takes_statements_over_lines_and_keeps_them_where_it_can(tabl
     (kept,) = [*tmp_path.rglob("lakeformat_history"), None][:1]
     assert (kept is not None) == (home == "home")
     assert kept is None or "2 AS two;" in kept.read_text()
+
+
+VALUES = pa.table(
+    {
+        "n": [1, 2, 3],
+        "s": ["", None, 'a\nb, "q"'],
+        "f": [float("nan"), float("-inf"), None],
+        "l": [[1, None], None, []],
+        "b": [b"\x01", None, b""],
+    }
+)
+
+
+@pytest.fixture
+def values(tmp_path):
+    return Lake(tmp_path / "wh").create_table_as("a.v", VALUES, VALUES.schema)
+
+
+def test_null_differs_from_empty_text_and_a_row_is_a_line(values, cli):
+    lines = cli("sql", "SELECT * FROM a.v ORDER BY n").splitlines()
+    assert [line.split() for line in lines] == [
+        ["n", "s", "f", "l", "b"],
+        ["1", "NaN", "[1,", "null]", "01"],
+        ["2", "NULL", "-Infinity", "NULL", "NULL"],
+        ["3", "a\\nb,", '"q"', "NULL", "[]"],
+    ]
+
+
+def test_csv_is_what_pyarrow_reads_again(values, cli):
+    out = cli("sql", "SELECT * FROM a.v ORDER BY n", "--csv")
+    read = csv.read_csv(
+        io.BytesIO(out.encode()),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            strings_can_be_null=True, quoted_strings_can_be_null=False, column_types={"b": pa.string()}
+        ),
+    )
+    assert read["n"].to_pylist() == [1, 2, 3]
+    assert read["s"].to_pylist() == VALUES["s"].to_pylist()
+    assert read["l"].to_pylist() == ["[1, null]", None, "[]"]
+    assert read["b"].to_pylist() == ["01", None, ""]
+    assert cli("--csv", "head", "a.v", "-n", "1").splitlines()[0] == '"n","s","f","l","b"'
+    assert cli("--csv", "ls").splitlines()[1].startswith('"a.v"')
+    assert "not both" in cli("--csv", "--json", "ls", code=2)
+
+
+def test_json_has_no_number_that_json_lacks(values, cli):
+    assert [row["f"] for row in cli.json("sql", "SELECT f FROM a.v ORDER BY n")] == ["NaN", "-Infinity", None]
+    assert [row["f"] for row in cli.json("head", "a.v")] == ["NaN", "-Infinity", None]
+
+
+def test_pipes_have_every_row_on_one_line(cli, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    wide = "SELECT repeat('x', 500) AS x, id FROM range(1500)"
+    lines = cli("sql", wide).splitlines()
+    assert len(lines) == 1501
+    assert all(len(line) > 500 for line in lines[1:])
+    assert len(cli("sql", wide, "--limit", "7").splitlines()) == 8
+    assert len(cli("sql", wide, "--limit", "0").splitlines()) == 1
+    assert len(cli.json("sql", wide, "--limit", "1200")) == 1200
+
+
+def test_every_statement_of_a_script_answers(table, cli):
+    script = "CREATE TABLE shop.u (id INT); INSERT INTO shop.u VALUES (1), (2); SELECT count(*) AS n FROM shop.u"
+    created, inserted, counted = cli("sql", script).split("\n\n")
+    assert created == "ok"
+    assert re.search(r"rows_added +2\n", inserted)
+    assert counted == "n\n2\n"
+    assert cli.json("sql", "DELETE FROM shop.u WHERE id = 1; SELECT * FROM shop.u") == [{"id": 2}]
+
+
+def test_expanded_rows_have_a_line_a_column(table, cli):
+    out = cli("sql", "SELECT id, dt FROM shop.orders WHERE id < 2 ORDER BY id", "-x")
+    assert out == "id  0\ndt  d0\n\nid  1\ndt  d0\n"
+    assert cli("head", "shop.orders", "--where", "id = 1", "-c", "id,dt", "--expanded") == "id  1\ndt  d0\n"
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_table_is_made_renamed_and_dropped_and_rows_are_deleted(cli, format):
+    columns = "id BIGINT NOT NULL, dt STRING COMMENT 'day; of `it`'"
+    options = ("--format", format, "-b", "dt", "-k", "id", "-k", "dt", "-p", "a.b=c'd\\", "--comment", "it's \\ x")
+    cli("create", "shop.t`1", columns, *options)
+    shown = cli.json("show", "shop.t`1")
+    assert (shown["format"], shown["primary_key"], shown["partition_by"]) == (format, ["id", "dt"], ["dt"])
+    assert (shown["comment"], shown["properties"]["a.b"]) == ("it's \\ x", "c'd\\")
+    assert [column["comment"] for column in shown["columns"]] == [None, "day; of `it`"]
+    assert "there is a table already" in cli("create", "shop.t`1", columns, code=2)
+    assert "write KEY=VALUE" in cli("create", "shop.u", columns, "-p", "x", code=2)
+    cli("sql", "INSERT INTO shop.`t``1` VALUES (1, 'a'), (2, 'b'), (3, 'b')")
+    assert "would delete 1 row of 3" in cli("delete", "shop.t`1", "--where", "id = 2", "--dry-run")
+    assert cli.json("delete", "shop.t`1", "--where", "id = 2")["snapshot_id"] is not None
+    assert cli.json("delete", "shop.t`1", "--where", "id = 2") == {"snapshot_id": None}
+    assert [row["partition"] for row in cli.json("partitions", "shop.t`1")] == [{"dt": "a"}, {"dt": "b"}]
+    name = "shop.t`1"
+    if format == "paimon":
+        assert cli.json("rename", name, "shop.v")["table"] == "shop.v"
+        name = "shop.v"
+    assert cli.json("drop", name, "--dry-run")["rows"] == 2
+    assert [line["table"] for line in cli.json("ls")] == [name]
+    cli("drop", name)
+    assert cli.json("ls") == []
+
+
+def test_a_mistyped_command_is_answered_with_its_neighbours(cli):
+    assert "did you mean rename" in cli("renme", code=2)
+    assert "--help lists" in cli("zzzzzz", code=2)
+
+
+def test_shells_complete_commands_tables_tags_and_formats(table, tmp_path, monkeypatch, capsys):
+    table.create_tag("v1")
+
+    def offered(*words):
+        monkeypatch.setenv("_LAKEFORMAT_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", shlex.join(["lakeformat", "-w", str(tmp_path / "wh"), *words]))
+        monkeypatch.setenv("COMP_CWORD", str(2 + len(words)))
+        with pytest.raises(SystemExit):
+            run([])
+        return [line.split(",")[1] for line in capsys.readouterr().out.split()]
+
+    assert offered("par") == ["partitions"]
+    assert offered("head", "shop.") == ["shop.orders"]
+    assert offered("head", "shop.orders", "--tag", "v") == ["v1"]
+    assert offered("copy", "shop.orders", "shop.u", "--format", "i") == ["iceberg"]
+    assert offered("head", "nope") == []
+
+
+def test_diff_compares_branches_and_knows_renames(table, cli):
+    table.create_branch("audit")
+    table.branch("audit").append(rows([99], "d9"))
+    shown = cli.json("diff", "shop.orders", "current..audit")
+    assert (shown["rows_before"], shown["rows_after"], shown["files_added"]) == (7, 8, 1)
+    table.alter().rename_column("item", "thing").commit()
+    table.append(pa.table({"id": [1], "thing": ["x"], "dt": ["d1"]}))
+    assert cli.json("diff", "shop.orders")["schema"] == ["~ column item is now thing"]
+    assert "no snapshot, tag or branch" in cli("diff", "shop.orders", "nope..current", code=2)
+
+
+def test_a_dry_run_names_the_files_that_go_with_a_branch(table, cli):
+    table.create_branch("audit")
+    table.branch("audit").append(rows([99], "d9"))
+    before = state(table)
+    planned = cli.json("branch", "shop.orders", "audit", "-d", "--dry-run")
+    assert state(table) == before
+    cli("branch", "shop.orders", "audit", "-d")
+    left = {path for path, _ in state(table)[0]}
+    assert {file["path"] for file in planned["files"]} == {path for path, _ in before[0]} - left
