@@ -39,6 +39,7 @@ PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
 ASSET = "dagster/asset"  # Snapshot property: the asset that wrote it.
+MAIN = "main"  # The branch that readers see; in Iceberg it has one empty snapshot where another branch began first.
 AUDIT_KEPT = timedelta(days=7)
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
@@ -104,7 +105,8 @@ def write(
     frame = _with_partition(lake, to, to_write(data), keys)
     to = settled(to, fields_of(frame))
     request: dict[str, Any] = {"id": request_id(to, keys, origin)}
-    if not lake.exists(to.name):
+    is_new = not lake.exists(to.name)
+    if is_new:
         if untyped := untyped_columns(frame):
             if isinstance(frame, pa.Table) and frame.num_rows == 0:
                 return Written(None, None, {"dagster/table_name": to.name}, {}, {})  # Its columns have no type yet.
@@ -117,11 +119,14 @@ def write(
             created = _create(lake, to, frame, keys, origin, request)
             if created is not None:
                 return created
-    table = table_for(lake, to, frame)
     if to.audit:
         branch = branch_of(origin)
-        table = _begun(table, branch)
     request["properties"] = _properties(to, keys, origin, branch)
+    if to.audit and is_new:
+        return _created_with_branch(lake, to, frame, keys, origin, request)
+    table = table_for(lake, to, frame)
+    if to.audit:
+        table = _begun(table, branch_of(origin))
     return written_of(table, to, _apply(table, to, frame, keys, request), keys, origin)
 
 
@@ -142,6 +147,27 @@ def _create(
         return None
     table = lake.table(to.name)
     _describe(table, to)
+    return written_of(table, to, snapshot, keys, origin)
+
+
+def _created_with_branch(
+    lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str], origin: Origin, request: Mapping[str, Any]
+) -> Written:
+    """The first write of an audited table, which creates it and the run's branch. If the write fails, the table is
+    dropped, unless another run uses it by then."""
+    branch = branch_of(origin)
+    try:
+        table = _begun(table_for(lake, to, frame), branch)
+        snapshot = _apply(table, to, frame, keys, request)
+    except CommitUnknown:
+        raise
+    except BaseException:
+        with suppress(LakeError):
+            created = lake.table(to.name)
+            others = set(created.inspect.branches()["branch_name"].to_pylist()) - {MAIN, branch}
+            if not others and len(created.snapshots()) <= 1 and not created.scan().count():
+                lake.drop_table(to.name)
+        raise
     return written_of(table, to, snapshot, keys, origin)
 
 

@@ -23,6 +23,7 @@ from lakeformat.dagster.markdown import cell, count_text, markdown_table
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of, sql_of
 from lakeformat.dagster.tables import TableAsset, tables_of
+from lakeformat.errors import NotFound
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 WARNINGS = (PRESENT, COLUMNS)
@@ -214,7 +215,13 @@ def _findings(
     context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsset, names: Set[str], keys: Sequence[str] | None
 ) -> dict[str, Findings]:
     """The results of the checks `names` of the partitions `keys`; None: of the whole table."""
-    opened = lake.lake.table(asset.table(lake).name)
+    name = asset.table(lake).name
+    if not lake.lake.exists(name):
+        raise NotFound(
+            f"{name} is not there: nothing has been written yet, or the rows went to another IO manager than "
+            "LakeIOManager (without an 'io_manager' among its resources, Dagster pickles them)"
+        )
+    opened = lake.lake.table(name)
     table = settled(asset.table(lake), opened.schema.fields)
     branch = audited_branch(lake.lake, table, origin_of(context))
     opened = opened if branch is None else opened.branch(branch)

@@ -76,6 +76,8 @@ def note_write(context: Any, to: AssetTable, origin: Origin) -> None:
     """Note that a step is about to write a table. Raises `InvalidInput` if it has written that before, and if other
     copies of the step write it too, unless these add rows by outputs of their own."""
     step = _step(context)
+    if to.audit:
+        _refuse_unpublished(context, to)
     if to.write == "replace" and step.step.key.endswith("]"):
         raise InvalidInput(
             f"the step {step.step.key} is one of several, and each would replace the rows of the others in {to.name}; "
@@ -89,6 +91,17 @@ def note_write(context: Any, to: AssetTable, origin: Origin) -> None:
         raise InvalidInput(
             f"{writer} has written {to.name} in this step; join the rows, and write them at once (an asset that calls "
             "lake.write returns its result, not a frame)"
+        )
+
+
+def _refuse_unpublished(context: Any, to: AssetTable) -> None:
+    """Raise `InvalidInput` if nothing in the run publishes what an audited asset writes."""
+    graph = context.job_def.asset_layer.asset_graph
+    name = to.asset.to_user_string()
+    if not any(graph.get(key).metadata.get("publishes") == name for key in graph.get_all_asset_keys()):
+        raise InvalidInput(
+            f"'audit': True writes {to.name} to a branch of the run, and nothing in this run publishes it; run {name} "
+            f"together with published({name}, key=...), or leave out 'audit'"
         )
 
 

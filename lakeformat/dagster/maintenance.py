@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor
-from lakeformat.dagster.tables import tables_of
+from lakeformat.dagster.tables import refuse_unpublished, tables_of
 from lakeformat.dagster.upkeep import Upkeep, maintain_job, sweep_job
 
 
@@ -32,6 +32,7 @@ def maintenance(
     """
     limits = upkeep or Upkeep()
     all_tables = tables_of(assets, io_manager_key=io_manager_key)
+    refuse_unpublished(all_tables)
     tables = {name: asset for name, asset in all_tables.items() if asset.maintained}
     for table in tables.values():
         limits.of(table)  # What it declares is checked.

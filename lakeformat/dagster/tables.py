@@ -116,6 +116,16 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
     return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
 
 
+def refuse_unpublished(tables: Mapping[str, TableAsset]) -> None:
+    """Raise `InvalidInput` for an audited asset among all of a repository's that no other publishes."""
+    published = {table.metadata.get("publishes") for table in tables.values()}
+    if lost := next((name for name, table in tables.items() if table.audits and name not in published), None):
+        raise InvalidInput(
+            f"{lost}: 'audit': True writes to branches that no asset publishes; add published({lost}, key=...), or "
+            "leave out 'audit'"
+        )
+
+
 def shared_reason(first: TableAsset, second: TableAsset) -> str | None:
     """Why two assets must not share a table; None if they may: one publishes the other, or both name the table and
     neither replaces its rows."""
@@ -135,15 +145,25 @@ def shared_reason(first: TableAsset, second: TableAsset) -> str | None:
 
 
 def _is_table(definition: dg.AssetsDefinition, key: dg.AssetKey, io_manager_key: str) -> bool:
-    if not OF_ASSETS.isdisjoint(definition.metadata_by_key.get(key) or {}):
-        return True
     output: Any = definition.node_def.output_def_named(definition.get_output_name_for_asset_key(key))
+    declares = sorted(OF_ASSETS.intersection(definition.metadata_by_key.get(key) or {}))
+    if declares and not output.dagster_type.is_nothing and _is_bound_to_ours(definition, output) is False:
+        raise InvalidInput(
+            f"{key.to_user_string()}: metadata {declares[0]!r} declares a table, and the asset's IO manager "
+            f"{output.io_manager_key!r} is no LakeIOManager, so that its rows would go elsewhere; give it one"
+        )
+    if declares:
+        return True
     if output.dagster_type.is_nothing:
         return "lake" in definition.required_resource_keys
+    is_ours = _is_bound_to_ours(definition, output)
+    return bool(output.io_manager_key == io_manager_key) if is_ours is None else is_ours
+
+
+def _is_bound_to_ours(definition: dg.AssetsDefinition, output: Any) -> bool | None:
+    """Whether the IO manager that a definition brings for an output is a `LakeIOManager`; None if it brings none."""
     bound: Any = definition.resource_defs.get(output.io_manager_key)
-    if bound is not None:
-        return issubclass(getattr(bound, "configurable_resource_cls", object), LakeIOManager)
-    return bool(output.io_manager_key == io_manager_key)
+    return None if bound is None else issubclass(getattr(bound, "configurable_resource_cls", object), LakeIOManager)
 
 
 def _refuse_shared(tables: list[TableAsset]) -> None:

@@ -214,3 +214,34 @@ def test_upkeep_is_of_what_publishes_and_reruns_leave_out_both(lake):
     assert {node.name for node in rerun_partitions(ASSETS).nodes} == {"plan", "rerun_after"}
     with pytest.raises(InvalidInput, match="'audit': True"):
         published(after, key="x")
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_first_audited_write_that_is_refused_leaves_no_table(lake, instance, format):
+    world = {"day": TWO}
+
+    @dg.asset(partitions_def=DAILY, metadata={**DECLARED, "format": format})
+    def orders_audited() -> pa.Table:
+        return pa.table({"dt": [world["day"]], "n": [1]})
+
+    assets = [orders_audited, published(orders_audited, key="orders")]
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+    options = {"resources": resources, "instance": instance, "partition_key": ONE, "raise_on_error": False}
+    assert not dg.materialize(assets, **options).success, "a row of another day"
+    assert not lake.lake.exists("nyc.orders")
+    world["day"] = ONE
+    assert dg.materialize(assets, **options).success
+    world["day"] = TWO
+    assert not dg.materialize(assets, **options).success
+    assert lake.lake.table("nyc.orders").scan().to_arrow()["dt"].to_pylist() == [ONE]
+
+
+def test_an_audited_asset_that_nothing_publishes_is_refused_when_definitions_load_and_when_it_runs(lake, instance):
+    with pytest.raises(InvalidInput, match=r"add published\(orders_audited, key=...\)"):
+        maintenance([orders_audited, after])
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+    options = {"resources": resources, "instance": instance, "partition_key": ONE, "raise_on_error": False}
+    failed = dg.materialize([orders_audited, ORDERS], selection=[orders_audited], **options)
+    failure = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "nothing in this run publishes it; run orders_audited together with published(" in failure
+    assert not lake.lake.exists("nyc.orders")

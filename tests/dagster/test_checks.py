@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput
-from lakeformat.dagster import LakeResource, check_specs, checks_for, run_checks
+from lakeformat.dagster import LakeResource, check_specs, checks_for, published, run_checks
 from lakeformat.dagster.asset_table import column_schema
 from lakeformat.dagster.checks import column_changes
 from lakeformat.dagster.io_manager import LakeIOManager
@@ -17,6 +17,11 @@ DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 DAYS = ("2013-01-01", "2013-01-02")
 NAMES = ("row_count", "unique_key", "partition_present", "columns_unchanged")
 SCHEMA = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+
+
+@dg.asset(deps=["orders"], partitions_def=DAILY, backfill_policy=dg.BackfillPolicy.single_run())
+def after() -> dg.MaterializeResult:
+    return dg.MaterializeResult()
 
 
 @pytest.fixture
@@ -32,14 +37,11 @@ def job(lake):
         def orders() -> pa.Table:
             return pa.Table.from_pylist(rows, SCHEMA if rows and "at" not in rows[0] else None)
 
-        @dg.asset(deps=[orders], partitions_def=DAILY, backfill_policy=dg.BackfillPolicy.single_run())
-        def after() -> dg.MaterializeResult:
-            return dg.MaterializeResult()
-
+        downstream = published(orders, key="after") if "audit" in metadata else after
         checks = dg.AssetSelection.checks_for_assets("orders")
         one = dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("orders"), "unique_key"))
         defs = dg.Definitions(
-            assets=[orders, after],
+            assets=[orders, downstream],
             asset_checks=checks_for([orders]),
             resources={"lake": lake, "io_manager": LakeIOManager(lake=lake, spark=SparkResource())},
             jobs=[
@@ -151,7 +153,7 @@ def test_what_a_unique_key_proves_is_said():
 def test_a_failed_partition_blocks_what_is_downstream(job, instance):
     for n, is_sound in ((1, False), (2, True)):
         rows = [row(DAYS[0], 1), row(DAYS[0], n), row(DAYS[1], 1)]
-        job_def = job(rows, "followed", audit=True)
+        job_def = job(rows, "followed", audit=True, table="nyc.orders")
         result = job_def.execute_in_process(
             instance=instance,
             tags={"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[1]},

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lakeformat.dagster import LakeIOManager, LakeResource, tables_of
+from lakeformat.dagster import LakeIOManager, LakeResource, checks_for, tables_of
 from lakeformat.errors import InvalidInput
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-04")
@@ -137,3 +137,25 @@ def test_a_frame_beside_lake_write_is_refused(lake, instance):
     result = dg.materialize([orders], resources=resources, instance=instance, raise_on_error=False)
     failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
     assert "lake.write has written nyc.orders in this step" in failure
+
+
+def test_rows_that_another_io_manager_takes_are_missed(lake, instance):
+    @dg.asset(metadata={"primary_key": "id"}, resource_defs={"io_manager": dg.mem_io_manager})
+    def bound() -> pa.Table:
+        return ROWS
+
+    with pytest.raises(
+        InvalidInput, match="'primary_key' declares a table, and the asset's IO manager 'io_manager' is"
+    ):
+        tables_of([bound])
+
+    @dg.asset(metadata={"primary_key": "id"})
+    def orders() -> pa.Table:
+        return ROWS
+
+    assets = [orders, *checks_for([orders])]
+    resources = {"lake": lake, "io_manager": dg.mem_io_manager}
+    result = dg.materialize(assets, resources=resources, instance=instance, raise_on_error=False)
+    failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "nyc.orders is not there" in failure
+    assert "the rows went to another IO manager than LakeIOManager" in failure
