@@ -5,6 +5,7 @@
     │   └── OutsideScope        rows outside the partitions that an overwrite declared
     ├── NotFound                the warehouse, table, snapshot, tag, column or file does not exist
     ├── AlreadyExists           a table, tag or column of that name exists
+    ├── OutOfReach              a location that lies in none of those that the lake allows: nothing was fetched from it
     ├── UnsupportedFeature      the table uses something lakeformat does not know: refused, never half-read
     │   └── MissingKey          an encrypted table, without the key that opens it
     ├── CorruptTable            metadata that contradicts itself or is not there
@@ -56,6 +57,12 @@ class NotFound(LakeError, LookupError):
 
 class AlreadyExists(LakeError):
     """A table, tag, column or file of that name exists."""
+
+
+class OutOfReach(LakeError):
+    """A location that lies in none of those that the lake allows. Nothing was read from it or written to it."""
+
+    retryable = False
 
 
 class UnsupportedFeature(LakeError):

@@ -37,6 +37,7 @@ from lakeformat.errors import (
     LakeError,
     NoSuchFile,
     NotFound,
+    OutOfReach,
     StoreError,
     UnsupportedFeature,
 )
@@ -50,7 +51,7 @@ from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.session_table import SessionFiles, SessionTable, require_parquet
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import fence, paths
-from lakeformat.storage.allowed import real
+from lakeformat.storage.allowed import allowed_in, real
 from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
@@ -104,6 +105,9 @@ class Lake:
             bytes), for keys wrapped by AES GCM as nonce, ciphertext and tag; or a function of a wrapped key and the id
             of its master key, which asks a KMS and returns the key. Pickling the lake pickles them too. Tasks take the
             keys of their files to Spark's executors.
+        allowed_locations: Folders, as absolute paths or URIs. The lake then opens, lists, writes and deletes files only
+            in them and in its warehouse, whatever a table's metadata or a catalog names; `OutOfReach` is raised for
+            others. None, the default, allows all; see docs/trust.md.
         options: Storage options, e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key` for S3. Options that
             are not given are taken from the environment.
     """
@@ -116,15 +120,20 @@ class Lake:
         catalog_options: Mapping[str, str] | None = None,
         cache_bytes: int = CACHE_BYTES,
         encryption_keys: Mapping[str, bytes] | Callable[[bytes, str], bytes] | None = None,
+        allowed_locations: Iterable[str | os.PathLike[str]] | None = None,
         **options: str,
     ) -> None:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str):
             raise InvalidInput(f"{uri!r} is no warehouse; give a path or a URI")
         self._options = dict(options)
-        self._store: Store = open_store(self.uri, self._options)
+        self._allowed = allowed_in(self.uri, allowed_locations)
+        self._open = partial(open_store, options=self._options, allowed=self._allowed)
+        self._store: Store = self._open(self.uri)
         of_catalog, self._table_defaults = table_defaults(catalog, catalog_options or {})
-        self._catalog: Catalog | None = None if catalog is None else open_catalog(catalog, of_catalog, self._store.root)
+        self._catalog: Catalog | None = (
+            None if catalog is None else open_catalog(catalog, of_catalog, self._store.root, self._allowed)
+        )
         if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
             raise InvalidInput(f"cache_bytes={cache_bytes!r}: give a whole number of bytes, 0 or more")
         cache = Cache(cache_bytes)
@@ -134,6 +143,11 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.uri!r})"
+
+    @property
+    def allowed_locations(self) -> tuple[str, ...] | None:
+        """The folders that the lake keeps to, the warehouse first; None if it goes wherever a table's files lie."""
+        return None if self._allowed is None else self._allowed.folders
 
     def _repr_html_(self) -> str:
         names = [] if missing_folder(self._store) else self.tables()
@@ -185,7 +199,7 @@ class Lake:
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         catalog = self._keeper(format)
         if location is not None and catalog is not None and catalog.names_are_folders:
-            external = Table(name, open_store(location, self._options), self._formats[format])
+            external = Table(name, self._open(location), self._formats[format])
             if self._format(external._store) == format:
                 declared = _declared(
                     schema,
@@ -322,7 +336,7 @@ class Lake:
             root = self._new_root(name) if location is None else self._free(name, location)
             catalog.create_namespace(name.rpartition(".")[0])
             return Table(name, self._catalogued(catalog, name, TableAccess(root)), self._formats[format]), declared
-        store = self._table_store(name) if location is None else open_store(self._free(name, location), self._options)
+        store = self._table_store(name) if location is None else self._open(self._free(name, location))
         if self.views.is_there(name):
             raise AlreadyExists(f"{name}: there is a view of that name")
         if said := refers_to_catalog(store):
@@ -518,14 +532,14 @@ class Lake:
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
         if self._catalog.format == "paimon":
-            if self._format(open_store(metadata_location, self._options)) != "paimon":
+            if self._format(self._open(metadata_location)) != "paimon":
                 raise NotFound(f"{name}: no Paimon table lies in {metadata_location}; give its folder")
             self._catalog.create_namespace(name.rpartition(".")[0])
-            folder = open_store(metadata_location, self._options).root
+            folder = self._open(metadata_location).root
             self._catalog.register(name, folder if self._catalog.names_are_folders else metadata_location)
             return self.table(name)
         try:
-            metadata_location, _ = read_root(metadata_location, self._options)
+            metadata_location, _ = read_root(metadata_location, self._options, self._allowed)
         except StoreError as error:
             if isinstance(error, NoSuchFile) or not self._catalog.vends_credentials:
                 raise
@@ -552,7 +566,7 @@ class Lake:
         Raises as `Table.add_files` does, and `UnsupportedFeature` for files of other formats. No table is left behind
         after an error.
         """
-        described = self._looked_at(open_store(folder, self._options), name, schema, properties)
+        described = self._looked_at(self._open(folder), name, schema, properties)
         asked = {**(properties or {}), "gc.enabled": "false", "snapshot": "true"}
         table = self.create_table(name, described.schema, "iceberg", described.partition_by, properties=asked)
         table.add_files(described.paths, spark=spark)
@@ -886,12 +900,16 @@ class Lake:
         with the lake's options where they are of its service."""
         if not isinstance(address, str) or not address:
             raise InvalidInput(f"{address!r} is no folder; give a path or a URI")
+        if self._allowed is not None:
+            self._allowed.require(address, address)
         same = paths.family(paths.scheme_of(address) or "file") == paths.family(paths.scheme_of(self._store.root))
         options = self._options if same else {}
         folder, _, file = address.rstrip("/").rpartition("/")
-        if not is_folder and file and not address.endswith("/") and open_store(folder or "/", options).exists(file):
-            return open_store(folder or "/", options), file
-        return open_store(address, options), ""
+        if not is_folder and file and not address.endswith("/"):
+            store = open_store(folder or "/", options)  # Of that file alone.
+            if store.exists(file):
+                return store, file
+        return open_store(address, options, None, self._allowed), ""
 
     def convert(self, name: str, to: str, history: bool = False, spark: Any = None) -> Table:
         """Convert the table to the other format in place; its name and location stay.
@@ -1097,7 +1115,7 @@ class Lake:
         mirror.forget(table._store, table._format)
         store = table._store
         # Then it goes by its files' names.
-        with suppress(NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature):
+        with suppress(NoSuchFile, NotFound, OutOfReach, CorruptFile, CorruptTable, UnsupportedFeature):
             store = table._runner.reach(table._view())
         drop(store, table._format, forget)
         fence.forget(store)
@@ -1140,7 +1158,7 @@ class Lake:
         return None if format is None else Table(name, store, self._formats[format])
 
     def _catalogued(self, catalog: Catalog, name: str, access: TableAccess) -> Store:
-        store = open_store(access.root, {**self._options, **access.options}, access.lease)
+        store = open_store(access.root, {**self._options, **access.options}, access.lease, self._allowed, name)
         return Catalogued(access.guard(store) if access.guard else store, access.entry or catalog.entry(name))
 
     def _new_root(self, name: str) -> str:
@@ -1148,7 +1166,7 @@ class Lake:
         renamed."""
         namespace, _, table = name.rpartition(".")
         below = self._catalog.location_of(namespace) if self._catalog is not None else None
-        store = self._store if below is None else open_store(below, self._options)
+        store = self._store if below is None else self._open(below, named_by=name)
         folder = f"{namespace}{_DATABASE}/{table}" if below is None else table
         is_used = store.names(f"{folder}/metadata") or store.folders(folder)
         return f"{store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
@@ -1159,13 +1177,13 @@ class Lake:
             raise InvalidInput(
                 f"{name}: location={location!r}: give an absolute path, or an address such as s3://bucket/folder"
             )
-        store = open_store(location, self._options)
+        store = self._open(location)
         if self._format(store) is not None or store.names("metadata"):
             raise AlreadyExists(f"{name}: there is a table at {store.root} already; give this one a folder of its own")
         return store.root
 
     def _table_store(self, name: str) -> Store:
-        return open_store(f"{self._store.root}/{_folder(name)}", self._options)
+        return self._open(f"{self._store.root}/{_folder(name)}")
 
     def _require_warehouse(self) -> None:
         if self._format(self._store) is not None:

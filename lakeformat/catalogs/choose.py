@@ -10,6 +10,7 @@ from lakeformat import redact
 from lakeformat.catalogs.catalog import Catalog
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.storage import paths
+from lakeformat.storage.allowed import Allowed
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~\xa0-\xff](?:[ \t!-~\xa0-\xff]*[!-~\xa0-\xff])?)?")
@@ -36,7 +37,7 @@ def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dic
     return catalog_options, defaults
 
 
-def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
+def open_catalog(address: str, options: Mapping[str, str], warehouse: str, allowed: Allowed | None = None) -> Catalog:
     """Open a catalog: `sql` (SQLite in the warehouse's folder), a SQLAlchemy URL, or the `http(s)://` address of a REST
     catalog.
 
@@ -63,7 +64,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     except ModuleNotFoundError as error:
         raise InvalidInput(f"catalog={redact.address(address)!r} needs SQLAlchemy: install lakeformat[sql]") from error
     if format == "iceberg":
-        return module.SqlCatalog(address, options.get("name", "default"))
+        return module.SqlCatalog(address, options.get("name", "default"), allowed)
     return module.PaimonSqlCatalog(address, warehouse, options.get("name", "jdbc"), _locks(options, warehouse))
 
 

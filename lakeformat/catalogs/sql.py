@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from lakeformat.catalogs.sql_functions import SqlFunctions
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, NotFound, StoreError, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
+from lakeformat.storage.allowed import Allowed
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
@@ -46,10 +47,12 @@ _TABLE, _VIEW = "TABLE", "VIEW"  # The kind of a row's object.
 
 @dataclass(frozen=True, slots=True)
 class SqlCatalog:
-    """The catalog `name` in the database `uri` (a SQLAlchemy URL). Creates missing database tables."""
+    """The catalog `name` in the database `uri` (a SQLAlchemy URL). Creates missing database tables. Metadata files are
+    opened where they are `allowed`."""
 
     uri: str
     name: str = "default"
+    allowed: Allowed | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"SqlCatalog({shown(self.uri)!r}, {self.name!r})"
@@ -83,7 +86,7 @@ class SqlCatalog:
         location = self.entry(name).location()
         if location is None:
             return None
-        data = open_store(location.rpartition("/")[0], options).read(location)
+        data = open_store(location.rpartition("/")[0], options, None, self.allowed, name).read(location)
         return TableAccess(table_root(data, location))
 
     def entry(self, name: str) -> SqlEntry:
@@ -153,7 +156,7 @@ class SqlCatalog:
 
     def find_view(self, name: str, options: Mapping[str, str]) -> ViewMetadata | None:
         location = self._view(name).location()
-        return None if location is None else view_files.read(location, options)
+        return None if location is None else view_files.read(location, options, self.allowed, name)
 
     def publish_view(
         self, name: str, base: ViewMetadata | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
@@ -164,7 +167,7 @@ class SqlCatalog:
             except AlreadyExists:
                 return False
 
-        return view_files.write(document, base, nonce, options, swap)
+        return view_files.write(document, base, nonce, options, self.allowed, swap)
 
     def rename_view(self, old: str, new: str) -> None:
         self._rename(old, new, _VIEW)
@@ -173,7 +176,7 @@ class SqlCatalog:
         view = self.find_view(name, options)
         self._drop(name, _VIEW)
         if view is not None:
-            view_files.remove(view, root, options)
+            view_files.remove(view, root, options, self.allowed)
 
     def _view(self, name: str) -> SqlEntry:
         return replace(self.entry(name), kind=_VIEW)

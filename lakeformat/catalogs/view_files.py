@@ -9,24 +9,29 @@ from typing import Any
 from lakeformat.catalogs.catalog import ViewMetadata
 from lakeformat.codec import document as documents
 from lakeformat.errors import CorruptFile
+from lakeformat.storage.allowed import Allowed
 from lakeformat.storage.files import open_store
 from lakeformat.storage.paths import relative
 
 Document = Mapping[str, Any]
 
 
-def read(location: str, options: Mapping[str, str]) -> ViewMetadata:
+def read(location: str, options: Mapping[str, str], allowed: Allowed | None, name: str) -> ViewMetadata:
     """The view whose newest metadata file is there."""
-    return ViewMetadata(
-        location, documents.parse(open_store(location.rpartition("/")[0], options).read(location), location)
-    )
+    store = open_store(location.rpartition("/")[0], options, None, allowed, name)
+    return ViewMetadata(location, documents.parse(store.read(location), location))
 
 
 def write(
-    document: Document, base: ViewMetadata | None, nonce: str, options: Mapping[str, str], swap: Callable[[str], bool]
+    document: Document,
+    base: ViewMetadata | None,
+    nonce: str,
+    options: Mapping[str, str],
+    allowed: Allowed | None,
+    swap: Callable[[str], bool],
 ) -> bool:
     """Write the view's next metadata file and `swap` to it; the file is deleted if the swap fails."""
-    store = open_store(f"{document['location']}/metadata", options)
+    store = open_store(f"{document['location']}/metadata", options, None, allowed)
     number = 0 if base is None else _number(base.location) + 1
     file = f"{number:05d}-{uuid.uuid5(uuid.NAMESPACE_OID, nonce)}.metadata.json"
     store.create(file, documents.emit(document))
@@ -36,10 +41,10 @@ def write(
     return False
 
 
-def remove(view: ViewMetadata, root: str, options: Mapping[str, str]) -> None:
+def remove(view: ViewMetadata, root: str, options: Mapping[str, str], allowed: Allowed | None) -> None:
     """Delete the metadata files of a view, and folders below `root` that are empty then."""
     folder = view.location.rpartition("/")[0]
-    store = open_store(folder, options)
+    store = open_store(folder, options, None, allowed)
     files = [file for file in store.names("") if file.endswith(".metadata.json")]
     store.delete([file for file in files if _uuid_of(store.read(file), file) == view.document.get("view-uuid")])
     if inside := relative(root, folder):

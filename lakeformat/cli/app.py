@@ -65,6 +65,13 @@ class Commands(click.Group):
 )
 @click.option("--option", "-o", multiple=True, metavar="KEY=VALUE", help="A storage option; may be repeated.")
 @click.option(
+    "--allowed-location",
+    "allowed",
+    multiple=True,
+    metavar="FOLDER",
+    help="Keep to the warehouse and this folder, wherever tables point; may be repeated.",
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path),
     envvar="LAKEFORMAT_CONFIG",
@@ -81,6 +88,7 @@ def lakeformat(
     warehouse: str | None,
     catalog: str | None,
     option: tuple[str, ...],
+    allowed: tuple[str, ...],
     config: Path | None,
     as_json: bool,
     as_csv: bool,
@@ -91,10 +99,10 @@ def lakeformat(
     if as_json and as_csv:
         raise InvalidInput("--json or --csv, not both")
     context.obj = Session(
-        lambda: chosen(warehouse, catalog, option, config),
+        lambda: chosen(warehouse, catalog, option, allowed, config),
         as_json,
         as_csv,
-        lambda name: chosen(name, None, (), config),
+        lambda name: chosen(name, None, (), allowed, config),
     )
 
 

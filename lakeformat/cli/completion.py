@@ -45,4 +45,4 @@ tags, branches = partial(_named, "tags"), partial(_named, "branches")
 
 def _lake(context: click.Context) -> Lake:
     shared = context.find_root().params
-    return chosen(shared["warehouse"], shared["catalog"], shared["option"], shared["config"])
+    return chosen(shared["warehouse"], shared["catalog"], shared["option"], shared["allowed"], shared["config"])

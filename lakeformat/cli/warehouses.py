@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeformat import Lake
 
 HERE = Path("lakeformat.toml")
-KEYS = {"uri", "catalog", "catalog_options", "options", "encryption_keys"}
+KEYS = {"uri", "catalog", "catalog_options", "options", "encryption_keys", "allowed_locations"}
 MASTER_KEYS = "LAKEFORMAT_ENCRYPTION_KEYS"  # id=BASE64,id=BASE64
 _SECRET = re.compile(r"secret|password|token|credential|access_key|account_key|sas|service_account_key", re.IGNORECASE)
 
@@ -27,7 +27,9 @@ def user_file() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "lakeformat.toml"
 
 
-def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], config: Path | None) -> Lake:
+def chosen(
+    warehouse: str | None, catalog: str | None, options: Sequence[str], allowed: Sequence[str], config: Path | None
+) -> Lake:
     """The warehouse of the options, the environment and the config file. Raises `InvalidInput`."""
     arguments: dict[str, Any] = dict(_pair(option) for option in options)
     path, document = _read(config)
@@ -41,7 +43,10 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
     if name not in named:
         if warehouse is None:
             raise InvalidInput(f"{path}: default = {name!r}, and there is no [warehouses.{name}]")
-        return lakeformat.Lake(name, catalog=catalog, encryption_keys=_master_keys({}, MASTER_KEYS), **arguments)
+        keys = _master_keys({}, MASTER_KEYS)
+        return lakeformat.Lake(
+            name, catalog=catalog, encryption_keys=keys, allowed_locations=allowed or None, **arguments
+        )
     entry = dict(named[name])
     if unknown := sorted(entry.keys() - KEYS):
         raise InvalidInput(f"{path}: [warehouses.{name}] has {unknown[0]!r}; it may have {', '.join(sorted(KEYS))}")
@@ -54,6 +59,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
         catalog=catalog or entry.get("catalog"),
         catalog_options=catalog_options or None,
         encryption_keys=_master_keys(entry.get("encryption_keys", {}), f"{where}.encryption_keys]"),
+        allowed_locations=allowed or entry.get("allowed_locations"),
         **{**_filled(entry.get("options", {}), f"{where}.options]"), **arguments},
     )
 

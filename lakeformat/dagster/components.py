@@ -631,6 +631,10 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         dict[str, Text],
         dg.Resolver.default(description="Master keys of encrypted Iceberg tables by id, in base64, as {env: NAME}."),
     ] = {}
+    allowed_locations: Annotated[
+        list[str] | None,
+        dg.Resolver.default(description="The folders, besides the warehouse, in which files may lie; by default all."),
+    ] = None
     spark: Annotated[
         dict[str, Any], dg.Resolver.default(description="Fields of SparkResource: master, remote, conf ...")
     ] = {}
@@ -655,6 +659,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
             catalog=_value(self.catalog),
             catalog_options={name: _value(option) for name, option in self.catalog_options.items()},
             encryption_keys={id: _value(key) for id, key in self.encryption_keys.items()},
+            allowed_locations=self.allowed_locations,
         )
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredAssets)

@@ -79,6 +79,11 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         repr=False,
         json_schema_extra=SECRET,
     )
+    allowed_locations: list[str] | None = Field(
+        default=None,
+        description="The folders, besides the warehouse, in which files may lie, whatever tables' metadata name; "
+        "by default all.",
+    )
     _lake: Lake | None = PrivateAttr(default=None)
 
     @property
@@ -88,6 +93,7 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
             options: dict[str, Any] = {
                 "catalog": resolved(self.catalog),
                 "catalog_options": resolved(self.catalog_options),
+                "allowed_locations": resolved(self.allowed_locations),
                 **resolved(self.storage_options),
             }
             if self.encryption_keys:

@@ -40,6 +40,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import listing, paths
+from lakeformat.storage.allowed import Allowed
 from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.store import Listed, R, Reader, Store, T
 
@@ -59,7 +60,13 @@ CLIENT_OPTIONS = frozenset({
 })  # fmt: skip
 
 
-def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease | None = None) -> Store:
+def open_store(
+    uri: str,
+    options: Mapping[str, str] | None = None,
+    lease: Lease | None = None,
+    allowed: Allowed | None = None,
+    named_by: str | None = None,
+) -> Store:
     """Open the Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`, or read-only
     `https://`.
 
@@ -69,17 +76,20 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
     Object storage: the service's own options, with or without their prefix (`aws_endpoint`, `endpoint`, `region`,
     `access_key_id`, `s3.endpoint`, `s3.access-key`, ...), the HTTP client's (`timeout`, `allow_http`, ...),
     `max_retries` and `retry_timeout` (seconds), and the service's usual environment variables. `lease`: credentials
-    instead of those in the options. Raises `InvalidInput`.
+    instead of those in the options. `allowed`: the locations to which the store keeps, wherever a path given to it
+    points; `named_by` names the folder in errors about that. Raises `InvalidInput` and `OutOfReach`.
     """
     settings = dict(options or {})
     scheme = paths.scheme_of(uri)
+    if allowed is not None:
+        allowed.require(uri, named_by or uri)
     if scheme in (None, "file"):
         if unknown := sorted(settings.keys() - {"fsync"}):
             raise InvalidInput(f"{uri}: unknown option {unknown[0]!r} for local files; the only one is 'fsync'")
         folder = paths.local_folder(uri)
         if os.path.isfile(folder):
             raise InvalidInput(f"{uri} is a file; a warehouse or a table is a folder")
-        return LocalFiles(folder, _truth("fsync", settings.get("fsync", "true")))
+        return LocalFiles(folder, _truth("fsync", settings.get("fsync", "true")), allowed)
     if scheme not in OBJECT_SCHEMES:
         raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
@@ -88,7 +98,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
             f"{uri}: a password in an address is written into the files of its tables; "
             "give credentials as options instead"
         )
-    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in settings.items())), lease)
+    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in settings.items())), lease, allowed)
 
 
 def missing_folder(store: Store) -> str | None:
@@ -113,6 +123,7 @@ class LocalFiles:
 
     folder: str
     fsync: bool = True
+    allowed: Allowed | None = field(default=None, repr=False)
 
     @property
     def root(self) -> str:
@@ -279,7 +290,10 @@ class LocalFiles:
                 raise InvalidInput(f"{path} does not lie in {self.root}: nothing is listed or changed outside the root")
             path = relative
         name = paths.inside(self.root, path)
-        return f"{self.folder}/{name}" if name else self.folder
+        file = f"{self.folder}/{name}" if name else self.folder
+        if self.allowed is not None:  # A link may lead out of the folder.
+            self.allowed.require(file or "/", self.root)
+        return file
 
     def _file(self, path: str) -> str:
         name = self._path(path)
@@ -299,14 +313,16 @@ class LocalFiles:
 
     def _reader_of(self, uri: str) -> Reader:
         if paths.scheme_of(uri) in (None, "file"):
-            return LocalFiles("", self.fsync)
-        return open_store(uri.rpartition("/")[0])
+            return LocalFiles("", self.fsync, self.allowed)
+        return open_store(uri.rpartition("/")[0], None, None, self.allowed, self.root)
 
     def elsewhere(self, root: str) -> Store:
         """The Store of another folder."""
         if paths.scheme_of(root) in (None, "file"):
-            return LocalFiles(paths.local_folder(root), self.fsync)
-        return open_store(root)
+            if self.allowed is not None:
+                self.allowed.require(root, self.root)
+            return LocalFiles(paths.local_folder(root), self.fsync, self.allowed)
+        return open_store(root, None, None, self.allowed, self.root)
 
     def _replace(self, name: str, data: bytes, fsync: bool) -> None:
         """Write without a sync of the folder."""
@@ -328,6 +344,7 @@ class ObjectFiles:
     prefix: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     lease: Lease | None = field(default=None, repr=False)
+    allowed: Allowed | None = field(default=None, repr=False)
 
     @property
     def root(self) -> str:
@@ -509,14 +526,14 @@ class ObjectFiles:
 
     def _reader_of(self, uri: str) -> Reader:
         if paths.scheme_of(uri) in (None, "file"):
-            return LocalFiles("")
+            return LocalFiles("", allowed=self.allowed)
         return self.elsewhere(uri.rpartition("/")[0])
 
     def elsewhere(self, root: str) -> Store:
         """The Store of another folder, with the same credentials if it is of the same service."""
         if paths.family(paths.scheme_of(root)) == _same_bucket(self.base)[0]:
-            return open_store(root, dict(self.options), self.lease)
-        return open_store(root)
+            return open_store(root, dict(self.options), self.lease, self.allowed, self.root)
+        return open_store(root, None, None, self.allowed, self.root)
 
 
 def _is_file(name: str) -> bool:
@@ -531,6 +548,8 @@ def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] |
     """The reader and name of an absolute `path` outside `store`; None for a path inside it."""
     if not paths.is_absolute(path) or store._relative(path) is not None:
         return None
+    if store.allowed is not None:
+        store.allowed.require(path, store.root)
     reader = store._reader_of(path)
     if isinstance(reader, LocalFiles):
         return reader, paths.local_folder(path)[1:]

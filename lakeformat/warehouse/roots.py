@@ -10,6 +10,7 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.storage.allowed import Allowed
 from lakeformat.storage.cache import Cache
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer
@@ -18,13 +19,13 @@ from lakeformat.storage.store import Store
 FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
 
 
-def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, str]:
+def read_root(metadata_location: str, options: Mapping[str, str], allowed: Allowed | None = None) -> tuple[str, str]:
     """(the URI of an Iceberg metadata file, the table location that it records). Raises `NoSuchFile`, `CorruptTable`
     and `UnsupportedFeature`."""
     if not isinstance(metadata_location, str) or not metadata_location:
         raise InvalidInput(f"{metadata_location!r} is no metadata file; give its path or URI")
     folder, _, file = metadata_location.rpartition("/")
-    store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options)
+    store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options, None, allowed)
     where = store.location(file)
     base = iceberg.load(store, Pointer(where))
     root = base.document.get("location")

@@ -18,7 +18,7 @@ from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
-from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, OutOfReach, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
@@ -178,7 +178,7 @@ def everything(reader: Reader) -> Expiry:
     with a folder and name that engines use; also in the locations that its properties name, unless `gc.enabled` is
     false. The newest document is last. Tables inside this folder keep theirs."""
     base = metadata.NOTHING
-    with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
+    with suppress(NoSuchFile, OutOfReach, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
     records = (f.path for folder in FOLDERS.values() for f in reader.list(folder))
     listed = [*(f.path for f in Expiring(reader, base)._listed()), *records]
@@ -190,7 +190,7 @@ def everything(reader: Reader) -> Expiry:
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
         groups = reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
         names = [_relative(reader, path) for group in groups for path in group.to_pylist()]
-    except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
+    except (NoSuchFile, OutOfReach, CorruptTable, UnsupportedFeature) as error:
         # Deleted by an earlier call, or unreadable: fall back to names.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
     if outside := [path for path in (*names, *documents) if not _is_within(path, outer)]:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, partition_times, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
-from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, OutOfReach, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log
 from lakeformat.model.predicate import Expression
@@ -375,7 +375,7 @@ def everything(reader: Reader) -> Expiry:
     try:
         for folder in ["", *metadata.branches(reader)]:
             used |= _used(reader, folder, missing_ok=True)
-    except (CorruptTable, UnsupportedFeature) as error:
+    except (CorruptTable, OutOfReach, UnsupportedFeature) as error:
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
     table_files = {path for path in listed if _is_own(path, used) and not path.startswith(inside)}
     ids = metadata.snapshot_ids(reader)

@@ -12,6 +12,7 @@ from lakeformat.errors import LakeError, NotFound
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.sql import names
 from lakeformat.sql.result import Result, listing
+from lakeformat.storage.allowed import allowed_in
 from lakeformat.storage.files import open_store
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def add_files(call: Call) -> Result:
         made = table.add_spark_table(spark, name, partition_filter, check, **call.context.verb)
         return _added(made)
     chosen_folders = {f"{name}={value}" for name, value in partition_filter.items()}
-    store = open_store(folder, {})
+    lake = call.context.lake
+    store = open_store(folder, {}, None, allowed_in(lake.uri, lake.allowed_locations))
     listed = [file.path for file in store.list("") if file.path.lower().endswith((".parquet", ".parq"))]
     chosen = [store.location(path) for path in listed if chosen_folders <= set(path.split("/"))]
     if not chosen:

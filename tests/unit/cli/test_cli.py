@@ -346,7 +346,7 @@ def test_a_config_file_names_warehouses_and_takes_secrets_from_the_environment_o
     )
     assert "the environment has no NOT_SET_HERE" in cli("ls", warehouse="s3", code=2)
     config.write_text('[warehouses.s3]\nurl = "s3://b/wh"\n')
-    assert "has 'url'; it may have catalog" in cli("ls", warehouse="s3", code=2)
+    assert "has 'url'; it may have allowed_locations, catalog" in cli("ls", warehouse="s3", code=2)
     config.write_text("[[[")
     assert "is no TOML" in cli("ls", code=2)
     config.write_text(f'[warehouses.other]\nuri = "{tmp_path / "other"}"\n')
