@@ -27,6 +27,7 @@ from lakeformat.model.work import (
     DeleteTask,
     Delta,
     DeltaLayout,
+    FilesTask,
     GlobalIndexFile,
     IndexRange,
     IndexTask,
@@ -587,7 +588,7 @@ class View(Part[S], ABC):
     @abstractmethod
     def tasks(
         self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
-    ) -> Sequence[ReadTask]:
+    ) -> Sequence[FilesTask]:
         """Tasks that read these files; with `alone`, one per file, in order."""
 
     @abstractmethod

@@ -14,6 +14,7 @@ from lakeformat.model.work import (
     Adopted,
     AdoptTask,
     DeleteTask,
+    FilesTask,
     MarkTask,
     ReadTask,
     RewriteTask,
@@ -73,7 +74,7 @@ class Source(Protocol):
         """The known values of each key, in order."""
         ...
 
-    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+    def decide(self, merge: Merge, tasks: Sequence[FilesTask]) -> Decided:
         """The clause that applies to each row. Each task reads one file: the columns that clauses and keys need, and
         the rows' positions.
 
@@ -85,7 +86,7 @@ class Source(Protocol):
         self,
         merge: Merge,
         decided: Decided,
-        tasks: Sequence[ReadTask],
+        tasks: Sequence[FilesTask],
         layout: WriteTask,
         whole: bool,
         beside: Sequence[WriteTask] = (),

@@ -56,9 +56,11 @@ from lakeformat.model.work import (
     POSITION,
     ROW_ID,
     VALUE_KIND,
+    BlobTask,
     BucketRule,
     Content,
-    MergeSpec,
+    FilesTask,
+    MergeTask,
     Named,
     ReadTask,
     RewriteTask,
@@ -79,20 +81,20 @@ _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 _FORMED = (Kind.VARIANT, Kind.UNKNOWN)  # Have several forms in files, or none.
 
 
-def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+def read(store: Reader, task: ReadTask | BlobTask, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """The rows of the task's files that satisfy its predicate, with exactly the columns `task.fields`.
 
     Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or has
     another number of rows than the task says; `UnsupportedFeature` for unknown merge engines and formats. The files of
     a task that merges are in memory together.
     """
+    if isinstance(task, BlobTask):
+        yield from blob.read(store, task, [_blobs(store, path) for path in task.paths], batch_rows)
+        return
     for name in columns_of(task.predicate):
         find_field(task.fields, name)
-    if task.merge is not None:
-        yield from _merged(store, task, task.merge, batch_rows)
-        return
-    if task.blobs is not None:
-        yield from blob.read(store, task, [_blobs(store, path) for path in task.paths], batch_rows)
+    if isinstance(task, MergeTask):
+        yield from _merged(store, task, batch_rows)
         return
     if task.deletes or task.taken_by:
         store = deletes.load(store, dict.fromkeys(file for files in (*task.deletes, *task.taken_by) for file in files))
@@ -156,7 +158,7 @@ def read_or_copy(
     """As `read`, but row groups of at least `least_bytes` that can be copied unchanged to files of `into` are returned
     as such: those without a changed row by `touches`, which gets their rows (with the columns `named`), the position of
     the first, and their number."""
-    if not (_is_copyable(task, into) and into.partition is None):
+    if isinstance(task, MergeTask) or not (_is_copyable(task, into) and into.partition is None):
         yield from read(store, task)
         return
     for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
@@ -183,14 +185,14 @@ def read_or_copy(
 
 def needs_rows(task: ReadTask) -> bool:
     """Whether `count` reads rows, for a condition, merging or equality deletes, and not only delete positions."""
-    if task.predicate != ALWAYS or task.merge is not None or not task.row_counts:
+    if isinstance(task, MergeTask) or task.predicate != ALWAYS or not task.row_counts:
         return True
     return any(by.content is Content.EQUALITY_DELETES for delete in task.deletes for by in delete)
 
 
 def count(store: Reader, task: ReadTask) -> int:
     """The number of rows that satisfy the task's predicate; reads only the columns in it."""
-    if not needs_rows(task):
+    if isinstance(task, FilesTask) and not needs_rows(task):
         if not any(task.deletes):
             return task.row_count
         store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
@@ -203,7 +205,7 @@ def count(store: Reader, task: ReadTask) -> int:
     return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
 
 
-def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
+def row_groups(store: Reader, task: FilesTask) -> list[tuple[int, int]]:
     """For each Parquet file of a task without merging, (the number of row groups that `read` reads, the number of row
     groups)."""
     groups = []
@@ -221,8 +223,8 @@ def plain_columns(
     a plain Parquet reader gets the same rows from it as `read` before its predicate: whole files without damaged pages.
     None otherwise. `whole`: for each file the columns whose pages the caller knows to be undamaged."""
     if (
-        task.file_format != "parquet"
-        or task.merge is not None
+        isinstance(task, MergeTask)
+        or task.file_format != "parquet"
         or any(task.keys)
         or any(task.deletes)
         or any(task.taken_by)
@@ -293,7 +295,7 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], batch_fields: tupl
 
 
 def _plain_columns(
-    store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], index: int
+    store: Reader, task: FilesTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], index: int
 ) -> tuple[tuple[str, ...], frozenset[str]] | None:
     path = task.paths[index]
     with blamed(path):
@@ -310,8 +312,8 @@ def _plain_columns(
         return names, file.without_nan(names)
 
 
-def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    fields = task.parts[0].fields
+def _merged(store: Reader, task: MergeTask, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    fields, spec = task.parts[0].fields, task.merge
 
     def rows_of(parts: Sequence[ReadTask]) -> pa.Table:
         batches = store.several(lambda part: list(read(store, part, batch_rows)), parts)
@@ -333,7 +335,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
             yield result
 
 
-def _open(store: Reader, task: ReadTask, index: int) -> Any:
+def _open(store: Reader, task: FilesTask, index: int) -> Any:
     with blamed(task.paths[index]):
         key = task.keys[index] if task.keys else None
         return opened(store, task.paths[index], task.file_format, task.text_options, key)
@@ -344,16 +346,16 @@ def _blobs(store: Reader, path: str) -> blob.File:
         return blob.File(store.open(path), path)
 
 
-def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
+def _is_copyable(task: FilesTask, into: WriteTask) -> bool:
     """Whether the rows of the task's files are the same in files of `into`, and no delete or index applies to them."""
-    as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
+    as_stored = not (task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
     alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside) or any(task.keys))
     made_of_rows = into.keyed or into.sort_by or into.columns or into.file_indexes or into.required != ALWAYS
     same = _named(task.fields) == _named(into.fields)
     return as_stored and alone and same and not made_of_rows and task.file_format == into.file_format == "parquet"
 
 
-def _stands_as(file: Any, task: ReadTask) -> bool:
+def _stands_as(file: Any, task: FilesTask) -> bool:
     """Whether the file's columns are the table's; `File.copyable` has checked that they are stored alike."""
     file_fields = fields_of(file, task)
     if task.file_fields is None:
@@ -367,7 +369,7 @@ def _named(fields: Iterable[Field]) -> list[tuple[int, str]]:
 
 
 def _columns_of_group(
-    store: Reader, task: ReadTask, index: int, file: Any, group: int, named: frozenset[str]
+    store: Reader, task: FilesTask, index: int, file: Any, group: int, named: frozenset[str]
 ) -> pa.Table:
     fields = tuple(field for field in task.fields if field.name in named)
     rows = _read_file(store, replace(task, fields=fields), index, file, BATCH_ROWS, [group]) if fields else ()
@@ -390,7 +392,7 @@ def _copied(reading: Callable[[frozenset[str]], pa.Table], file: Any, group: int
 
 
 def _read_file(
-    store: Reader, task: ReadTask, index: int, file: Any, batch_rows: int, groups: list[int] | None = None
+    store: Reader, task: FilesTask, index: int, file: Any, batch_rows: int, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     path = task.paths[index]
     with blamed(path):
@@ -426,13 +428,13 @@ def _read_file(
 class _Beside:
     """Columns of one file's rows that other files have."""
 
-    def __init__(self, tasks: tuple[ReadTask, ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
+    def __init__(self, tasks: tuple[FilesTask | BlobTask, ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
         self._fields, self._batches = tuple(task.fields for task in tasks), batches
         self.ids = frozenset(field.id for fields in self._fields for field in fields)
         self._left: list[pa.RecordBatch | None] = [None] * len(batches)
 
     @classmethod
-    def opened(cls, store: Reader, task: ReadTask, index: int, batch_rows: int) -> _Beside:
+    def opened(cls, store: Reader, task: FilesTask, index: int, batch_rows: int) -> _Beside:
         wanted = {field.id for field in task.fields}
         tasks = task.beside[index] if task.beside else ()
         tasks = tuple(beside for beside in tasks if any(field.id in wanted for field in beside.fields))
@@ -481,7 +483,7 @@ class _Beside:
         return batch
 
 
-def _require_whole(file: Any, task: ReadTask, index: int, path: str, in_file: dict[int, Field]) -> None:
+def _require_whole(file: Any, task: FilesTask, index: int, path: str, in_file: dict[int, Field]) -> None:
     """Raises `CorruptFile` if the file lacks rows (if they are counted) or columns that its table records."""
     if not task.row_counts:
         return
@@ -492,7 +494,7 @@ def _require_whole(file: Any, task: ReadTask, index: int, path: str, in_file: di
         raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
 
 
-def _require_count(count: int, task: ReadTask, index: int, path: str) -> None:
+def _require_count(count: int, task: FilesTask, index: int, path: str) -> None:
     expected = task.row_counts[index]
     if count != expected:
         raise CorruptFile(f"{path}: the file holds {count} rows, its table says {expected}")
@@ -519,7 +521,7 @@ def _of_id(field: Field) -> Field:
 
 
 def _placed(
-    batch: pa.RecordBatch, stored_fields: tuple[Field, ...], position: int, task: ReadTask, index: int
+    batch: pa.RecordBatch, stored_fields: tuple[Field, ...], position: int, task: FilesTask, index: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """(the batch with the virtual columns of its rows' positions in the file, its fields)."""
     if POSITION in task.fields:
@@ -547,7 +549,7 @@ def _left(
     return rows.newly_deleted(batch, position, (deleted.positions, keys), (taken.positions, now))
 
 
-def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
+def _known(file: Any, task: FilesTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
     """(the columns of the file at `index`, the values of columns that it lacks), by field id."""
     in_file = {field.id: field for field in fields_of(file, task)}
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
@@ -557,7 +559,7 @@ def _known(file: Any, task: ReadTask, index: int, path: str) -> tuple[dict[int, 
     return in_file, constants
 
 
-def fields_of(file: Any, task: ReadTask) -> tuple[Field, ...]:
+def fields_of(file: Any, task: FilesTask) -> tuple[Field, ...]:
     """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the mapping."""
     fields: tuple[Field, ...] = file.fields(task.file_fields)
     if task.file_fields is not None or not fields or any(field.id != NO_ID for field in fields):
@@ -654,7 +656,7 @@ def _projected(
     return columns
 
 
-def _as_stored(stored_fields: tuple[Field, ...], task: ReadTask) -> bool:
+def _as_stored(stored_fields: tuple[Field, ...], task: FilesTask) -> bool:
     """Whether the columns `stored_fields` of a file are those of the task, in types whose one Arrow form is theirs."""
     return (
         len(stored_fields) == len(task.fields)
@@ -712,7 +714,7 @@ def _pruned_type(file_type: Type, read_type: Type) -> Type:
     return file_type
 
 
-def _pushed(task: ReadTask, in_file: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
+def _pushed(task: FilesTask, in_file: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
     """The part of the predicate that a file's own statistics can decide, with the file's names; None for nothing."""
     if task.predicate == ALWAYS:
         return None
@@ -793,7 +795,7 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
 def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
     """The rows of the changelog: the differences of the merged rows from those before, section by section."""
     for part, earlier in zip(task.read, task.before, strict=True):
-        assert part.merge is not None, part
+        assert isinstance(part, MergeTask), part
         schema = arrow_schema(part.fields)
         after, before = (
             pa.Table.from_batches([] if one is None else list(read(store, one)), schema) for one in (part, earlier)

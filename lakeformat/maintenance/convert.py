@@ -26,7 +26,7 @@ from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Plan, Snapshot
-from lakeformat.model.work import Adopted, AdoptTask, ReadTask, RewriteTask
+from lakeformat.model.work import Adopted, AdoptTask, FilesTask, RewriteTask
 from lakeformat.reading.scan import Scan
 from lakeformat.storage import fence, load_history
 from lakeformat.storage.fence import Conversion
@@ -189,7 +189,7 @@ def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[
     return view, tuple(sorted(path for path in reached if store.location(path) not in used))
 
 
-def _require_apart(store: Store, tasks: Sequence[ReadTask], to: Format) -> None:
+def _require_apart(store: Store, tasks: Sequence[FilesTask], to: Format) -> None:
     """Raise `UnsupportedFeature` for a table whose files lie where `to` has its metadata, which a conversion clears."""
     folders = tuple(f"{folder}/" for folder in to.metadata_folders)
     for task in tasks:

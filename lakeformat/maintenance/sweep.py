@@ -12,7 +12,7 @@ from lakeformat.maintenance.expire import planned, remove
 from lakeformat.model.log import log
 from lakeformat.model.operation import OperationKind, Rewrite
 from lakeformat.model.snapshot import Expiry
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import BlobTask, FilesTask, MergeTask, ReadTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Listed, Reader, Store
@@ -53,14 +53,20 @@ def without_missing(change: Change) -> Rewrite | None:
 def _paths(task: ReadTask) -> Iterator[str]:
     for part in _parts(task):
         yield from part.paths
-        yield from (delete.path for deletes in part.deletes for delete in deletes)
+        if isinstance(part, FilesTask):
+            yield from (delete.path for deletes in part.deletes for delete in deletes)
 
 
-def _parts(task: ReadTask) -> Iterator[ReadTask]:
-    """The task, and the tasks that it consists of."""
-    yield task
-    for part in (*task.parts, *chain.from_iterable(task.beside)):
-        yield from _parts(part)
+def _parts(task: ReadTask | BlobTask) -> Iterator[FilesTask | BlobTask]:
+    """The tasks that a task consists of."""
+    match task:
+        case MergeTask():
+            yield from chain.from_iterable(map(_parts, task.parts))
+        case FilesTask():
+            yield task
+            yield from chain.from_iterable(map(_parts, chain.from_iterable(task.beside)))
+        case BlobTask():
+            yield task
 
 
 def sweep(

@@ -9,7 +9,7 @@ from typing import Any
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, Scalar, Type, rebuild, walk
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import BlobTask, FilesTask, MergeTask, ReadTask
 
 MODES = ("error", "microseconds", "null")
 
@@ -55,19 +55,28 @@ def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
     a merge stay in nanoseconds."""
     if mode == "error":
         return task
-    parts = task.parts
-    if task.merge is not None:
-        groups = task.merge.groups
-        order = {*task.merge.key, *task.merge.sequence, *(name for group in groups for name in group.sequence)}
-        parts = tuple(_changed(part, mode, order) for part in parts)
-    beside = tuple(tuple(_changed(task, mode, ()) for task in of_file) for of_file in task.beside)
-    return replace(_changed(task, mode, ()), parts=parts, beside=beside, predicate=and_(task.predicate, predicate))
+    both = and_(task.predicate, predicate)
+    match task:
+        case MergeTask(parts, merge):
+            order = {*merge.key, *merge.sequence, *(name for group in merge.groups for name in group.sequence)}
+            parts = tuple(_changed(part, mode, order) for part in parts)
+            return replace(task, fields=_fields(task.fields, mode, ()), parts=parts, predicate=both)
+        case FilesTask():
+            beside = tuple(
+                tuple(part if isinstance(part, BlobTask) else _changed(part, mode, ()) for part in of_file)
+                for of_file in task.beside
+            )
+            return replace(_changed(task, mode, ()), beside=beside, predicate=both)
 
 
-def _changed(task: ReadTask, mode: str, kept: Iterable[str]) -> ReadTask:
+def _fields(fields: tuple[Field, ...], mode: str, kept: Iterable[str]) -> tuple[Field, ...]:
+    by_name = {field.name: field for field in seen(tuple(f for f in fields if f.name not in kept), mode)}
+    return tuple(by_name.get(field.name, field) for field in fields)
+
+
+def _changed(task: FilesTask, mode: str, kept: Iterable[str]) -> FilesTask:
     chosen = tuple(field for field in task.fields if field.name not in kept)
-    by_name = {field.name: field for field in seen(chosen, mode)}
-    fields = tuple(by_name.get(field.name, field) for field in task.fields)
+    fields = _fields(task.fields, mode, kept)
     if mode == "null":
         nulled = frozenset(field.id for field in chosen if is_fine(field.type))
         return replace(task, fields=fields, far_as_null=nulled)

@@ -252,34 +252,21 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobRows:
-    """Which rows get a value from blob files, each of which has those of consecutive rows: `row_count` rows from the
-    row id `first_row_id`. A row has the value of the first of the files that has one for it, else null."""
-
-    first_row_id: int
-    row_count: int
-    first_row_ids: tuple[int, ...]  # Of each file.
-    as_descriptors: bool = False  # Paimon's descriptors (where the bytes are) instead of the bytes.
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTask:
-    """Files that one worker reads together, and how their rows become the table's.
+class FilesTask:
+    """Files that one worker reads, whose rows are not merged with each other, and how these become the table's.
 
     Paths are relative to the table's location, or absolute URIs. All files of a task have the same format and columns.
-    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` and `keys` are parallel. A task that merges
-    has parts. Without `row_counts` the files are not the table's own: their row counts are unknown,
-    and they may lack columns.
+    `paths`, `row_counts`, `sizes_bytes` and, if there are any, `deletes` and `keys` are parallel. Without `row_counts`
+    the files are not the table's own: their row counts are unknown, and they may lack columns.
     """
 
     paths: tuple[str, ...]
     row_counts: tuple[int, ...]
     sizes_bytes: tuple[int, ...]
-    file_format: str  # "parquet", "orc", "avro" or "blob"; files that are not the table's own also "csv" or "json"
+    file_format: str  # "parquet", "orc" or "avro"; files that are not the table's own also "csv" or "json"
     fields: tuple[Field, ...]  # The requested columns, with the table's current names and types, in order.
-    file_fields: tuple[Field, ...] | None = (
-        None  # The columns with the files' names and types; None: the files have field ids.
-    )
+    # The columns with the files' names and types; None: the files have field ids.
+    file_fields: tuple[Field, ...] | None = None
     mapping: tuple[Named, ...] = ()  # For files without field ids.
     # For each column of `mapping` its position among a file's columns, where positions instead of names identify them.
     positions: tuple[int, ...] = ()
@@ -295,22 +282,13 @@ class ReadTask:
     lineage: tuple[tuple[int | None, int | None], ...] = ()
     # Per file the tasks that read columns of the same rows from other whole files. Their values replace the file's own
     # (Paimon's data evolution).
-    beside: tuple[tuple[ReadTask, ...], ...] = ()
-    # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
-    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND`,
-    # unless no row retracts, and `SEQUENCE`, unless rows that stand later are newer. Rows that retract are left out,
-    # unless `fields` asks for `VALUE_KIND`. Results are in key order.
-    merge: MergeSpec | None = None
-    parts: tuple[ReadTask, ...] = ()
-    # The first so many `parts` are merged with all older rows: of a key the last of them counts.
-    settled_parts: int = 0
+    beside: tuple[tuple[FilesTask | BlobTask, ...], ...] = ()
     partition: tuple[Any, ...] = ()
     bucket: int | None = None
     # Ids of top-level columns whose timestamps outside the range of nanoseconds are null, not an error.
     far_as_null: frozenset[int] = frozenset()
     text_options: tuple[tuple[str, str], ...] | None = None  # The dialect of CSV and JSON files.
     keys: tuple[FileKey | None, ...] = ()  # Of encrypted files.
-    blobs: BlobRows | None = None  # Of blob files: `fields` is their one column, and the newest files are first.
 
     @property
     def row_count(self) -> int:
@@ -320,15 +298,73 @@ class ReadTask:
     def size_bytes(self) -> int:
         return sum(self.sizes_bytes)
 
-    def of_files(self, indexes: Sequence[int]) -> ReadTask:
-        """The task for some of its files, where rows of several files are not merged."""
+    @property
+    def leaves(self) -> tuple[FilesTask, ...]:
+        """The tasks, of unmerged files, that the task consists of."""
+        return (self,)
+
+    def of_files(self, indexes: Sequence[int]) -> FilesTask:
+        """The task for some of its files."""
         names = [name for name in _BY_FILE if getattr(self, name)]
         chosen: dict[str, Any] = {name: tuple(getattr(self, name)[i] for i in indexes) for name in names}
         return replace(self, **chosen)
 
 
-# Attributes of a `ReadTask` with one value per file.
+# Attributes of a `FilesTask` with one value per file.
 _BY_FILE = ("paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside", "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Key-value files that one worker reads together: the rows of one key, over all `parts`, become one by `merge`;
+    then `predicate` counts.
+
+    The parts hold older rows first, and give the columns that merging needs: besides those of the table `VALUE_KIND`,
+    unless no row retracts, and `SEQUENCE`, unless rows that stand later are newer. Rows that retract are left out,
+    unless `fields` asks for `VALUE_KIND`. Results are in key order.
+    """
+
+    parts: tuple[FilesTask, ...]
+    merge: MergeSpec
+    fields: tuple[Field, ...]  # As in `FilesTask`.
+    predicate: Expression = ALWAYS
+    settled_parts: int = 0  # The first so many parts are merged with all older rows: of a key the last of them counts.
+    partition: tuple[Any, ...] = ()
+    bucket: int | None = None
+
+    @property
+    def leaves(self) -> tuple[FilesTask, ...]:
+        return self.parts
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(path for part in self.parts for path in part.paths)
+
+    @property
+    def row_count(self) -> int:
+        return sum(part.row_count for part in self.parts)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(part.size_bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobTask:
+    """The one column `fields` of consecutive rows of a file, read from blob files: `row_count` rows from the row id
+    `first_row_id`. A row has the value of the first of the files that has one for it, else null; the newest files are
+    first."""
+
+    paths: tuple[str, ...]
+    row_counts: tuple[int, ...]  # Of each file.
+    first_row_ids: tuple[int, ...]  # Of each file.
+    fields: tuple[Field]
+    first_row_id: int
+    row_count: int
+    as_descriptors: bool = False  # Paimon's descriptors (where the bytes are) instead of the bytes.
+
+
+ReadTask = FilesTask | MergeTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +440,7 @@ class IndexTask:
     the name of its column in the file. `kept`: the indexes that it has, by column and kind. See
     `FileIndexes.embedded_bytes`."""
 
-    read: ReadTask
+    read: FilesTask
     missing: tuple[tuple[ColumnIndex, str], ...]
     kept: Mapping[str, Mapping[str, bytes]]
     embedded_bytes: int
@@ -625,7 +661,7 @@ class MarkTask:
     """Find the rows that satisfy the predicate of `read` and write their positions: one unit of a merge-on-read
     change."""
 
-    read: ReadTask
+    read: FilesTask
     write: DeleteTask
 
 

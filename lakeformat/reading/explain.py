@@ -16,7 +16,6 @@ from lakeformat.errors import InvalidInput
 from lakeformat.expression.pruning import Bounds
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, conjuncts
-from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Reader
 
 MANIFESTS = pa.schema(
@@ -62,10 +61,10 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
     groups: dict[str, tuple[int, int]] = {}
     fields = view.schema.fields
     for task in view.tasks(every, fields, ALWAYS, True):
-        for leaf in _leaves(task):
+        for leaf in task.leaves:
             counts.update(zip(leaf.paths, leaf.row_counts, strict=True))
             sizes.update(zip(leaf.paths, leaf.sizes_bytes, strict=True))
-    read = [leaf for task in view.tasks(kept, fields, predicate, True) for leaf in _leaves(task)]
+    read = [leaf for task in view.tasks(kept, fields, predicate, True) for leaf in task.leaves]
     parquet = [task for task in read if task.file_format == "parquet"]
     for file_task, ranges in zip(parquet, reader.several(partial(worker.row_groups, reader), parquet, 8), strict=True):
         groups.update(zip(file_task.paths, ranges, strict=True))
@@ -130,10 +129,6 @@ def _left_out(
             left_out_by[excluded] = text(part)
             bounds[excluded] = shown(excluded, set(columns_of(part)))
     return left_out_by, bounds
-
-
-def _leaves(task: ReadTask) -> list[ReadTask]:
-    return [leaf for part in task.parts for leaf in _leaves(part)] if task.parts else [task]
 
 
 def _texts(bounds_of: Mapping[str, Bounds], count: int) -> list[str | None]:

@@ -25,7 +25,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import FilesTask, ReadTask
 from lakeformat.reading import explain as explaining
 from lakeformat.reading import frames
 from lakeformat.storage.store import Store
@@ -73,7 +73,7 @@ class Scan:
             if rows >= self.limit:
                 break
             chosen.append(task)
-            if task.predicate == ALWAYS and task.merge is None and not any(task.deletes):
+            if task.predicate == ALWAYS and isinstance(task, FilesTask) and not any(task.deletes):
                 rows += task.row_count  # How many rows other tasks yield is unknown.
         return chosen
 

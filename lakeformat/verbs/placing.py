@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.model.predicate import ALWAYS, NEVER, Call, Expression, not_
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, ReadTask, WriteTask, WrittenFile
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, FilesTask, WriteTask, WrittenFile
 from lakeformat.verbs.change import Change
 
 
@@ -57,7 +57,7 @@ def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expres
     )
     columns = (SEQUENCE, VALUE_KIND, *view.schema.fields)
     tasks = [
-        ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, view.schema.fields, columns)
+        FilesTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, view.schema.fields, columns)
         for f in added
         if f.content is Content.DATA
     ]

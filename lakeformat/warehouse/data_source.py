@@ -18,7 +18,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.snapshot import Snapshot, utc
-from lakeformat.model.work import Delta, ReadTask, RowKind, WrittenFile, paths_of
+from lakeformat.model.work import Delta, MergeTask, ReadTask, RowKind, WrittenFile, paths_of
 from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.reading.scan import Scan
 from lakeformat.storage.store import Store
@@ -379,7 +379,7 @@ def _pieces(deltas: Sequence[Delta], by_file: bool = False) -> list[Piece]:
 
 def _by_file(task: ReadTask) -> list[ReadTask]:
     """One task per file, where rows of several files are not merged."""
-    if task.merge is not None:
+    if isinstance(task, MergeTask):
         return [task]
     return [task.of_files([index]) for index in range(len(task.paths))]
 

@@ -24,7 +24,7 @@ from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreErro
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
-from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import BucketRule, FilesTask, RewriteTask, WriteTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, open_store
 from tests.simulation.racing import SEEDS
@@ -203,7 +203,7 @@ def layout(fields=FIELDS, **options):
 
 def tasks_of(files, fields=FIELDS, file_fields=FIELDS, **options):
     return [
-        ReadTask(
+        FilesTask(
             (f.path,),
             (f.row_count,),
             (f.size_bytes,),
@@ -650,7 +650,7 @@ def test_timestamps_marked_as_instants_by_older_writers_are_left_to_the_worker(s
         pq.write_table(held, sink)
     with store.create_stream("t/int96.parquet") as sink:
         pq.write_table(held, sink, use_deprecated_int96_timestamps=True)
-    tasks = [ReadTask((f"t/{n}.parquet",), (1,), (1,), "parquet", fields, fields) for n in ("instant", "int96")]
+    tasks = [FilesTask((f"t/{n}.parquet",), (1,), (1,), "parquet", fields, fields) for n in ("instant", "int96")]
     found = run.engine.read(store, tasks, fields)
     assert "FileScan parquet" not in plan(found)
     assert run.rows(found) == [{"id": 1, "at": at, "old": at}] * 2

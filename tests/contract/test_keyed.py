@@ -15,6 +15,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
+from lakeformat.model.work import MergeTask
 from lakeformat.verbs.change import Change
 from tests.contract.meanwhile import before_commits
 
@@ -618,9 +619,9 @@ def test_rows_that_retract_do_not_settle(table):
 
 def test_settled_files_are_counted_and_read_as_they_stand(table):
     table.overwrite(arrow([row(i, n=i) for i in range(10)]))
-    assert all(task.merge is None for task in table.scan().plan())
+    assert not any(isinstance(task, MergeTask) for task in table.scan().plan())
     table.upsert(arrow([row(0, "new")]))
-    assert sum(task.merge is not None for task in table.scan().plan()) == 1
+    assert sum(isinstance(task, MergeTask) for task in table.scan().plan()) == 1
     assert len(contents(table)) == 10
 
 
@@ -629,7 +630,7 @@ def test_rows_are_counted_if_few_of_them_must_be_read(table):
     assert table.scan().count_if_cheap(0) == 10
     assert table.scan(where="n < 5").count_if_cheap(9) is None
     table.upsert(arrow([row(0, "new"), row(10)]))
-    read = sum(task.row_count for task in table.scan().plan() if task.merge)
+    read = sum(task.row_count for task in table.scan().plan() if isinstance(task, MergeTask))
     assert [table.scan().count_if_cheap(rows) for rows in (read - 1, read)] == [None, 11]
     assert table.scan(limit=3).count_if_cheap(read) == 3
     table.compact(full=True)
@@ -720,7 +721,7 @@ def test_a_full_compaction_leaves_one_settled_file_and_drops_deletes(table, spar
     assert (made.kind, made.rows_removed - made.rows_added) == ("compact", 3 * 20 - 3 + 10 - 10)
     assert contents(table) == before == {("a", i): f"v{min(i, 2)}" for i in range(10)}
     assert levels(table) == [5, 5]
-    assert all(task.merge is None for task in table.scan().plan())
+    assert not any(isinstance(task, MergeTask) for task in table.scan().plan())
     assert table.compact(full=True) is None
     assert contents(table, snapshot_id=made.id - 1) == before
     table.upsert(arrow([row(3, "new"), row(50, "far", dt="b")]))
@@ -875,7 +876,7 @@ def test_a_file_of_level_0_is_lifted_as_it_is(lake, file_format):
     made = t.compact(full=True)
     assert (made.files_added, made.files_removed, levels(t)) == (1, 1, [5])
     assert t.inspect.files()["path"].to_pylist() == [path]
-    assert all(task.merge is None for task in t.scan().plan())
+    assert not any(isinstance(task, MergeTask) for task in t.scan().plan())
     t.upsert(arrow([row(50)]))
     t.expire_snapshots(retain_last=1)
     t.remove_orphan_files(older_than=datetime.timedelta(days=-1))

@@ -8,7 +8,7 @@ import pytest
 from lakeformat import InvalidInput, Lake
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.row_level import merge_parts
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import FilesTask
 from tests.contract.in_parts import Workers, by_parts
 from tests.contract.merging import random_case
 from tests.contract.test_merge import MODES, SCHEMA, SOURCE, row, rows_of, run_case, values
@@ -165,7 +165,7 @@ def test_rows_keep_their_ids_wherever_they_go(tmp_path, workers, mode):
 
 def test_a_table_is_divided_by_size_into_a_part_for_each_worker():
     def task(size, partition):
-        return ReadTask((f"f{size}-{partition}",), (1,), (size,), "parquet", (), partition=(partition,))
+        return FilesTask((f"f{size}-{partition}",), (1,), (size,), "parquet", (), partition=(partition,))
 
     some = [task(1 + i, "ab"[i % 2]) for i in range(7)]
     assert [len(part.tasks) for part in merge_parts.divided(some, 3)] == [2, 3, 2]

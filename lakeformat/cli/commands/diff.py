@@ -132,7 +132,8 @@ def _scan(table: Table, version: str) -> Scan | None:
 def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:
     """path -> (rows, bytes)."""
     tasks = [] if scan is None else scan.plan()
-    listed = (file for t in tasks for file in zip(t.paths, t.row_counts, t.sizes_bytes, strict=True))
+    leaves = (leaf for task in tasks for leaf in task.leaves)
+    listed = (file for leaf in leaves for file in zip(leaf.paths, leaf.row_counts, leaf.sizes_bytes, strict=True))
     return {path: (rows, size_bytes) for path, rows, size_bytes in listed}
 
 

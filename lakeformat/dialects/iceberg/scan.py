@@ -26,7 +26,17 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain, with_columns
 from lakeformat.model.schema import project as project_columns
-from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, FileKey, ReadTask, RowKind
+from lakeformat.model.work import (
+    LAST_UPDATED,
+    ROW_ID,
+    Content,
+    DeleteFile,
+    Delta,
+    FileKey,
+    FilesTask,
+    ReadTask,
+    RowKind,
+)
 from lakeformat.storage.cache import LARGE_BYTES
 from lakeformat.storage.store import Reader
 
@@ -178,7 +188,7 @@ def tasks(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
-) -> Sequence[ReadTask]:
+) -> Sequence[FilesTask]:
     """Files -> tasks of about `read.split.target-size`, task lazily. With `alone`, one task per file, in order, with
     the file's partition under its own spec."""
     entries = data_files.entries
@@ -204,11 +214,11 @@ def tasks(
         lineage = tuple((first, None if first is None else number) for first, number in zip(*numbers, strict=True))
     partitions = manifest.partition_of_each(entries, base) if alone else []
 
-    def task(number: int) -> ReadTask:
+    def task(number: int) -> FilesTask:
         start, end = cuts[number : number + 2].tolist()
         own_deletes, file_format = deletes[start:end], names[format_of[start]]
         mapping, positions = mappings[file_format]
-        return ReadTask(
+        return FilesTask(
             paths=tuple(paths[start:end].to_pylist()),
             row_counts=tuple(row_counts[start:end].tolist()),
             sizes_bytes=tuple(sizes[start:end].tolist()),

@@ -35,6 +35,7 @@ from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteTask,
+    FilesTask,
     Named,
     ReadTask,
     WriteTask,
@@ -120,7 +121,7 @@ class IcebergView(View[State]):
 
     def tasks(
         self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
-    ) -> Sequence[ReadTask]:
+    ) -> Sequence[FilesTask]:
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:

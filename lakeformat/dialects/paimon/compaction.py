@@ -28,6 +28,7 @@ from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
     Content,
+    MergeTask,
     ReadTask,
     RewriteTask,
     Upkeep,
@@ -250,8 +251,9 @@ class Compaction(Part[State]):
         rows may overlap."""
         if len(above) == 0:
             return task
-        spec = task.read[0].merge
-        assert spec is not None, task
+        head, *_ = task.read
+        assert isinstance(head, MergeTask), task
+        spec = head.merge
         fields = (
             tuple(self.state.schema.field(name) for name in spec.key)
             if spec.replaces

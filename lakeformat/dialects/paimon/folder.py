@@ -27,7 +27,7 @@ from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, split
 from lakeformat.model.schema import Field, Scalar, Type, with_columns
 from lakeformat.model.snapshot import Expiry, Retention
-from lakeformat.model.work import ReadTask, RewriteTask
+from lakeformat.model.work import FilesTask, ReadTask, RewriteTask
 from lakeformat.storage.store import Listed
 
 TYPE = "format-table"
@@ -104,7 +104,7 @@ class FolderView(PaimonView):
         keys = [schema.field(name) for name in schema.partitioning.names]
         text = {k: v for k, v in schema.properties.items() if k.startswith(_TEXT_OPTIONS)}
         return [
-            ReadTask(
+            FilesTask(
                 paths=tuple(file.path for file in files),
                 row_counts=(),
                 sizes_bytes=tuple(file.size_bytes for file in files),

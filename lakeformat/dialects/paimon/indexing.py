@@ -21,7 +21,15 @@ from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, GlobalIndexFile, IndexRange, IndexTask, ReadTask, WrittenFile
+from lakeformat.model.work import (
+    SEQUENCE,
+    VALUE_KIND,
+    FilesTask,
+    GlobalIndexFile,
+    IndexRange,
+    IndexTask,
+    WrittenFile,
+)
 
 ENDING = ".index"
 _ROWS_PER_FILE = 5_000_000
@@ -66,7 +74,7 @@ class Indexes(Part[State]):
             }
             if missing:
                 names = dict.fromkeys(column.column for column in missing)
-                read = ReadTask(
+                read = FilesTask(
                     paths=(path,),
                     row_counts=(row_count,),
                     sizes_bytes=(size_bytes,),

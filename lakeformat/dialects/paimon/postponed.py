@@ -17,7 +17,7 @@ from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.work import BUCKET, VALUE_KIND, BucketRule, ReadTask, RewriteTask
+from lakeformat.model.work import BUCKET, VALUE_KIND, BucketRule, MergeTask, ReadTask, RewriteTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,11 @@ class Keyed(Part[State]):
 
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
         """As `scan`, with each row's bucket (`BUCKET`)."""
-        result = []
+        result: list[ReadTask] = []
         for task in self.scan_by_bucket(columns, predicate):
+            if not isinstance(task, MergeTask):
+                result.append(replace(task, fields=(*task.fields, BUCKET)))
+                continue
             parts = tuple(replace(part, fields=(*part.fields, BUCKET), bucket=task.bucket) for part in task.parts)
             result.append(replace(task, fields=(*task.fields, BUCKET), parts=parts))
         return result

@@ -35,12 +35,15 @@ from lakeformat.model.work import (
     ROW_ID,
     SEQUENCE,
     VALUE_KIND,
+    BlobTask,
     Content,
     DeleteFile,
     DeleteTask,
     Delta,
+    FilesTask,
     MergeEngine,
     MergeSpec,
+    MergeTask,
     ReadTask,
     RowKind,
     Target,
@@ -252,7 +255,7 @@ def tasks(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
-) -> Sequence[ReadTask]:
+) -> Sequence[FilesTask]:
     """Files -> tasks of about `source.split.target-size`, task lazily. The files of a task have the same format and
     columns, and all or none of them have deleted rows. With `alone`, one task per file, in order, with its partition
     and bucket."""
@@ -282,14 +285,14 @@ def tasks(
         order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(kind[2] for kind in kinds)]), kind="stable")
     asks_of_files = bool(alone or deletes or lineage or beside)
 
-    def task(number: int) -> ReadTask:
+    def task(number: int) -> FilesTask:
         number = int(order[number]) if alone else number
         at = int(firsts.searchsorted(number, "right")) - 1 if len(kinds) > 1 else 0
         format, file_fields, rows, own_paths, own_counts, own_sizes = kinds[at]
         start, end = cuts[at][number - firsts[at] :][:2].tolist()
         file_rows: list[int] = rows[start:end].tolist() if asks_of_files else []
         partition, bucket = places[file_rows[0]] if alone else ((), None)
-        return ReadTask(
+        return FilesTask(
             paths=own_paths.between(start, end),
             row_counts=tuple(own_counts[start:end].tolist()),
             sizes_bytes=tuple(own_sizes[start:end].tolist()),
@@ -354,7 +357,7 @@ def deleted_rows(reader: Reader, base: State, data_files: Files) -> np.ndarray:
     return result
 
 
-def with_places(reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
+def with_places(reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]) -> list[FilesTask]:
     """Tasks that read the rows of key-value files unmerged, each with its position; `fields` as in `merges`."""
     alone = options.read(base.schema).sequence_snapshot_ordering
     return _numbered(
@@ -364,17 +367,17 @@ def with_places(reader: Reader, base: State, data_files: Files, fields: tuple[Fi
 
 def standing(
     reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
-) -> list[ReadTask]:
+) -> list[FilesTask]:
     """For each of these key-value files, in order, the task that reads its rows unmerged; `fields` as in `merges`."""
     return _numbered(base, data_files, _of_key_values(tasks(reader, base, data_files, fields, predicate, alone=True)))
 
 
-def _of_key_values(read_tasks: Sequence[ReadTask]) -> list[ReadTask]:
+def _of_key_values(read_tasks: Sequence[FilesTask]) -> list[FilesTask]:
     """The tasks of files that have `SEQUENCE` and `VALUE_KIND` beside their columns."""
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in read_tasks]
 
 
-def _numbered(base: State, data_files: Files, read_tasks: list[ReadTask]) -> list[ReadTask]:
+def _numbered(base: State, data_files: Files, read_tasks: list[FilesTask]) -> list[FilesTask]:
     """The tasks, one for each of `data_files`, with the `SEQUENCE` of `_snapshot_ids`."""
     if not options.read(base.schema).sequence_snapshot_ordering:
         return read_tasks
@@ -383,7 +386,7 @@ def _numbered(base: State, data_files: Files, read_tasks: list[ReadTask]) -> lis
     ]
 
 
-def _with_number(task: ReadTask, number: int | None) -> ReadTask:
+def _with_number(task: FilesTask, number: int | None) -> FilesTask:
     if number is None:
         return task
     remaining = tuple(field for field in task.file_fields or () if field != SEQUENCE)
@@ -431,7 +434,7 @@ def marking(reader: Reader, base: State, data_files: Files) -> DeleteTask:
 
 def merges(
     reader: Reader, base: State, sections: Sections, fields: tuple[Field, ...], predicate: Expression = ALWAYS
-) -> list[ReadTask]:
+) -> list[MergeTask]:
     """For each section, the task that merges its files. `fields` may include `SEQUENCE` and `VALUE_KIND`.
 
     The parts of `predicate` on key columns alone are pushed down to the task's parts, since all rows of a key have the
@@ -469,7 +472,7 @@ def merges(
             run = list(places)
             settled += is_settled
             _require_format(format)
-            part = ReadTask(
+            part = FilesTask(
                 paths=tuple(names[i] for i in run),
                 row_counts=tuple(row_counts[i] for i in run),
                 sizes_bytes=tuple(sizes[i] for i in run),
@@ -481,18 +484,7 @@ def merges(
             )
             parts.append(_with_number(part, snapshot_id))
         result.append(
-            ReadTask(
-                paths=tuple(names[span]),
-                row_counts=tuple(row_counts[span]),
-                sizes_bytes=tuple(sizes[span]),
-                file_format=parts[0].file_format,
-                fields=fields,
-                predicate=predicate,
-                merge=spec,
-                parts=tuple(parts),
-                settled_parts=settled,
-                bucket=entries["_BUCKET"][start].as_py(),
-            )
+            MergeTask(tuple(parts), spec, fields, predicate, settled, bucket=entries["_BUCKET"][start].as_py())
         )
     return result
 
@@ -776,7 +768,7 @@ def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Tab
 
 def _raw(
     reader: Reader, base: State, entries: pa.Table, fields: tuple[Field, ...], predicate: Expression
-) -> list[ReadTask]:
+) -> list[FilesTask]:
     """A task for each key-value file that reads its rows unmerged, with their kinds; those of a bucket in order."""
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), manifest.bucket_codes(entries)))
     entries = entries.take(pa.array(order))
@@ -1093,7 +1085,7 @@ def _lineage(data_files: Files) -> list[tuple[int | None, int]]:
 
 def _tasks_beside(
     reader: Reader, base: State, data_files: Files, fields: tuple[Field, ...]
-) -> dict[int, tuple[ReadTask, ...]]:
+) -> dict[int, tuple[FilesTask | BlobTask, ...]]:
     """By the row of a file in `data_files`, the tasks that read those of `fields` that newer files have, each from the
     newest."""
     indices = data_files.beside.owners(data_files.entries)
@@ -1107,7 +1099,7 @@ def _tasks_beside(
     for schema_id, columns, rows in tracking.column_kinds(entries):
         known = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         stored |= dict.fromkeys(rows.tolist(), known)
-    result: dict[int, tuple[ReadTask, ...]] = {}
+    result: dict[int, tuple[FilesTask | BlobTask, ...]] = {}
     taken_ids: dict[int, set[int]] = {}
     blobs: dict[tuple[int, int], list[int]] = {}
     for row, of in enumerate(indices[indexes].tolist()):  # For each file the newest first.
@@ -1122,7 +1114,7 @@ def _tasks_beside(
             continue
         _require_format(formats[row])
         taken |= {field.id for field in read_fields}
-        task = ReadTask(
+        task: FilesTask | BlobTask = FilesTask(
             (names[row],), (counts[row],), (sizes[row],), formats[row], read_fields, file_fields=stored[row]
         )
         result[of] = (*result.get(of, ()), task)

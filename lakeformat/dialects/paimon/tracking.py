@@ -20,7 +20,7 @@ from lakeformat.errors import CorruptTable
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Schema, find_field, scalar, walk
-from lakeformat.model.work import LAST_UPDATED, ROW_ID, BlobRows, ReadTask, WrittenFile
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, BlobTask, WrittenFile
 from lakeformat.storage.store import Reader
 
 ROW_ID_NAME = "_ROW_ID"
@@ -228,21 +228,17 @@ def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, .
     return tuple(known[name] for name in columns if name in known)
 
 
-def blob_task(schema: Schema, whole: pa.Table, blobs: pa.Table, paths: tuple[str, ...], field: Field) -> ReadTask:
+def blob_task(schema: Schema, whole: pa.Table, blobs: pa.Table, paths: tuple[str, ...], field: Field) -> BlobTask:
     """The task that reads the values of `field` for all rows of the file `whole` from its blob files,
     the newest first."""
-    return ReadTask(
+    return BlobTask(
         paths=paths,
         row_counts=tuple(blobs["_ROW_COUNT"].to_pylist()),
-        sizes_bytes=tuple(blobs["_FILE_SIZE"].to_pylist()),
-        file_format="blob",
+        first_row_ids=tuple(blobs["_FIRST_ROW_ID"].to_pylist()),
         fields=(field,),
-        blobs=BlobRows(
-            whole["_FIRST_ROW_ID"][0].as_py(),
-            whole["_ROW_COUNT"][0].as_py(),
-            tuple(blobs["_FIRST_ROW_ID"].to_pylist()),
-            options.read(schema).blob_as_descriptor,
-        ),
+        first_row_id=whole["_FIRST_ROW_ID"][0].as_py(),
+        row_count=whole["_ROW_COUNT"][0].as_py(),
+        as_descriptors=options.read(schema).blob_as_descriptor,
     )
 
 

@@ -38,6 +38,7 @@ from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteTask,
     Delta,
+    FilesTask,
     ReadTask,
     WriteTask,
 )
@@ -148,7 +149,7 @@ class PaimonView(View[State]):
 
     def tasks(
         self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
-    ) -> Sequence[ReadTask]:
+    ) -> Sequence[FilesTask]:
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeformat.codec import spans, varint
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, UnsupportedFeature
-from lakeformat.model.work import CHANGED, BlobColumns, ColumnStats, ReadTask
+from lakeformat.model.work import CHANGED, BlobColumns, BlobTask, ColumnStats
 from lakeformat.storage.store import Reader
 
 CHUNK_BYTES = 64 << 20  # Bytes of values per batch, unless one value is larger.
@@ -28,7 +28,7 @@ _HEAD, _TAIL = 4, 12  # Around a value: the magic; the length of the whole and i
 _END = 5  # After the index: its length and the version.
 _MOST_BYTES = (1 << 31) - 1  # In one value of Arrow's binary type.
 _BUFFER_BYTES = 1 << 20  # Bytes that are written together, and read together where a descriptor says they are.
-_GROUP_BYTES = 8 << 20  # Bytes in memory of a row group of the other columns, whose values are small beside the blobs.
+_GROUP_BYTES = 8 << 20  # Bytes in memory of a row group of the other columns, whose values are small beside the task.
 
 # Of version 2; the URI, the offset and the length follow.
 _DESCRIPTOR = b"\x02" + (0x424C4F4244455343).to_bytes(8, "little")
@@ -100,22 +100,20 @@ class File:
         return data
 
 
-def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The values of the task's rows (see `BlobRows`) from its `files`, in batches of at most `batch_rows` and about
+def read(store: Reader, task: BlobTask, files: Sequence[File], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The values of the task's rows (see `BlobTask`) from its `files`, in batches of at most `batch_rows` and about
     `CHUNK_BYTES`. Raises `CorruptFile` for damaged files, `UnsupportedFeature` for values of 2 GiB and more."""
-    blobs = task.blobs
-    assert blobs is not None, task
-    source, places = np.full(blobs.row_count, -1), np.zeros(blobs.row_count, np.int64)
-    weights = np.zeros(blobs.row_count, np.int64)
-    for number, (file, first, count) in enumerate(zip(files, blobs.first_row_ids, task.row_counts, strict=True)):
+    source, places = np.full(task.row_count, -1), np.zeros(task.row_count, np.int64)
+    weights = np.zeros(task.row_count, np.int64)
+    for number, (file, first, count) in enumerate(zip(files, task.first_row_ids, task.row_counts, strict=True)):
         if len(file.lengths) != count:
             raise CorruptFile(f"{file.path}: the file holds {len(file.lengths)} rows, its table says {count}")
-        begin = first - blobs.first_row_id
+        begin = first - task.first_row_id
         taken = np.flatnonzero((source[begin : begin + count] < 0) & (file.lengths != _OLDER))
         source[begin + taken], places[begin + taken] = number, taken
         weights[begin + taken] = np.maximum(file.lengths[taken], 0)
         source[begin + taken[file.lengths[taken] == _NULL]] = len(files)
-    if not blobs.as_descriptors and blobs.row_count and weights.max() > _MOST_BYTES:
+    if not task.as_descriptors and task.row_count and weights.max() > _MOST_BYTES:
         of = files[source[weights.argmax()]].path
         raise UnsupportedFeature(
             f"{of}: a value of {weights.max()} bytes, and Arrow's binary values have less than 2 GiB: set "
@@ -123,16 +121,16 @@ def read(store: Reader, task: ReadTask, files: Sequence[File], batch_rows: int) 
         )
     total = np.concatenate(([0], np.cumsum(weights)))
     schema, start = arrow_schema(task.fields), 0
-    while start < blobs.row_count:
+    while start < task.row_count:
         end = int(total.searchsorted(total[start] + CHUNK_BYTES, "right")) - 1
-        end = min(max(end, start + 1), start + batch_rows, blobs.row_count)
+        end = min(max(end, start + 1), start + batch_rows, task.row_count)
         pieces, index, count = [pa.nulls(1, pa.binary())], np.zeros(end - start, np.int64), 1
         for number, file in enumerate(files):
             in_file = np.flatnonzero(source[start:end] == number)
             if len(in_file):
                 rows = places[start + in_file]
                 pieces.append(
-                    file.descriptors(rows, store.location(file.path)) if blobs.as_descriptors else file.values(rows)
+                    file.descriptors(rows, store.location(file.path)) if task.as_descriptors else file.values(rows)
                 )
                 index[in_file] = count + np.arange(len(in_file))
                 count += len(in_file)

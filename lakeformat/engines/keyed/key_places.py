@@ -28,6 +28,7 @@ from lakeformat.model.work import (
     KeyValues,
     MergeEngine,
     MergeSpec,
+    MergeTask,
     ReadTask,
     RowKind,
     WriteTask,
@@ -280,8 +281,11 @@ def _range(fields: Sequence[Field], keys: Sequence[pa.Array]) -> Expression:
 
 def _narrowed(task: ReadTask, condition: Expression) -> ReadTask:
     """The rows with such keys; all versions of a row, if rows are merged."""
+    both = and_(task.predicate, condition)
+    if not isinstance(task, MergeTask):
+        return replace(task, predicate=both)
     parts = tuple(replace(part, predicate=and_(part.predicate, condition)) for part in task.parts)
-    return replace(task, predicate=and_(task.predicate, condition), parts=parts)
+    return replace(task, predicate=both, parts=parts)
 
 
 def _together(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,17 @@ from lakeformat.errors import LakeError
 from lakeformat.expression import evaluation
 from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
 from lakeformat.model.schema import Field, Kind, Scalar, find_field
-from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile, paths_of
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    MergeEngine,
+    MergeSpec,
+    MergeTask,
+    ReadTask,
+    RewriteTask,
+    WrittenFile,
+    paths_of,
+)
 from lakeformat.storage.store import Store
 
 _FEW = 1000  # Up to so many keys are looked up one by one.
@@ -53,7 +63,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
 
 def _rises(store: Store, task: ReadTask) -> bool:
     """Whether each row's key is greater than the one before: then no key is duplicated."""
-    assert task.merge is not None, task
+    assert isinstance(task, MergeTask), task
     (part,) = task.parts
     fields = tuple(find_field(part.fields, name) for name in task.merge.key)
     last: list[pa.Array] = []
@@ -71,7 +81,7 @@ def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -
     """The rows of each section; those of new keys are merged with the rows of the levels above. `changelog` gets the
     changed rows."""
     for part, earlier, older in zip(task.read, task.before, task.older, strict=True):
-        assert part.merge is not None, part
+        assert isinstance(part, MergeTask), part
         schema = arrow_schema(part.fields)
         new, before = (
             pa.Table.from_batches([] if one is None else list(worker.read(store, one)), schema)
@@ -135,7 +145,7 @@ def _kept(task: RewriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of each section; `replaced` gets the positions of the rows on higher levels with their keys."""
     for part, older in zip(task.read, task.older, strict=True):
-        assert part.merge is not None, part
+        assert isinstance(part, MergeTask), part
         batches: Iterator[pa.RecordBatch] = worker.read(store, part)
         if older:
             merged = _merged(store, part, part.merge, older, replaced)

@@ -26,6 +26,7 @@ from lakeformat.model.work import (
     POSITION,
     Content,
     DeleteTask,
+    FilesTask,
     ReadTask,
     RowKind,
     Target,
@@ -68,7 +69,7 @@ class ArrowSource:
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         return outcomes.spread(merge, self._rows.table, limit)
 
-    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+    def decide(self, merge: Merge, tasks: Sequence[FilesTask]) -> Decided:
         index = outcomes.Index(merge, self._rows)
         room = _Room(_KEPT_BYTES)
         decided = self._run(lambda task: decide(self._store, index, task, room), tasks)
@@ -80,7 +81,7 @@ class ArrowSource:
         self,
         merge: Merge,
         decided: Decided,
-        tasks: Sequence[ReadTask],
+        tasks: Sequence[FilesTask],
         layout: WriteTask,
         whole: bool,
         beside: Sequence[WriteTask] = (),
@@ -99,7 +100,7 @@ class ArrowSource:
                 yield from updated(merge, self._rows, choice)
             yield from inserted(merge, self._rows, unmatched)
 
-        def work(task: ReadTask | None) -> list[WrittenFile]:
+        def work(task: FilesTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, together(), layout, threads=1 if tasks else self._threads)
             choice = choices[task.paths[0]]
@@ -190,7 +191,7 @@ class _Room:
         return self._left >= 0
 
 
-def decide(store: Store, index: outcomes.Index, task: ReadTask, room: _Room | None = None) -> Choice | None:
+def decide(store: Store, index: outcomes.Index, task: FilesTask, room: _Room | None = None) -> Choice | None:
     """The decisions for the rows of one file; None if nothing changes. Columns of changed rows are kept as far as there
     is `room`."""
     merge = index.merge
@@ -237,7 +238,7 @@ def updated(merge: Merge, source: Rows, choice: Choice) -> Iterator[pa.RecordBat
 
 
 def changed(
-    store: Store, merge: Merge, source: Rows, task: ReadTask, choice: Choice, whole: bool, into: WriteTask
+    store: Store, merge: Merge, source: Rows, task: FilesTask, choice: Choice, whole: bool, into: WriteTask
 ) -> Iterator[pa.RecordBatch | Copied]:
     """The rows of one file after the merge, for files of `into`: all remaining rows, or (unless `whole`) the updated
     ones. `source` has the source columns whose values are assigned."""
@@ -264,7 +265,7 @@ def changed(
 
 
 def write_columns(
-    store: Store, merge: Merge, source: Rows, task: ReadTask, choice: Choice, into: WriteTask
+    store: Store, merge: Merge, source: Rows, task: FilesTask, choice: Choice, into: WriteTask
 ) -> list[WrittenFile]:
     """The columns of `into` for all rows of one file after the merge, including deleted rows; nothing if no row is
     updated."""

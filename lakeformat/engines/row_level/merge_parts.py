@@ -28,7 +28,7 @@ from lakeformat.errors import LakeError
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, Act, Group, Merge
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
-from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile, paths_of
+from lakeformat.model.work import FILE, DeleteTask, FilesTask, ReadTask, Target, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
 PART_BYTES = 256 << 20  # Bytes of the table's files that one worker merges.
@@ -70,7 +70,7 @@ class Part:
     """Files of the table that one worker merges, one per task; and for those with rows that change, in the same order,
     the files of decisions."""
 
-    tasks: tuple[ReadTask, ...]
+    tasks: tuple[FilesTask, ...]
     decisions: tuple[ReadTask, ...] = ()
     targets: tuple[Target, ...] = ()
 
@@ -119,7 +119,7 @@ class MergeByParts:
         self._store, self._staged, self._beside, self._workers = store, staged, beside, workers
         self.paths: list[str] = []
 
-    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+    def decide(self, merge: Merge, tasks: Sequence[FilesTask]) -> Decided:
         layout = replace(self._beside, fields=outcomes.DECISIONS)
         work = partial(_decide, merge, self._staged, layout)
         parts = divided(tasks, self._workers.count)
@@ -137,7 +137,7 @@ class MergeByParts:
         self,
         merge: Merge,
         decided: Decided,
-        tasks: Sequence[ReadTask],
+        tasks: Sequence[FilesTask],
         layout: WriteTask,
         whole: bool,
         beside: Sequence[WriteTask] = (),
@@ -202,9 +202,9 @@ class MergeByParts:
         return tuple(read_back(file, fields) for file in files)
 
 
-def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
+def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> FilesTask:
     """The task that reads a file that a worker wrote with these columns."""
-    return ReadTask(
+    return FilesTask(
         (file.path,),
         (file.row_count,),
         (file.size_bytes,),
@@ -216,7 +216,7 @@ def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
     )
 
 
-def divided(tasks: Sequence[ReadTask], workers: int) -> list[Part]:
+def divided(tasks: Sequence[FilesTask], workers: int) -> list[Part]:
     """Tasks by partition, in as many parts of about equal size as there are workers; in more if they would be large."""
     if not tasks:
         return []

@@ -185,7 +185,7 @@ class SparkEngine:
         assert not task.assignments, task
         fields = task.write.fields
         require_whole(fields)
-        size_bytes = sum(size for part in task.read for size in part.sizes_bytes)
+        size_bytes = sum(part.size_bytes for part in task.read)
         count = max(1, -(-size_bytes // task.write.target_size_bytes))
         frame = distribution.ranged(self.read(store, task.read, fields), task.write, count)
         work = partial(executors.write, files_of(store), task.write)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeformat.engines.spark import session
-from lakeformat.model.work import ReadTask, RewriteTask
+from lakeformat.model.work import MergeTask, ReadTask, RewriteTask
 
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
@@ -52,7 +52,7 @@ def to_rewrite(tasks: Sequence[RewriteTask]) -> bool:
     """Whether the files that the tasks read have few rows, and few bytes:
     fewer if their rows are in memory together."""
     reads = [read for task in tasks for read in chain(task.read, *task.older)]
-    together = any(task.write.sort_by for task in tasks) or any(read.merge for read in reads)
+    together = any(task.write.sort_by for task in tasks) or any(isinstance(read, MergeTask) for read in reads)
     size = sum(read.size_bytes for read in reads) * (_IN_MEMORY if together else 1)
     return size <= _REWRITTEN_BYTES and sum(read.row_count for read in reads) <= _FEW_ROWS
 

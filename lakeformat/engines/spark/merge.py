@@ -34,6 +34,7 @@ from lakeformat.model.work import (
     POSITION,
     ROW_KIND,
     DeleteTask,
+    FilesTask,
     OneFolder,
     ReadTask,
     RowKind,
@@ -68,14 +69,14 @@ class FewRows:
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         return self._here.spread(merge, limit)
 
-    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+    def decide(self, merge: Merge, tasks: Sequence[FilesTask]) -> Decided:
         return self._chosen(tasks).decide(merge, tasks)
 
     def write(
         self,
         merge: Merge,
         decided: Decided,
-        tasks: Sequence[ReadTask],
+        tasks: Sequence[FilesTask],
         layout: WriteTask,
         whole: bool,
         beside: Sequence[WriteTask] = (),
@@ -154,7 +155,7 @@ class SparkSource:
             limit,
         )
 
-    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+    def decide(self, merge: Merge, tasks: Sequence[FilesTask]) -> Decided:
         if sum(task.size_bytes for task in self._files) <= _PART_BYTES and self._row_count <= _PART_ROWS:
             staged = Staged(self.fields, tuple(self._files), self._key)
             self._by_parts = MergeByParts(self._store, staged, self._task, _Workers(self._spark, self._engine))
@@ -192,7 +193,7 @@ class SparkSource:
         self,
         merge: Merge,
         decided: Decided,
-        tasks: Sequence[ReadTask],
+        tasks: Sequence[FilesTask],
         layout: WriteTask,
         whole: bool,
         beside: Sequence[WriteTask] = (),

@@ -24,7 +24,7 @@ from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spar
 from lakeformat.expression.spark_sql import is_plain, to_sql
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, rebuild, scalar, walk
-from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask
+from lakeformat.model.work import BUCKET, FILE, POSITION, FilesTask, MergeTask, ReadTask
 from lakeformat.storage.store import Reader
 
 # (columns of a file, (field id, value) of requested columns that it lacks)
@@ -39,11 +39,12 @@ _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
-def parted(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> tuple[list[list[ReadTask]], list[ReadTask]]:
+def parted(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> tuple[list[list[FilesTask]], list[ReadTask]]:
     """(groups of tasks that Spark reads together, tasks for the worker)."""
-    groups: dict[Any, list[ReadTask]] = {}
-    rest = []
-    for task, has_footers in _described(store, list(_divided(tasks)), reach):
+    groups: dict[Any, list[FilesTask]] = {}
+    rest: list[ReadTask] = [task for task in tasks if isinstance(task, MergeTask)]
+    divided = list(_divided([task for task in tasks if isinstance(task, FilesTask)]))
+    for task, has_footers in _described(store, divided, reach):
         if _clean(task) and _is_reachable(store, task, reach):
             key = (task.file_format, task.file_fields, task.fields, task.predicate, task.constants, has_footers)
             groups.setdefault(key, []).append(task)
@@ -63,7 +64,7 @@ def parted(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> tuple[list
     return native, rest
 
 
-def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask], reach: Reach) -> DataFrame:
+def read(spark: SparkSession, store: Reader, group: Sequence[FilesTask], reach: Reach) -> DataFrame:
     """The rows of tasks that differ only in their files."""
     task = group[0]
     assert task.file_fields is not None, task
@@ -109,23 +110,23 @@ def _constant(value: Any, type: Type) -> Column:
     return F.lit(array[0].as_py()).cast(spark_type(type))
 
 
-def _is_reachable(store: Reader, task: ReadTask, reach: Reach) -> bool:
+def _is_reachable(store: Reader, task: FilesTask, reach: Reach) -> bool:
     return all(reach.uri(store.location(path), task.file_format) is not None for path in task.paths)
 
 
-def _divided(tasks: Sequence[ReadTask]) -> Iterator[ReadTask]:
+def _divided(tasks: Sequence[FilesTask]) -> Iterator[FilesTask]:
     """The tasks; one of which some files need the worker as two, so that Spark may read the others."""
     for task in tasks:
         needs = [values for name in _NEEDS_OF_FILES if (values := getattr(task, name))]
         worked = [index for index in range(len(task.paths)) if any(values[index] for values in needs)]
-        if task.merge or not 0 < len(worked) < len(task.paths):
+        if not 0 < len(worked) < len(task.paths):
             yield task
         else:
             yield task.of_files(worked)
             yield task.of_files(sorted(set(range(len(task.paths))) - set(worked)))
 
 
-def _described(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> Iterator[tuple[ReadTask, bool]]:
+def _described(store: Reader, tasks: Sequence[FilesTask], reach: Reach) -> Iterator[tuple[FilesTask, bool]]:
     """The tasks, and whether their `file_fields` come from footers: where files have field ids, those that Spark can
     read by name get them.
 
@@ -153,7 +154,7 @@ def _described(store: Reader, tasks: Sequence[ReadTask], reach: Reach) -> Iterat
             yield task, False
 
 
-def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[tuple[ReadTask, bool]]:
+def _by_footers(task: FilesTask, footers: Sequence[_Footer | None]) -> Iterator[tuple[FilesTask, bool]]:
     """The task in parts: the files with the same footer together, those without one as they were."""
     alike: dict[_Footer | None, list[int]] = {}
     for index, footer in enumerate(footers):
@@ -166,7 +167,7 @@ def _by_footers(task: ReadTask, footers: Sequence[_Footer | None]) -> Iterator[t
         yield part, footer is not None
 
 
-def _footer(store: Reader, task: ReadTask, index: int) -> _Footer | None:
+def _footer(store: Reader, task: FilesTask, index: int) -> _Footer | None:
     """The columns of a file with the table's field ids, and the values of requested columns that it lacks. None if
     Spark would not find them by name, or not read them as the worker does: the worker also raises the errors."""
     try:
@@ -204,17 +205,16 @@ def _has_twins(fields: tuple[Field, ...]) -> bool:
     return any(len({field.name.casefold() for field in row}) < len(row) for row in rows)
 
 
-def _is_row_by_row(task: ReadTask) -> bool:
+def _is_row_by_row(task: FilesTask) -> bool:
     """Whether rows come from one file each, as they stand there."""
     return not (
-        task.merge
-        or any(any(getattr(task, name)) for name in _NEEDS_OF_FILES)
+        any(any(getattr(task, name)) for name in _NEEDS_OF_FILES)
         or task.lineage
         or {FILE, POSITION, BUCKET} & set(task.fields)
     )
 
 
-def _clean(task: ReadTask) -> bool:
+def _clean(task: FilesTask) -> bool:
     """Whether Spark's own reader returns the same rows as the worker."""
     if task.file_fields is None or task.file_format not in ("parquet", "orc"):
         return False

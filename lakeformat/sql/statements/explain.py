@@ -101,7 +101,7 @@ def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
         pushed,
         sum(len(task.paths) for task in read),
         sum(len(task.paths) for task in whole),
-        sum(task.row_count for task in read) if all(task.row_counts for task in read) else None,
+        sum(task.row_count for task in read) if all(leaf.row_counts for task in read for leaf in task.leaves) else None,
         sum(task.size_bytes for task in read),
         manifests["left_out_by"].null_count,
         len(manifests),

@@ -30,8 +30,8 @@ from lakeformat.model.work import (
     Content,
     DeleteFile,
     DeleteTask,
+    FilesTask,
     MarkTask,
-    ReadTask,
     Target,
     WriteTask,
 )
@@ -210,7 +210,7 @@ def data_file(store, ids, fields=FIELDS):
 
 
 def task_of(files, gone=(), fields=FIELDS, **more):
-    return ReadTask(
+    return FilesTask(
         tuple(f.path for f in files), tuple(f.row_count for f in files), tuple(f.size_bytes for f in files), "parquet",
         fields, deletes=gone, **more,
     )  # fmt: skip

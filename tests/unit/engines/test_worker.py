@@ -42,7 +42,7 @@ from lakeformat.model.work import (
     BucketRule,
     Content,
     DeleteFile,
-    ReadTask,
+    FilesTask,
     RewriteTask,
     StatsMode,
     WriteTask,
@@ -157,7 +157,7 @@ def write(store, table, fields=FIELDS, format="parquet", **options):
 
 
 def reading(files, fields=FIELDS, file_fields=FIELDS, **options):
-    return ReadTask(
+    return FilesTask(
         paths=tuple(f.path for f in files),
         row_counts=tuple(f.row_count for f in files),
         sizes_bytes=tuple(f.size_bytes for f in files),
@@ -176,7 +176,7 @@ def raw(store, path, table, writer):
     """A file as another writer makes it, with nothing of ours."""
     with store.create_stream(path) as sink:
         writer(table, sink)
-    return ReadTask((path,), (table.num_rows,), (0,), path.rpartition(".")[2], (), ())
+    return FilesTask((path,), (table.num_rows,), (0,), path.rpartition(".")[2], (), ())
 
 
 def attempt(work):
@@ -446,7 +446,7 @@ def test_a_task_may_ask_where_its_rows_lie(store, format):
     asked = (*fields, FILE, POSITION)
     total = 0
     for file in files:
-        task = ReadTask((file.path,), (file.row_count,), (file.size_bytes,), format, asked, fields)
+        task = FilesTask((file.path,), (file.row_count,), (file.size_bytes,), format, asked, fields)
         rows = pa.Table.from_batches(worker.read(store, replace(task, predicate=gt(column("id"), literal(4200)))))
         whole = pa.Table.from_batches(worker.read(store, replace(task, fields=fields)))
         assert set(rows["_lakeformat_file"].to_pylist()) <= {file.path}

@@ -21,7 +21,7 @@ from lakeformat.engines.files import blob
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.maintenance import sweep
 from lakeformat.model.schema import Field, Kind, scalar
-from lakeformat.model.work import BlobRows, ReadTask
+from lakeformat.model.work import BlobTask
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
 from tests.golden.archives import unzipped
@@ -418,10 +418,8 @@ def read(files: dict[str, tuple[int, bytes]], count: int, batch_rows: int = 1 <<
     store = MemoryFiles("file:/t")
     store.write_many({path: data for path, (_, data) in files.items()})
     counts = tuple(len(blob.File(store.open(path), path).lengths) for path in files)
-    task = ReadTask(
-        tuple(files), counts, counts, "blob", (Field(1, "v", scalar(Kind.BYTES)),),
-        blobs=BlobRows(100, count, tuple(first for first, _ in files.values()), **how),
-    )  # fmt: skip
+    firsts = tuple(first for first, _ in files.values())
+    task = BlobTask(tuple(files), counts, firsts, (Field(1, "v", scalar(Kind.BYTES)),), 100, count, **how)
     return list(worker.read(store, task, batch_rows))
 
 
@@ -483,7 +481,7 @@ def test_a_damaged_file_is_named(data, says):
 def test_a_file_of_another_number_of_rows_is_an_error():
     store = MemoryFiles("file:/t")
     store.write("a.blob", GOOD)
-    task = ReadTask(("a.blob",), (2,), (1,), "blob", (Field(1, "v", scalar(Kind.BYTES)),), blobs=BlobRows(0, 2, (0,)))
+    task = BlobTask(("a.blob",), (2,), (0,), (Field(1, "v", scalar(Kind.BYTES)),), 0, 2)
     with pytest.raises(CorruptFile, match=r"a\.blob: the file holds 3 rows, its table says 2"):
         list(worker.read(store, task))
 
