@@ -352,7 +352,9 @@ def _is_copyable(task: FilesTask, into: WriteTask) -> bool:
     alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside) or any(task.keys))
     made_of_rows = into.keyed or into.sort_by or into.columns or into.file_indexes or into.required != ALWAYS
     same = _named(task.fields) == _named(into.fields)
-    return as_stored and alone and same and not made_of_rows and task.file_format == into.file_format == "parquet"
+    return (
+        as_stored and alone and same and not made_of_rows and task.file_format == into.encoding.file_format == "parquet"
+    )
 
 
 def _stands_as(file: Any, task: FilesTask) -> bool:

@@ -51,19 +51,19 @@ class Files:
     are written to its file, or to disk: see `WriteTask.fans_out`."""
 
     def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int) -> None:
-        if task.file_format not in FORMATS:
+        if task.encoding.file_format not in FORMATS:
             raise UnsupportedFeature(
-                f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
+                f"file format {task.encoding.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
             )
-        whole = task.fields if task.file_format == "parquet" else ()
+        whole = task.fields if task.encoding.file_format == "parquet" else ()
         for column in walk(task.fields):
             if isinstance(column.type, Geo) and column not in whole:
                 raise UnsupportedFeature(
                     f"column {column.name} is {column.type}: written as a column of its own to Parquet, not within "
-                    f"rows, lists and maps, and not to {task.file_format}; its rows are read, and deleted "
+                    f"rows, lists and maps, and not to {task.encoding.file_format}; its rows are read, and deleted "
                     "(write.delete.mode=merge-on-read)"
                 )
-        self._store, self._task, self._format = store, task, FORMATS[task.file_format]
+        self._store, self._task, self._format = store, task, FORMATS[task.encoding.file_format]
         self._schema = arrow_schema(task.fields if task.keyed is None else key_values.waiting(task))
         # The columns of a file; for a keyed table with key and system columns.
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
@@ -80,7 +80,7 @@ class Files:
         self._last: _Writer | None = None
         self._came = self._came_back = 0
         # Other files are written in chunks small enough to stop near the target size.
-        chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
+        chunk_bytes = min(chunk_bytes, _whole_number(task.encoding.options, self._format.PIECE_OPTION, chunk_bytes))
         self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
         self._writers: dict[tuple[tuple[Any, ...], int | None], _Writer] = {}
         self._open: OrderedDict[int, _Writer] = OrderedDict()  # The least recently used first.
@@ -88,8 +88,8 @@ class Files:
         # Changelog files are not looked up.
         self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
         self._types = {column.name: column.type for column in task.fields}
-        self._name = formats.fresh_name(task.names_task)
-        self._numbers = itertools.count(task.first_number)
+        self._name = formats.fresh_name(task.naming.names_task)
+        self._numbers = itertools.count(task.naming.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []
 
@@ -279,12 +279,12 @@ class Files:
             self._close(next(iter(self._open.values())))
         path, sink = "", None
         if self._file_task.fields:
-            path, sink = self._create(writer, prefix or self._task.name_prefix, self._task.file_format)
+            path, sink = self._create(writer, prefix or self._task.naming.prefix, self._task.encoding.file_format)
         with _unwritable(path):
             try:
                 output, beside = None if sink is None else self._format.Output(sink, self._file_task), None
                 if self._task.blobs is not None:
-                    create = partial(self._create, writer, self._task.name_prefix, "blob")
+                    create = partial(self._create, writer, self._task.naming.prefix, "blob")
                     output = beside = blob.Output(output, self._task.blobs, create, self._store)
                 writer.file = _Open(path, sink, output, beside, indexes=self._fresh_indexes())
             except BaseException as error:
@@ -297,8 +297,8 @@ class Files:
     def _create(self, writer: _Writer, prefix: str, ending: str) -> tuple[str, _Sink]:
         """A new file: (its path, what it is written to)."""
         folder = self._task.directory(writer.partition, self._bucket(writer))
-        number = self._task.name_suffix.format(next(self._numbers))
-        path = self._task.locate(folder, f"{prefix}{self._name}{number}.{ending}")
+        number = self._task.naming.suffix.format(next(self._numbers))
+        path = self._task.naming.locate(folder, f"{prefix}{self._name}{number}.{ending}")
         return path, _Sink(self._store.create_stream(path))
 
     def _close(self, writer: _Writer, content: Content | None = None) -> None:
@@ -321,7 +321,7 @@ class Files:
             size_bytes=size,
             bucket=self._bucket(writer),
             content=content or self._task.content,
-            file_format=self._task.file_format,
+            file_format=self._task.encoding.file_format,
             stats=self._trimmed(stats),
             split_offsets=offsets,
             created_ms=clock.now_ms(),

@@ -17,7 +17,7 @@ from lakeformat.engines.row_level.deletes import PATH_ID, POSITION_ID
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Field, Kind, scalar
-from lakeformat.model.work import Content, OneFolder, WriteTask
+from lakeformat.model.work import Content, Encoding, Naming, OneFolder, WriteTask
 from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.store import Store
@@ -104,12 +104,14 @@ def _rewritten(store: Store, into: Store, path: str, format: str, to: str, reloc
     task = WriteTask(
         fields=_FIELDS,
         directory=OneFolder(""),
-        locate=lambda folder, name: to,
         content=Content.POSITION_DELETES,
-        file_format=format,
-        compression={"orc": "zlib", "avro": "gzip"}.get(format, "zstd"),
+        encoding=Encoding(
+            format,
+            {"orc": "zlib", "avro": "gzip"}.get(format, "zstd"),
+            options={"orc.field-ids": "true", "avro.field-ids": "true"},
+        ),
+        naming=Naming(locate=lambda folder, name: to),
         target_size_bytes=1 << 62,
-        options={"orc.field-ids": "true", "avro.field-ids": "true"},
     )
     (made,) = worker.write(into, rows(), task)
     return made.size_bytes

@@ -485,6 +485,27 @@ class BlobColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoding:
+    """The format of new files, and how they are compressed."""
+
+    file_format: str = "parquet"
+    compression: str = "zstd"
+    compression_level: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The names of new files, each unique, and their paths."""
+
+    prefix: str = "data-"
+    suffix: str = "-{}"  # Names end with the file's number, counted from `first_number`.
+    first_number: int = 0
+    names_task: bool = False  # Names begin with the engine's task: its partition and attempt.
+    locate: Callable[[str, str], str] = in_folder  # (folder, name) -> path; picklable.
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTask:
     """How rows become data files.
 
@@ -495,23 +516,16 @@ class WriteTask:
     # The files' columns in order; ids >= 0 are written into the file, also those inside collections.
     fields: tuple[Field, ...]
     directory: Callable[[tuple[Any, ...], int | None], str]
-    locate: Callable[[str, str], str] = in_folder  # (folder, name of a file) -> its path; picklable too.
     partition_by: tuple[PartitionField, ...] = ()
     bucket: BucketRule | None = None
     default_bucket: int = 0  # `WrittenFile.bucket` if there is no rule.
     sort_by: tuple[Sort, ...] = ()  # Each file's rows are in this order, and no two files overlap.
     sort_order_id: int = 0  # The table's id of that order.
     content: Content = Content.DATA
-    file_format: str = "parquet"
-    compression: str = "zstd"
-    compression_level: int | None = None
+    encoding: Encoding = Encoding()
+    naming: Naming = Naming()
     target_size_bytes: int = 128 << 20
-    name_prefix: str = "data-"
-    name_suffix: str = "-{}"  # File names end with the file's number, counted from `first_number`.
-    first_number: int = 0
-    names_task: bool = False  # File names begin with the engine's task: its partition and attempt.
     stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
-    options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is false raises `OutsideScope`, and nothing is written.
     keyed: KeyValues | None = None  # Then the files' columns are `keyed.fields`, and the data may have `ROW_KIND` too.
     # Files with some of the columns: their names; of existing rows also the first row id, and the partition.
@@ -631,18 +645,10 @@ class DeleteTask:
     content: Content = Content.POSITION_DELETES  # or DELETION_VECTORS
     per_file: bool = True
     fields: tuple[Field, ...] = ()  # The columns of position delete files: path and position, with their ids.
-    file_format: str = (
-        "parquet"  # Vectors are in a Puffin file; with "index" in one of Paimon's index files per bucket.
-    )
-    compression: str = "zstd"
-    compression_level: int | None = None
-    options: Mapping[str, str] = field(default_factory=dict)  # As in `WriteTask`.
+    # Vectors are in a Puffin file; with the format "index" in one of Paimon's index files per bucket.
+    encoding: Encoding = Encoding()
+    naming: Naming = Naming("")
     target_size_bytes: int = 64 << 20
-    name_prefix: str = ""
-    name_suffix: str = "-{}"
-    first_number: int = 0
-    names_task: bool = False  # These four as in `WriteTask`,
-    locate: Callable[[str, str], str] = in_folder  # and this.
     wide: bool = True  # Vectors of 64-bit positions, or of 32-bit ones.
 
 

@@ -13,7 +13,7 @@ from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.errors import LakeError
 from lakeformat.model.evolution import number
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
-from lakeformat.model.work import OneFolder, WriteTask
+from lakeformat.model.work import Naming, OneFolder, WriteTask
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PartsSource:
         held, last = number(tuple(Field(NO_ID, f"c{i}", f.type) for i, f in enumerate(self.fields)), -1, True)
         held = (*held, Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT)))
         self.folder = f"merge-{uuid.uuid4()}"
-        self.beside = WriteTask(held, OneFolder(self.folder), name_prefix="00000-0-")
+        self.beside = WriteTask(held, OneFolder(self.folder), naming=Naming("00000-0-"))
         rows = table.append_column(outcomes.ROW, pa.array(range(0, 10 * len(table), 10), pa.int64()))
         rows = rows.rename_columns([f.name for f in held])
         half = len(table) // 2

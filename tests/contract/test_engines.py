@@ -24,7 +24,7 @@ from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreErro
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
-from lakeformat.model.work import BucketRule, FilesTask, RewriteTask, WriteTask
+from lakeformat.model.work import BucketRule, Encoding, FilesTask, Naming, RewriteTask, WriteTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, open_store
 from tests.simulation.racing import SEEDS
@@ -223,7 +223,9 @@ def tasks_of(files, fields=FIELDS, file_fields=FIELDS, **options):
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_an_engine_writes_it_reads_and_so_does_the_other(run, store, format):
     table = sample(200, format=format)
-    files = run.engine.write(store, run.frame(table), layout(file_format=format, partition_by=identity("day").fields))
+    files = run.engine.write(
+        store, run.frame(table), layout(encoding=Encoding(format), partition_by=identity("day").fields)
+    )
     assert Counter(table.column("day").to_pylist()) == sum(
         (Counter({f.partition[0]: f.row_count}) for f in files), Counter()
     )
@@ -302,7 +304,7 @@ def test_rows_of_a_derived_partition_meet_in_one_file(run, store, source, transf
 @pytest.mark.parametrize("format", FORMATS)
 def test_columns_follow_their_ids(run, store, format):
     table = sample(100, format=format)
-    files = run.engine.write(store, run.frame(table), layout(file_format=format))
+    files = run.engine.write(store, run.frame(table), layout(encoding=Encoding(format)))
     now = (
         field(8, "id_text", Kind.STRING),
         field(0, "id", Kind.BIGINT),
@@ -354,7 +356,9 @@ def test_conditions_select_the_same_rows(run, store, format):
     from lakeformat.expression import evaluation
 
     table = sample(300, format=format)
-    files = run.engine.write(store, run.frame(table), layout(file_format=format, partition_by=identity("day").fields))
+    files = run.engine.write(
+        store, run.frame(table), layout(encoding=Encoding(format), partition_by=identity("day").fields)
+    )
     conditions = CONDITIONS if format == "parquet" or run.name == "arrow" else CONDITIONS[::5]
     for condition in conditions:
         expected = normal(evaluation.keep(condition, table))
@@ -513,7 +517,7 @@ def test_a_missing_file_is_an_error_that_names_it(run, store):
 @pytest.mark.parametrize("format", FORMATS)
 def test_rewriting_merges_deletes_and_assigns(run, store, format):
     table = sample(120, format=format)
-    task = layout(file_format=format, partition_by=identity("day").fields)
+    task = layout(encoding=Encoding(format), partition_by=identity("day").fields)
     files = [f for _ in range(2) for f in run.engine.write(store, run.frame(table), task)]
     by_day = {day: [f for f in files if f.partition == day] for day in {f.partition for f in files}}
     merged = [RewriteTask(tuple(tasks_of(group)), task) for group in by_day.values()]
@@ -618,7 +622,7 @@ def test_spark_reads_clean_files_by_itself_and_leaves_the_rest_to_the_worker(spa
     assert "FileScan parquet" in plan(clean)
     pushed = plan(run.engine.read(store, tasks_of(files, predicate=lt("id", 5)), FIELDS))
     assert "PushedFilters: [IsNotNull(id), LessThan(id,5)]" in pushed
-    avro = run.engine.write(store, run.frame(table), layout(file_format="avro"))
+    avro = run.engine.write(store, run.frame(table), layout(encoding=Encoding("avro")))
     mixed = run.engine.read(store, [*tasks_of(files), *tasks_of(avro)], FIELDS)
     assert "FileScan parquet" in plan(mixed)
     assert "MapInArrow" in plan(mixed)
@@ -629,7 +633,7 @@ def test_spark_reads_clean_files_by_itself_and_leaves_the_rest_to_the_worker(spa
 def test_executors_are_not_handed_what_opens_the_catalog(spark, store):
     run = OnSpark(spark)
     table, in_catalog = sample(20), Catalogued(store, threading.Lock())  # A place that cannot travel.
-    files = run.engine.write(in_catalog, run.frame(table), layout(file_format="avro"))
+    files = run.engine.write(in_catalog, run.frame(table), layout(encoding=Encoding("avro")))
     assert run.rows(run.engine.read(in_catalog, tasks_of(files), FIELDS)) == normal(table)
     assert run.engine.count(in_catalog, tasks_of(files)) == [f.row_count for f in files]
 
@@ -723,7 +727,7 @@ def test_a_task_that_is_tried_again_doubles_no_row_and_loses_none(spark, store, 
 
     frame = spark.range(0, 100_000, 1, 1).mapInArrow(fails_once, "id bigint")
     fields = (field(0, "id", Kind.BIGINT),)
-    files = OnSpark(spark).engine.write(store, frame, replace(layout(fields), names_task=True, name_prefix=""))
+    files = OnSpark(spark).engine.write(store, frame, replace(layout(fields), naming=Naming("", names_task=True)))
     assert os.path.exists(marker)
     partition, attempt, *_ = files[0].path.rpartition("/")[2].split("-")
     assert (partition, int(attempt) > 0) == ("00000", True), "the attempt that counts was not the session's first"

@@ -32,6 +32,8 @@ from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
     DeltaLayout,
+    Encoding,
+    Naming,
     StatsMode,
     Target,
     WriteTask,
@@ -123,19 +125,14 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     return WriteTask(
         fields=schema.fields,
         directory=_folders(base, base.spec),
-        locate=_locate(base),
         partition_by=schema.partitioning.fields,
-        file_format=file_format,
-        compression=compression,
-        compression_level=level,
+        encoding=Encoding(
+            file_format, compression, level, {key: value for key, value in settings.items() if value is not None}
+        ),
+        naming=_naming(base),
         target_size_bytes=options.integer(properties, "write.target-file-size-bytes"),
-        name_prefix="",
-        names_task=True,
-        name_suffix="-{:05}",
-        first_number=1,
         # Java records only the row count of Avro files (core/AvroMetrics.java).
         stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
-        options={key: value for key, value in settings.items() if value is not None},
         sort_by=order.fields,
         sort_order_id=order.id,
         fans_out=options.boolean(properties, "write.spark.fanout.enabled"),
@@ -214,12 +211,10 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
     equality_deletes = replace(
         data,
         fields=fields,
-        file_format=delete_format,
-        compression=compression,
-        compression_level=level,
+        encoding=Encoding(delete_format, compression, level, data.encoding.options),
+        naming=_naming(base, "-deletes"),
         content=Content.EQUALITY_DELETES,
         stats=(),
-        name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
     return DeltaLayout(data, equality_deletes, _delete_task(base, nothing, (), ()))
@@ -259,15 +254,9 @@ def _delete_task(
         content=Content.DELETION_VECTORS if _has_vectors(base) else Content.POSITION_DELETES,
         per_file=_is_per_file(base),
         fields=POSITION_FIELDS,
-        file_format=file_format,
-        compression=compression,
-        compression_level=level,
-        options=_WITH_IDS,
+        encoding=Encoding(file_format, compression, level, _WITH_IDS),
+        naming=_naming(base, "-deletes"),
         target_size_bytes=options.integer(properties, "write.delete.target-file-size-bytes"),
-        names_task=True,
-        name_suffix="-{:05}-deletes",
-        first_number=1,
-        locate=_locate(base),
     )
 
 
@@ -281,6 +270,10 @@ def _folders(base: State, spec: Spec) -> Directory:
     return replace(
         directory(spec), above="" if options.scatters(base.schema.properties) else metadata.data_folder(base)
     )
+
+
+def _naming(base: State, ending: str = "") -> Naming:
+    return Naming("", "-{:05}" + ending, first_number=1, names_task=True, locate=_locate(base))
 
 
 def _locate(base: State) -> Callable[[str, str], str]:

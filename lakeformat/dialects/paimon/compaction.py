@@ -548,8 +548,8 @@ def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | Non
 
 def _log(base: State, write: WriteTask) -> WriteTask:
     assert write.keyed is not None, write
-    prefix = options.read(base.schema).changelog_file_prefix
-    return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
+    naming = replace(write.naming, prefix=options.read(base.schema).changelog_file_prefix)
+    return replace(write, content=Content.CHANGELOG, naming=naming, keyed=replace(write.keyed, level=0))
 
 
 def _buckets(data_files: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:

@@ -28,10 +28,12 @@ from lakeformat.model.work import (
     BlobColumns,
     BucketRule,
     ColumnIndex,
+    Encoding,
     FileIndexes,
     HashIndex,
     KeyPlaces,
     KeyValues,
+    Naming,
     StatsMode,
     WriteTask,
 )
@@ -125,11 +127,11 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     if all(_fits_avro(part) for part in walk(base.schema.fields)):
         unbounded = ((StatsMode.NONE, 0),) * len(task.fields)
         given = {key: value for key, value in base.schema.properties.items() if key.startswith("avro.")}
-        task = replace(task, file_format="avro", stats=unbounded, options=given)
+        task = replace(task, encoding=replace(task.encoding, file_format="avro", options=given), stats=unbounded)
     return replace(
         task,
         default_bucket=POSTPONED_BUCKET,
-        name_prefix=f"{task.name_prefix}{_WRITER}",
+        naming=replace(task.naming, prefix=f"{task.naming.prefix}{_WRITER}"),
         keyed=replace(keyed, waits=True, changelog_prefix=None),
         file_indexes=None,
     )
@@ -159,13 +161,15 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         if buckets > 0 and bucket_key  # One bucket needs no key.
         else None,
         default_bucket=UNAWARE_BUCKET,
-        file_format=format,
-        compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=table_options.file_compression_zstd_level if compression == "zstd" else None,
+        encoding=Encoding(
+            format,
+            _COMPRESSIONS.get(compression, compression),
+            table_options.file_compression_zstd_level if compression == "zstd" else None,
+            block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
+        ),
+        naming=Naming(table_options.data_file_prefix),
         target_size_bytes=table_options.target_file_bytes,
-        name_prefix=table_options.data_file_prefix,
         stats=stats_modes(schema),
-        options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
         file_indexes=file_indexes(schema),
         **_blobs(schema),

@@ -166,7 +166,7 @@ class Mirroring(Part[State]):
             return compaction.Compaction(self.reader, self.state).tasks(True)
         data_files = scan.files(self.reader, self.state)
         fields, write = layout.rewriting(self.state, self.reader)
-        write = replace(write, file_format="parquet")
+        write = replace(write, encoding=replace(write.encoding, file_format="parquet"))
         tasks = scan.tasks(self.reader, self.state, data_files, fields, alone=True)
         return [RewriteTask((task,), write) for task in tasks if any(task.deletes) or task.file_format != "parquet"]
 

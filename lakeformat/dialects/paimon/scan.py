@@ -40,6 +40,7 @@ from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
     Delta,
+    Encoding,
     FilesTask,
     MergeEngine,
     MergeSpec,
@@ -426,7 +427,7 @@ def marking(reader: Reader, base: State, data_files: Files) -> DeleteTask:
     return DeleteTask(
         tuple(targets),
         Content.DELETION_VECTORS,
-        file_format="index",
+        encoding=Encoding("index"),
         target_size_bytes=options.read(schema).deletion_vector_index_file_target_size,
         wide=options.read(schema).deletion_vectors_bitmap64,
     )

@@ -84,12 +84,12 @@ class Output:
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._sink, self._fields = sink, task.fields
-        self._with_ids = task.options.get(FIELD_IDS) == "true"
+        self._with_ids = task.encoding.options.get(FIELD_IDS) == "true"
         self._schema = avro_fields.emit(task.fields) if self._with_ids else _type(Row(task.fields), _RECORD, False)
         self._codec = {"zstd": "zstandard", "none": "null", "uncompressed": "null", "gzip": "deflate"}.get(
-            task.compression.lower(), task.compression.lower()
+            task.encoding.compression.lower(), task.encoding.compression.lower()
         )
-        self._level = task.compression_level
+        self._level = task.encoding.compression_level
         self._sync = os.urandom(16)
         # The header is always the same, so that later blocks can be appended to one file.
         self._header = avro.encode(self._empty(), self._schema, self._codec, level=self._level, sync=self._sync)

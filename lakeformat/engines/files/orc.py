@@ -119,7 +119,7 @@ class Output:
     """An ORC file being written to `sink`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
-        with_ids = task.options.get(FIELD_IDS) == "true"
+        with_ids = task.encoding.options.get(FIELD_IDS) == "true"
         for field in walk(task.fields):
             if field.type == Scalar(Kind.VARIANT):
                 raise UnsupportedFeature(f"column {field.name}: a variant is not written to ORC; use Parquet")
@@ -133,13 +133,16 @@ class Output:
         try:
             self._writer = po.ORCWriter(
                 sink,
-                compression=_codec(task.compression),
+                compression=_codec(task.encoding.compression),
                 stripe_size=min(
-                    int(task.options.get("orc.stripe.size", _STRIPE_BYTES)), max(1 << 16, task.target_size_bytes // 4)
+                    int(task.encoding.options.get("orc.stripe.size", _STRIPE_BYTES)),
+                    max(1 << 16, task.target_size_bytes // 4),
                 ),
             )
         except (ValueError, OSError) as error:
-            raise InvalidInput(f"options of the table for ORC, compression {task.compression!r}: {error}") from error
+            raise InvalidInput(
+                f"options of the table for ORC, compression {task.encoding.compression!r}: {error}"
+            ) from error
         self._sink = sink
         self._rows = self._added = self._in_stripe = 0  # The last two in bytes of memory.
         self._seen = sink.tell()

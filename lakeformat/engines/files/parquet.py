@@ -22,7 +22,7 @@ from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
-from lakeformat.model.work import ColumnStats, FileKey, WriteTask
+from lakeformat.model.work import ColumnStats, Encoding, FileKey, WriteTask
 
 _ARROW = int(pa.__version__.partition(".")[0])
 
@@ -160,7 +160,7 @@ class File:
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
-        codec = {"NONE": "UNCOMPRESSED"}.get(_codec(task.compression).upper(), _codec(task.compression).upper())
+        codec = _codec(task.encoding.compression).upper().replace("NONE", "UNCOMPRESSED")
         copied = [
             index
             for index, some in enumerate(chunks)
@@ -169,7 +169,7 @@ class File:
         ]
         return (
             copied
-            if copied and self._footer.agrees(_empty_footer(task.fields, frozenset(task.options.items())))
+            if copied and self._footer.agrees(_empty_footer(task.fields, frozenset(task.encoding.options.items())))
             else []
         )
 
@@ -456,7 +456,7 @@ class Output:
         if self._copied_bytes:
             end = parquet_footer.spliced(end, self._groups)
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
-        variant = parquet_footer.VARIANT if self._task.options.get(VARIANTS) == "annotated" else b""
+        variant = parquet_footer.VARIANT if self._task.encoding.options.get(VARIANTS) == "annotated" else b""
         marks = [
             mark
             for field, arrow_field in zip(self._fields, self._schema, strict=True)
@@ -475,14 +475,14 @@ class Output:
 
     def _shred(self, first: pa.Table) -> None:
         """Choose the shredded columns of variants by the first rows."""
-        shredding = variant_shredding.options(self._task.options[SHREDDING])
+        shredding = variant_shredding.options(self._task.encoding.options[SHREDDING])
         for index, field in enumerate(self._fields):
             if field.type == scalar(Kind.VARIANT):
                 parts = shredding.parts(field.name, first.column(index))
                 if parts != pa.null():
                     self._shredded[index] = parts
                     type = variant_shredding.stored(parts)
-                    if self._task.options.get(VARIANTS) != "annotated":
+                    if self._task.encoding.options.get(VARIANTS) != "annotated":
                         type = variant_shredding.numbered(type)
                     self._schema = self._schema.set(index, self._schema.field(index).with_type(type))
 
@@ -501,18 +501,18 @@ class Output:
         task = self._task
         row_bytes = max(1, first.nbytes // max(1, first.num_rows))
         try:
-            page = int(task.options.get("parquet.page.size", 1 << 20))
+            page = int(task.encoding.options.get("parquet.page.size", 1 << 20))
             return pq.ParquetWriter(
                 self._sink,
                 self._schema,
-                compression=_codec(task.compression),
-                compression_level=_level(task),
-                use_dictionary=_dictionaries(first, self._schema, task.options),
+                compression=_codec(task.encoding.compression),
+                compression_level=_level(task.encoding),
+                use_dictionary=_dictionaries(first, self._schema, task.encoding.options),
                 use_deprecated_int96_timestamps=self._int96,
                 data_page_size=page,
                 # Arrow checks a page's size only after so many rows.
                 write_batch_size=max(1, min(_PAGE_ROWS, page // row_bytes)),
-                dictionary_pagesize_limit=int(task.options.get("parquet.dictionary.page.size", 1 << 20)),
+                dictionary_pagesize_limit=int(task.encoding.options.get("parquet.dictionary.page.size", 1 << 20)),
                 store_schema=False,
                 store_decimal_as_integer=True,
                 write_page_checksum=True,
@@ -521,12 +521,12 @@ class Output:
             )
         except (ValueError, OSError) as error:
             raise InvalidInput(
-                f"options of the table for Parquet, compression {task.compression!r}: {error}"
+                f"options of the table for Parquet, compression {task.encoding.compression!r}: {error}"
             ) from error
 
 
 def _shreds(task: WriteTask) -> bool:
-    return SHREDDING in task.options and any(field.type == scalar(Kind.VARIANT) for field in task.fields)
+    return SHREDDING in task.encoding.options and any(field.type == scalar(Kind.VARIANT) for field in task.fields)
 
 
 def _ordered(fields: tuple[Field, ...], schema: pa.Schema) -> bool | list[str]:
@@ -631,7 +631,7 @@ def _elements(arrow_type: Any) -> int:
 
 
 def _writes_int96(task: WriteTask) -> bool:
-    return task.options.get(NANOS) != "int64" and _is_fine(task.fields)
+    return task.encoding.options.get(NANOS) != "int64" and _is_fine(task.fields)
 
 
 @lru_cache(maxsize=64)
@@ -654,7 +654,7 @@ def _file_schema(fields: tuple[Field, ...]) -> pa.Schema:
 def _empty_footer(fields: tuple[Field, ...], options: frozenset[tuple[str, str]]) -> parquet_footer.Footer:
     """The footer of a file without rows, whatever its codec; `options` as in `WriteTask`."""
     made = io.BytesIO()
-    Output(made, WriteTask(fields, lambda *_: "", options=dict(options))).close()
+    Output(made, WriteTask(fields, lambda *_: "", encoding=Encoding(options=dict(options)))).close()
     footer = made.getvalue()[len(_MAGIC) : -8]
     return parquet_footer.parse(footer, "a file without rows")
 
@@ -845,10 +845,11 @@ def _codec(name: str) -> str:
     return known.get(name.lower(), name.lower())
 
 
-def _level(task: WriteTask) -> int | None:
-    if task.compression.lower() not in ("zstd", "gzip", "brotli"):
+def _level(encoding: Encoding) -> int | None:
+    codec, level = encoding.compression.lower(), encoding.compression_level
+    if codec not in ("zstd", "gzip", "brotli"):
         return None
-    return task.compression_level if task.compression_level is not None or task.compression.lower() != "zstd" else 1
+    return 1 if level is None and codec == "zstd" else level
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:

@@ -69,7 +69,7 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
             f"{min(unknown)}: rows of this file are to go, and it is not among the {len(targets)} targets"
         )
     chosen = [(targets[path], _with_earlier(store, targets[path], marked[path])) for path in sorted(marked)]
-    if task.content is Content.DELETION_VECTORS and task.file_format != "index":
+    if task.content is Content.DELETION_VECTORS and task.encoding.file_format != "index":
         return _vectors(store, chosen, task)
     written: list[WrittenFile] = []
     name = formats.fresh_name()
@@ -124,17 +124,10 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
     layout = WriteTask(
         fields=task.fields,
         directory=OneFolder(first.folder),
-        locate=task.locate,
         content=task.content,
-        file_format=task.file_format,
-        compression=task.compression,
-        compression_level=task.compression_level,
-        options=task.options,
+        encoding=task.encoding,
+        naming=task.naming,
         target_size_bytes=task.target_size_bytes,
-        name_prefix=task.name_prefix,
-        name_suffix=task.name_suffix,
-        first_number=task.first_number,
-        names_task=task.names_task,
     )
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -177,7 +170,9 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
         for target, positions in chosen
     ]
     content, offsets = puffin.emit(blobs)
-    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{formats.fresh_name(task.names_task)}-deletes.puffin")
+    naming = task.naming
+    name = f"{naming.prefix}{formats.fresh_name(naming.names_task)}-deletes.puffin"
+    path = naming.locate(chosen[0][0].folder, name)
     store.write(path, content)
     now_ms = clock.now_ms()
     return [

@@ -35,6 +35,7 @@ from lakeformat.model.work import (
     ROW_KIND,
     DeleteTask,
     FilesTask,
+    Naming,
     OneFolder,
     ReadTask,
     RowKind,
@@ -109,9 +110,7 @@ class SparkSource:
     ) -> None:
         self._spark, self._engine, self._store = spark, engine, store
         self._folder = f"merge-{uuid.uuid4()}/bucket-0"
-        self._task = WriteTask(
-            (), OneFolder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
-        )
+        self._task = WriteTask((), OneFolder(self._folder), naming=Naming(layout.naming.prefix))
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
         if not isinstance(data, DataFrame):

@@ -13,14 +13,16 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import worker
 from lakeformat.engines.files import statistics
 from lakeformat.model.schema import Field, Kind, ListOf, Row, scalar
-from lakeformat.model.work import ColumnStats, StatsMode, WriteTask
+from lakeformat.model.work import ColumnStats, Encoding, StatsMode, WriteTask
 from lakeformat.storage.memory import MemoryFiles
 
 FORMATS = ("parquet", "orc", "avro")
 
 
-def written(table, fields, format="parquet", **options):
-    task = WriteTask(fields=fields, directory=lambda values, bucket: "t", file_format=format, **options)
+def written(table, fields, format="parquet", options=()):
+    task = WriteTask(
+        fields=fields, directory=lambda values, bucket: "t", encoding=Encoding(format, options=dict(options))
+    )
     (file,) = worker.write(MemoryFiles(), table.to_batches(), task)
     return file
 

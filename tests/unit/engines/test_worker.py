@@ -42,7 +42,9 @@ from lakeformat.model.work import (
     BucketRule,
     Content,
     DeleteFile,
+    Encoding,
     FilesTask,
+    Naming,
     RewriteTask,
     StatsMode,
     WriteTask,
@@ -151,8 +153,9 @@ def folder(values, bucket):
     return f"t/{name or 'all'}" + ("" if bucket is None else f"/bucket-{bucket}")
 
 
-def write(store, table, fields=FIELDS, format="parquet", **options):
-    task = WriteTask(fields=fields, directory=folder, file_format=format, **options)
+def write(store, table, fields=FIELDS, format="parquet", compression="zstd", options=(), **others):
+    encoding = Encoding(format, compression, options=dict(options))
+    task = WriteTask(fields=fields, directory=folder, encoding=encoding, **others)
     return worker.write(store, table.to_batches(), task)
 
 
@@ -440,7 +443,9 @@ def test_what_paimons_orc_and_avro_lack_is_refused_by_name(store):
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_task_may_ask_where_its_rows_lie(store, format):
     fields = (field(0, "id", Kind.INT),)
-    write = WriteTask(fields, lambda partition, bucket: "", file_format=format, options={"parquet.block.size": "4096"})
+    write = WriteTask(
+        fields, lambda partition, bucket: "", encoding=Encoding(format, options={"parquet.block.size": "4096"})
+    )
     table = pa.table({"id": pa.array(range(5000), pa.int32())})
     files = worker.write(store, table.to_batches(1000), write, chunk_bytes=4000)
     asked = (*fields, FILE, POSITION)
@@ -940,7 +945,7 @@ def test_what_waits_on_disk_is_written_in_files_of_the_target_size(store):
 
 def test_names_of_files_have_the_task_and_the_attempt(store):
     def names_of(with_task):
-        task = WriteTask(fields=WIDE, directory=folder, names_task=with_task, name_prefix="", name_suffix="-{:05}")
+        task = WriteTask(fields=WIDE, directory=folder, naming=Naming("", "-{:05}", names_task=with_task))
         return [file.path.rpartition("/")[2] for file in worker.write(store, wide_rows(1, 10), task)]
 
     job = formats.new_job()
@@ -998,7 +1003,7 @@ def test_wide_rows_are_read_some_megabytes_at_a_time(store, tmp_path, is_local):
     """Of a local file a few batches are in memory; of a store that is read ahead, 64 MB of row groups more."""
     count = 40 if is_local else 100
     store = LocalFiles(str(tmp_path), fsync=False) if is_local else store
-    task = WriteTask(fields=WIDE, directory=folder, compression="none")
+    task = WriteTask(fields=WIDE, directory=folder, encoding=Encoding(compression="none"))
     files = worker.write(store, wide_rows(count, 1 << 20), task)
     assert [file.row_count for file in files] == [count]
     with measured() as pool:
@@ -1050,7 +1055,13 @@ def test_rows_that_memory_does_not_hold_are_sorted_all_the_same(store):
 
     size = sum(batch.nbytes for batch in batches())
     order = (SortField(("k",), descending=True),)
-    task = WriteTask(fields=fields, directory=folder, sort_by=order, target_size_bytes=2_000_000, compression="none")
+    task = WriteTask(
+        fields=fields,
+        directory=folder,
+        sort_by=order,
+        target_size_bytes=2_000_000,
+        encoding=Encoding(compression="none"),
+    )
     with measured() as pool:
         files = worker.write(store, batches(), task, buffer_bytes=size // 20)
     assert pool.max_memory() < size / 2, (pool.max_memory(), size)
@@ -1124,7 +1135,7 @@ def test_a_rewrite_leaves_out_assigns_and_casts(store, format):
     files = write(store, table, fields, format)
     change = RewriteTask(
         read=(reading(files, fields, fields),),
-        write=WriteTask(fields=fields, directory=folder, file_format=format),
+        write=WriteTask(fields=fields, directory=folder, encoding=Encoding(format)),
         delete_where=gt("n", 70),
         assignments=(("n", call("add", column("n"), column("id"))), ("text", cast("n", "string"))),
         update_where=lt("id", 5),

@@ -224,11 +224,15 @@ def test_layout_says_where_files_go_and_how_they_are_made():
         "orc.stripe.size": "1",
     }
     task = layout.layout(state(fields, properties, ["p"]))
-    assert (task.file_format, task.compression, task.compression_level) == ("orc", "lz4", None)
-    assert (task.target_size_bytes, task.name_prefix) == (5 << 20, "x-")
+    assert (task.encoding.file_format, task.encoding.compression, task.encoding.compression_level) == (
+        "orc",
+        "lz4",
+        None,
+    )
+    assert (task.target_size_bytes, task.naming.prefix) == (5 << 20, "x-")
     assert (task.bucket.columns, task.bucket.count, task.bucket.function) == (("a",), 4, "default")
     assert task.directory((None,), 3) == "data/p=NONE/bucket-3"
-    assert task.options["orc.stripe.size"] == "1"
+    assert task.encoding.options["orc.stripe.size"] == "1"
     assert task.stats == ((StatsMode.TRUNCATE, 16),) * 2
 
 
