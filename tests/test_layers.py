@@ -50,7 +50,6 @@ LONG = {
     "lakeformat/dialects/iceberg/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/manifest.py": "one file format, both ways",
     "lakeformat/dialects/paimon/metadata.py": "the root documents, both ways",
-    "lakeformat/dialects/paimon/options.py": "every option of the format, each declared once",
     "lakeformat/dialects/paimon/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/scan.py": "one plan of a read",
     "lakeformat/engines/files/parquet.py": "one file format, both ways",

@@ -28,10 +28,10 @@ class Documented:
     ignored: frozenset[str]  # Only other engines act on these.
 
     @classmethod
-    def parse(cls, heeded: str, ignored: str) -> Documented:
-        """Keys as text, separated by spaces. A key in both lists is one that lakeformat acts on."""
-        kept = frozenset(heeded.split())
-        return cls(kept, frozenset(ignored.split()) - kept)
+    def declared(cls, heeded: Iterable[str], others: str) -> Documented:
+        """The keys of declared options, and others as text, separated by spaces."""
+        kept = frozenset(heeded)
+        return cls(kept, frozenset(others.split()) - kept)
 
     def is_heeded(self, key: str) -> bool:
         return _matches(key, self.heeded)

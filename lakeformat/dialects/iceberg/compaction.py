@@ -98,7 +98,7 @@ class Compaction(Part[State]):
                 f"{self.reader.root}: rewrite_manifests(sort_by=...): "
                 "those of an Iceberg table are always sorted by its partition fields"
             )
-        target = options.integer(self.state.schema.properties, "commit.manifest.target-size-bytes")
+        target = options.read(self.state.schema.properties).commit_manifest_target_size
         metas = manifest.metas_of(self.reader, self.state.snapshot_document)
         sums = metas.group_by(["partition_spec_id", "content"]).aggregate(
             [("manifest_length", "sum"), ("manifest_length", "count")]
@@ -179,8 +179,8 @@ def _eaten(
     if full:
         return np.bincount(left, minlength=count) > 0
     given = base.schema.properties
-    ratio = options.number(given, "lakeformat.compact.delete-ratio-threshold")
-    most = options.integer(given, "lakeformat.compact.delete-file-threshold")
+    ratio = options.read(given).compact_delete_ratio_threshold
+    most = options.read(given).compact_delete_file_threshold
     alone = np.asarray(scan.referenced(deletes).is_valid())[right] if len(right) else np.zeros(0, bool)
     rows = np.asarray(deletes["record_count"])[right[alone]]
     gone = np.bincount(left[alone], weights=rows, minlength=count)

@@ -50,8 +50,8 @@ class Expiring(Part[State]):
         """The retention of the table's properties (`history.expire.*`): five days, and at least one snapshot."""
         properties = self.state.schema.properties
         return Retention(
-            retain_min=options.integer(properties, "history.expire.min-snapshots-to-keep"),
-            older_than_ms=now_ms - options.integer(properties, "history.expire.max-snapshot-age-ms"),
+            retain_min=options.read(properties).min_snapshots_to_keep,
+            older_than_ms=now_ms - options.read(properties).max_snapshot_age_ms,
         )
 
     def due(self, snapshot: Snapshot, now_ms: int) -> Retention | None:
@@ -274,7 +274,7 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
 
 
 def _may_collect(base: State) -> bool:
-    return options.boolean(base.schema.properties, "gc.enabled")
+    return options.read(base.schema.properties).gc_enabled
 
 
 def _relative(reader: Reader, path: str) -> str:

@@ -163,7 +163,7 @@ class Inspections(Part[State]):
         first[every[::-1]] = np.arange(len(every) - 1, -1, -1)  # Of several, numpy keeps the last.
         sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
         if small_file_bytes is None:
-            target = options.integer(self.state.schema.properties, "write.target-file-size-bytes")
+            target = options.read(self.state.schema.properties).target_file_size
             small_file_bytes = int(target * SMALL)
         times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(self.state).items()}
         by = pa.array(list(times), pa.int64())

@@ -130,12 +130,12 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
             file_format, compression, level, {key: value for key, value in settings.items() if value is not None}
         ),
         naming=_naming(base),
-        target_size_bytes=options.integer(properties, "write.target-file-size-bytes"),
+        target_size_bytes=options.read(properties).target_file_size,
         # Java records only the row count of Avro files (core/AvroMetrics.java).
         stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
         sort_by=order.fields,
         sort_order_id=order.id,
-        fans_out=options.boolean(properties, "write.spark.fanout.enabled"),
+        fans_out=options.read(properties).fanout_enabled,
         distribution=options.distribution(properties, "range" if order else "hash" if schema.partitioning else "none"),
     )
 
@@ -256,7 +256,7 @@ def _delete_task(
         fields=POSITION_FIELDS,
         encoding=Encoding(file_format, compression, level, _WITH_IDS),
         naming=_naming(base, "-deletes"),
-        target_size_bytes=options.integer(properties, "write.delete.target-file-size-bytes"),
+        target_size_bytes=options.read(properties).delete_target_file_size,
     )
 
 
@@ -282,7 +282,7 @@ def _locate(base: State) -> Callable[[str, str], str]:
         return in_folder
     above = metadata.data_folder(base)
     context = "/".join(base.document["location"].rstrip("/").split("/")[-2:]) if is_absolute(above) else ""
-    return Scattered(above, context, options.boolean(properties, "write.object-storage.partitioned-paths"))
+    return Scattered(above, context, options.read(properties).object_storage_partitioned)
 
 
 def _escape(text: str) -> str:

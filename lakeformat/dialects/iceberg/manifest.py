@@ -747,7 +747,7 @@ def emit(
     version = format_version(base)
     schema, metadata = entry_text(spec, version), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
-    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
+    target = options.read(base.schema.properties).commit_manifest_target_size
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
@@ -1078,7 +1078,7 @@ def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
 
 
 def _codec(schema: Schema) -> str:
-    codec = options.text(schema.properties, "write.manifest.compression-codec").lower()
+    codec = options.read(schema.properties).manifest_codec
     avro_codecs = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
     if codec not in avro_codecs:
         raise UnsupportedFeature(f"write.manifest.compression-codec={codec!r}; known are {', '.join(avro_codecs)}")

@@ -376,7 +376,7 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
         document[FOLLOWS] = base.document[DOCUMENT_OPERATION]
     if base.location:
         previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
-        kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
+        kept = max(options.read(base.schema.properties).metadata_previous_versions_max, 1)
         document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
     document["last-updated-ms"] = now_ms
     return document
@@ -385,7 +385,7 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
 def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[str, ...]:
     """The documents that the log after the base's no longer lists, if the table deletes these
     (`write.metadata.delete-after-commit.enabled`). Those of a catalog's table are left to the sweep."""
-    wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled")
+    wanted = options.read(base.schema.properties).metadata_delete_after_commit
     if in_catalog(reader) or not wanted:
         return ()
     named = {entry["metadata-file"] for entry in document["metadata-log"]}
@@ -810,7 +810,7 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
     """The expired tags and branches: their snapshot is older than their own `max-ref-age-ms`, or than the table's
     `history.expire.max-ref-age-ms`. `main` never expires."""
     by_id = snapshots(base)
-    most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms")
+    most = options.read(base.schema.properties).max_ref_age_ms
     return sorted(
         name
         for name, ref in (base.document.get("refs") or {}).items()
@@ -823,13 +823,14 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
 
 def waits_ms(schema: Schema) -> tuple[int, int]:
     """`commit.retry.min-wait-ms` and `commit.retry.max-wait-ms`."""
-    least, most = (options.integer(schema.properties, f"commit.retry.{end}-wait-ms") for end in ("min", "max"))
+    properties = options.read(schema.properties)
+    least, most = properties.commit_retry_min_wait_ms, properties.commit_retry_max_wait_ms
     return max(least, 0), most
 
 
 def attempts(schema: Schema) -> int:
     """`commit.retry.num-retries` plus the first attempt."""
-    return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1
+    return max(options.read(schema.properties).commit_retry_num_retries, 0) + 1
 
 
 def require_writable(base: State, where: str, version: int | None = None) -> None:

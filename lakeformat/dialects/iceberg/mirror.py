@@ -63,10 +63,8 @@ def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
     properties, number = start.schema.properties, start.version + 1
     older = sorted((v for v in metadata.numbered(reader).items() if v[0] < number), reverse=True)
     unused_paths = []
-    if options.boolean(properties, "write.metadata.delete-after-commit.enabled"):
-        unused_paths = [
-            path for _, path in older[options.integer(properties, "write.metadata.previous-versions-max") :]
-        ]
+    if options.read(properties).metadata_delete_after_commit:
+        unused_paths = [path for _, path in older[options.read(properties).metadata_previous_versions_max :]]
     before, after = ([] if not s.exists else list(metadata.snapshots(s).values()) for s in (base, start))
     there = {s["snapshot-id"]: s.get("manifest-list") for s in after}
     dropped = [s for s in before if there.get(s["snapshot-id"]) != s.get("manifest-list")]

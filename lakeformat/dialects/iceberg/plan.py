@@ -584,10 +584,10 @@ def _merged(
     """Manifests, newest first -> fewer with the same entries: runs of one spec that fit into the target size are
     merged; the run with the newest is merged once there are enough of them (ManifestMergeManager)."""
     properties = base.schema.properties
-    if not options.boolean(properties, "commit.manifest-merge.enabled") or len(metas) < 2:
+    if not options.read(properties).commit_manifest_merge_enabled or len(metas) < 2:
         return Manifests({}, metas)
-    target = options.integer(properties, "commit.manifest.target-size-bytes")
-    least = options.integer(properties, "commit.manifest.min-count-to-merge")
+    target = options.read(properties).commit_manifest_target_size
+    least = options.read(properties).commit_manifest_min_count_to_merge
     sizes, specs = np.asarray(metas["manifest_length"]), np.asarray(metas["partition_spec_id"])
     content, by = np.asarray(metas["content"]), np.asarray(metas["added_snapshot_id"])
     files: dict[str, bytes] = {}
@@ -836,7 +836,7 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     changed = pa.concat_tables([added, deleted])
     count = len(np.unique(manifest.partition_codes(changed, base)))
     summary["changed-partition-count"] = str(count)
-    if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit"):
+    if 0 < count <= options.read(base.schema.properties).summary_partition_limit:
         summary |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}
     before = None if base.snapshot_document is None else base.snapshot_document.get("summary") or {}
     for name, delta in _TOTALS.items():

@@ -240,8 +240,8 @@ def tasks(
 def _cuts(base: State, format_of: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The start of each task, and the end of the last; the files of a task have the same format."""
     given = base.schema.properties
-    target = options.integer(given, "read.split.target-size")
-    opening = options.integer(given, "read.split.open-file-cost")
+    target = options.read(given).split_target_size
+    opening = options.read(given).split_open_file_cost
     starts = [0, *(np.flatnonzero(np.diff(format_of)) + 1).tolist(), len(sizes)]
     pieces = [splits.cuts(sizes[start:end], target, opening)[:-1] + start for start, end in pairwise(starts)]
     return np.append(np.concatenate(pieces), len(sizes))

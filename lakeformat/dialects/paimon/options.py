@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.dialects.dialect import WAITS_MS
@@ -14,12 +14,11 @@ from lakeformat.dialects.paimon import types
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model import option_keys
 from lakeformat.model.dataclass import dataclass
+from lakeformat.model.option import Option, Parser, as_text, declared, read_by_key
 from lakeformat.model.option_keys import Documented
 from lakeformat.model.schema import Schema
 
-V = TypeVar("V")
 Options = Mapping[str, str]
-Parser = Callable[[str, str], V]  # (key, text) -> value; raises `InvalidInput`, which names the key.
 
 SEQUENCE_GROUP = ".sequence-group"  # fields.<columns>.sequence-group: columns in key and value.
 # One option and its older names, for every merge engine; the first that is set counts.
@@ -103,10 +102,6 @@ def boolean(key: str, text: str) -> bool:
 def names(key: str, text: str) -> tuple[str, ...]:
     """A list of names with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _text(key: str, text: str) -> str:
-    return text
 
 
 def _word(key: str, text: str) -> str:
@@ -198,28 +193,6 @@ def _parts(type: Any) -> Any:
             raise ValueError(f"variants have no {other}")
 
 
-class Option(Generic[V]):
-    """One option. As an attribute of `TableOptions` it is the table's parsed value, or the default."""
-
-    def __init__(self, key: str, parse: Parser[Any], default: V) -> None:
-        self.key, self.parse, self.default = key, parse, default
-
-    @overload
-    def __get__(self, options: None, owner: type) -> Option[V]: ...
-    @overload
-    def __get__(self, options: TableOptions, owner: type) -> V: ...
-    def __get__(self, options: TableOptions | None, owner: type) -> V | Option[V]:
-        return self if options is None else self.read(options.schema.properties)
-
-    def read(self, properties: Mapping[str, str]) -> V:
-        """The parsed value. Raises `InvalidInput`."""
-        text = properties.get(self.key)
-        if text is None:
-            return self.default
-        value: V = self.parse(self.key, text)
-        return value
-
-
 @dataclass(frozen=True, slots=True)
 class TableOptions:
     """The options of a table at one schema. An attribute raises `InvalidInput` if its text does not parse; options that
@@ -227,72 +200,86 @@ class TableOptions:
 
     schema: Schema
 
-    blob_as_descriptor = Option("blob-as-descriptor", boolean, False)
+    @property
+    def properties(self) -> Options:
+        return self.schema.properties
+
+    blob_as_descriptor = Option("blob-as-descriptor", boolean, False, dynamic=True)
     blob_descriptor_field = Option("blob-descriptor-field", names, ())
     blob_field = Option("blob-field", names, ())
-    blob_target_file_size = Option[int | None]("blob.target-file-size", positive, None)
-    branch_merge_enabled = Option("branch-merge.enabled", boolean, False)
+    blob_target_file_size = Option[int | None]("blob.target-file-size", positive, None, dynamic=True)
+    branch_merge_enabled = Option("branch-merge.enabled", boolean, False, fixed=True)
     bucket = Option("bucket", integer, -1)
-    bucket_function_type = Option("bucket-function.type", _text, "default")
-    bucket_key = Option("bucket-key", names, ())
-    changelog_file_prefix = Option("changelog-file.prefix", _text, "changelog-")
+    bucket_function_type = Option("bucket-function.type", as_text, "default", fixed=True)
+    bucket_key = Option("bucket-key", names, (), fixed=True, of_columns=True)
+    changelog_file_prefix = Option("changelog-file.prefix", as_text, "changelog-")
     changelog_num_retained_max = Option[int | None]("changelog.num-retained.max", integer, None)
     changelog_num_retained_min = Option[int | None]("changelog.num-retained.min", integer, None)
-    changelog_producer = Option("changelog-producer", _one_of("none", "input", "lookup", "full-compaction"), "none")
+    changelog_producer = Option(
+        "changelog-producer", _one_of("none", "input", "lookup", "full-compaction"), "none", fixed=True
+    )
     changelog_producer_row_deduplicate = Option("changelog-producer.row-deduplicate", boolean, False)
     changelog_producer_row_deduplicate_ignore_fields = Option[tuple[str, ...]](
-        "changelog-producer.row-deduplicate-ignore-fields", names, ()
+        "changelog-producer.row-deduplicate-ignore-fields", names, (), of_columns=True
     )
     changelog_time_retained = Option[int | None]("changelog.time-retained", duration, None)
-    commit_force_compact = Option("commit.force-compact", boolean, False)
-    commit_max_retries = Option("commit.max-retries", integer, 10)
-    commit_max_retry_wait = Option("commit.max-retry-wait", duration, WAITS_MS[1])
-    commit_min_retry_wait = Option("commit.min-retry-wait", duration, WAITS_MS[0])
-    commit_timeout = Option[int | None]("commit.timeout", duration, None)
-    compaction_delete_ratio_threshold = Option("compaction.delete-ratio-threshold", share, 0.2)
-    compaction_file_size = Option[int | None]("compaction.file-size", size, None)
-    compaction_incremental_size_threshold = Option[int | None]("compaction.incremental-size-threshold", size, None)
-    compaction_max_size_amplification_percent = Option("compaction.max-size-amplification-percent", integer, 200)
-    compaction_min_file_num = Option("compaction.min.file-num", integer, 5)
-    compaction_offpeak_end_hour = Option("compaction.offpeak.end.hour", integer, -1)
-    compaction_offpeak_ratio = Option("compaction.offpeak-ratio", integer, 0)
-    compaction_offpeak_start_hour = Option("compaction.offpeak.start.hour", integer, -1)
-    compaction_optimization_interval = Option[int | None]("compaction.optimization-interval", duration, None)
-    compaction_size_ratio = Option("compaction.size-ratio", integer, 1)
-    compaction_total_size_threshold = Option("compaction.total-size-threshold", size, 0)
+    commit_force_compact = Option("commit.force-compact", boolean, False, dynamic=True)
+    commit_max_retries = Option("commit.max-retries", integer, 10, dynamic=True)
+    commit_max_retry_wait = Option("commit.max-retry-wait", duration, WAITS_MS[1], dynamic=True)
+    commit_min_retry_wait = Option("commit.min-retry-wait", duration, WAITS_MS[0], dynamic=True)
+    compaction_delete_ratio_threshold = Option("compaction.delete-ratio-threshold", share, 0.2, dynamic=True)
+    compaction_file_size = Option[int | None]("compaction.file-size", size, None, dynamic=True)
+    compaction_incremental_size_threshold = Option[int | None](
+        "compaction.incremental-size-threshold", size, None, dynamic=True
+    )
+    compaction_max_size_amplification_percent = Option(
+        "compaction.max-size-amplification-percent", integer, 200, dynamic=True
+    )
+    compaction_min_file_num = Option("compaction.min.file-num", integer, 5, dynamic=True)
+    compaction_offpeak_end_hour = Option("compaction.offpeak.end.hour", integer, -1, dynamic=True)
+    compaction_offpeak_ratio = Option("compaction.offpeak-ratio", integer, 0, dynamic=True)
+    compaction_offpeak_start_hour = Option("compaction.offpeak.start.hour", integer, -1, dynamic=True)
+    compaction_optimization_interval = Option[int | None](
+        "compaction.optimization-interval", duration, None, dynamic=True
+    )
+    compaction_size_ratio = Option("compaction.size-ratio", integer, 1, dynamic=True)
+    compaction_total_size_threshold = Option("compaction.total-size-threshold", size, 0, dynamic=True)
     consumer_changelog_only = Option("consumer.changelog-only", boolean, False)
-    data_file_path_directory = Option("data-file.path-directory", _text, "")
-    data_file_prefix = Option("data-file.prefix", _text, "data-")
+    data_file_path_directory = Option("data-file.path-directory", as_text, "", fixed=True)
+    data_file_prefix = Option("data-file.prefix", as_text, "data-", dynamic=True)
     data_file_thin_mode = Option("data-file.thin-mode", boolean, False)
-    data_evolution_enabled = Option("data-evolution.enabled", boolean, False)
-    deletion_vector_index_file_target_size = Option("deletion-vector.index-file.target-size", positive, 2 << 20)
+    data_evolution_enabled = Option("data-evolution.enabled", boolean, False, fixed=True)
+    deletion_vector_index_file_target_size = Option(
+        "deletion-vector.index-file.target-size", positive, 2 << 20, dynamic=True
+    )
     deletion_vectors_bitmap64 = Option("deletion-vectors.bitmap64", boolean, False)
     deletion_vectors_enabled = Option("deletion-vectors.enabled", boolean, False)
     deletion_vectors_merge_on_read = Option("deletion-vectors.merge-on-read", boolean, False)
     dynamic_bucket_max_buckets = Option("dynamic-bucket.max-buckets", integer, -1)
-    dynamic_bucket_target_row_num = Option("dynamic-bucket.target-row-num", integer, 2_000_000)
-    dynamic_partition_overwrite = Option("dynamic-partition-overwrite", boolean, True)
-    bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, ())
-    bitmap_columns = Option[tuple[str, ...]]("file-index.bitmap.columns", names, ())
-    bit_slice_columns = Option[tuple[str, ...]]("file-index.bsi.columns", names, ())
-    file_index_embedded = Option("file-index.in-manifest-threshold", size, 500)
-    file_index_read_enabled = Option("file-index.read.enabled", boolean, True)
-    file_block_size = Option[int | None]("file.block-size", positive, None)
-    file_compression = Option("file.compression", _word, "zstd")
-    file_compression_zstd_level = Option("file.compression.zstd-level", integer, 1)
-    file_format = Option("file.format", _file_format, "parquet")
+    dynamic_bucket_target_row_num = Option("dynamic-bucket.target-row-num", integer, 2_000_000, dynamic=True)
+    bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, (), of_columns=True)
+    bitmap_columns = Option[tuple[str, ...]]("file-index.bitmap.columns", names, (), of_columns=True)
+    bit_slice_columns = Option[tuple[str, ...]]("file-index.bsi.columns", names, (), of_columns=True)
+    file_index_embedded = Option("file-index.in-manifest-threshold", size, 500, dynamic=True)
+    file_index_read_enabled = Option("file-index.read.enabled", boolean, True, dynamic=True)
+    file_block_size = Option[int | None]("file.block-size", positive, None, dynamic=True)
+    file_compression = Option("file.compression", _word, "zstd", dynamic=True)
+    file_compression_zstd_level = Option("file.compression.zstd-level", integer, 1, dynamic=True)
+    file_format = Option("file.format", _file_format, "parquet", dynamic=True)
     force_lookup = Option("force-lookup", boolean, False)
-    full_compaction_delta_commits = Option[int | None]("full-compaction.delta-commits", integer, None)
+    full_compaction_delta_commits = Option[int | None]("full-compaction.delta-commits", integer, None, dynamic=True)
     global_index_column_update_action = Option("global-index.column-update-action", _word, "throw_error")
-    global_index_enabled = Option("global-index.enabled", boolean, True)
+    global_index_enabled = Option("global-index.enabled", boolean, True, dynamic=True)
     ignore_update_before = Option("ignore-update-before", boolean, False)
     index_file_in_data_file_dir = Option("index-file-in-data-file-dir", boolean, False)
     lookup_wait = Option("lookup-wait", boolean, True)
-    manifest_codec = Option("manifest.compression", _avro_codec, "zstandard")
-    manifest_full_compaction_threshold_size = Option("manifest.full-compaction-threshold-size", size, 16 << 20)
-    manifest_merge_min_count = Option("manifest.merge-min-count", integer, 30)
-    manifest_target_file_size = Option("manifest.target-file-size", positive, 8 << 20)
-    merge_engine = Option("merge-engine", _word, "deduplicate")
+    manifest_codec = Option("manifest.compression", _avro_codec, "zstandard", dynamic=True)
+    manifest_full_compaction_threshold_size = Option(
+        "manifest.full-compaction-threshold-size", size, 16 << 20, dynamic=True
+    )
+    manifest_merge_min_count = Option("manifest.merge-min-count", integer, 30, dynamic=True)
+    manifest_target_file_size = Option("manifest.target-file-size", positive, 8 << 20, dynamic=True)
+    merge_engine = Option("merge-engine", _word, "deduplicate", fixed=True)
     metadata_iceberg_compaction_max_file_num = Option("metadata.iceberg.compaction.max.file-num", integer, 50)
     metadata_iceberg_delete_after_commit = Option("metadata.iceberg.delete-after-commit.enabled", boolean, True)
     metadata_iceberg_format_version = Option("metadata.iceberg.format-version", _iceberg_version, 2)
@@ -303,53 +290,55 @@ class TableOptions:
     metadata_iceberg_storage_location = Option[str | None](
         "metadata.iceberg.storage-location", _one_of("table-location", "catalog-location"), None
     )
-    metadata_stats_dense_store = Option("metadata.stats-dense-store", boolean, True)
-    metadata_stats_mode = Option("metadata.stats-mode", _text, "truncate(16)")
+    metadata_stats_dense_store = Option("metadata.stats-dense-store", boolean, True, dynamic=True)
+    metadata_stats_mode = Option("metadata.stats-mode", as_text, "truncate(16)", dynamic=True)
     num_levels = Option[int | None]("num-levels", _level_count, None)
-    num_sorted_run_compaction_trigger = Option("num-sorted-run.compaction-trigger", integer, 5)
-    num_sorted_run_stop_trigger = Option[int | None]("num-sorted-run.stop-trigger", integer, None)
+    num_sorted_run_compaction_trigger = Option("num-sorted-run.compaction-trigger", integer, 5, dynamic=True)
+    num_sorted_run_stop_trigger = Option[int | None]("num-sorted-run.stop-trigger", integer, None, dynamic=True)
     overwrite_upgrade = Option("overwrite-upgrade", boolean, True)
     partial_update_remove_record_on_sequence_group = Option[tuple[str, ...]](
-        "partial-update.remove-record-on-sequence-group", names, ()
+        "partial-update.remove-record-on-sequence-group", names, (), of_columns=True
     )
-    partition_default_name = Option("partition.default-name", _text, "__DEFAULT_PARTITION__")
+    partition_default_name = Option("partition.default-name", as_text, "__DEFAULT_PARTITION__", fixed=True)
     partition_expiration_max_num = Option("partition.expiration-max-num", integer, 100)
-    partition_expiration_strategy = Option("partition.expiration-strategy", _text, "values-time")
+    partition_expiration_strategy = Option("partition.expiration-strategy", as_text, "values-time")
     partition_expiration_time = Option[int | None]("partition.expiration-time", duration, None)
-    partition_legacy_name = Option("partition.legacy-name", boolean, True)
+    partition_legacy_name = Option("partition.legacy-name", boolean, True, fixed=True)
     postpone_default_bucket_num = Option[int | None]("postpone.default-bucket-num", positive, None)
     postpone_max_buckets = Option("postpone.batch-write-fixed-bucket.max-parallelism", positive, 2048)
     postpone_target_row_num = Option[int | None]("postpone.target-row-num-per-bucket", positive, None)
     postpone_target_size = Option("postpone.target-size-per-bucket", positive, 1 << 30)
     record_level_expire_time = Option[int | None]("record-level.expire-time", duration, None)
-    record_level_time_field = Option[str | None]("record-level.time-field", _text, None)
-    row_tracking_enabled = Option("row-tracking.enabled", boolean, False)
-    rowkind_field = Option[tuple[str, ...]]("rowkind.field", names, ())
+    record_level_time_field = Option[str | None]("record-level.time-field", as_text, None, of_columns=True)
+    row_tracking_enabled = Option("row-tracking.enabled", boolean, False, fixed=True)
+    rowkind_field = Option[tuple[str, ...]]("rowkind.field", names, (), fixed=True, of_columns=True)
     scan_fallback_branch = Option("scan.fallback-branch", _word, "")
-    sequence_field = Option[tuple[str, ...]]("sequence.field", names, ())
+    sequence_field = Option[tuple[str, ...]]("sequence.field", names, (), fixed=True, of_columns=True)
     sequence_field_sort_order = Option("sequence.field.sort-order", _one_of("ascending", "descending"), "ascending")
-    sequence_snapshot_ordering = Option("sequence.snapshot-ordering", boolean, False)
+    sequence_snapshot_ordering = Option("sequence.snapshot-ordering", boolean, False, fixed=True)
     snapshot_clean_empty_directories = Option("snapshot.clean-empty-directories", boolean, False)
     snapshot_expire_limit = Option("snapshot.expire.limit", integer, 50)
     snapshot_num_retained_max = Option("snapshot.num-retained.max", integer, 2**31 - 1)
     snapshot_num_retained_min = Option("snapshot.num-retained.min", integer, 10)
     snapshot_time_retained = Option("snapshot.time-retained", duration, 3_600_000)
-    source_split_open_file_cost = Option("source.split.open-file-cost", size, 4 << 20)
-    source_split_target_size = Option("source.split.target-size", size, 128 << 20)
-    target_file_size = Option[int | None]("target-file-size", positive, None)
+    source_split_open_file_cost = Option("source.split.open-file-cost", size, 4 << 20, dynamic=True)
+    source_split_target_size = Option("source.split.target-size", size, 128 << 20, dynamic=True)
+    target_file_size = Option[int | None]("target-file-size", positive, None, dynamic=True)
     # Java's default is 10, after which all writers spill to disk; here only those without an open file do.
-    write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64)
-    variant_infer_shredding_schema = Option("variant.inferShreddingSchema", boolean, False)
-    variant_shredding_max_infer_buffer_row = Option("variant.shredding.maxInferBufferRow", positive, 4096)
-    variant_shredding_max_schema_depth = Option("variant.shredding.maxSchemaDepth", integer, 50)
-    variant_shredding_max_schema_width = Option("variant.shredding.maxSchemaWidth", integer, 300)
-    variant_shredding_min_field_cardinality_ratio = Option("variant.shredding.minFieldCardinalityRatio", share, 0.1)
+    write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64, dynamic=True)
+    variant_infer_shredding_schema = Option("variant.inferShreddingSchema", boolean, False, dynamic=True)
+    variant_shredding_max_infer_buffer_row = Option("variant.shredding.maxInferBufferRow", positive, 4096, dynamic=True)
+    variant_shredding_max_schema_depth = Option("variant.shredding.maxSchemaDepth", integer, 50, dynamic=True)
+    variant_shredding_max_schema_width = Option("variant.shredding.maxSchemaWidth", integer, 300, dynamic=True)
+    variant_shredding_min_field_cardinality_ratio = Option(
+        "variant.shredding.minFieldCardinalityRatio", share, 0.1, dynamic=True
+    )
     variant_shredding_schema = Option[Mapping[str, Any]]("variant.shreddingSchema", _shredding_schema, {})
     # Its name before Paimon 1.4.
     parquet_variant_shredding_schema = Option[Mapping[str, Any]](
         "parquet.variant.shreddingSchema", _shredding_schema, {}
     )
-    write_only = Option("write-only", boolean, False)
+    write_only = Option("write-only", boolean, False, dynamic=True)
 
     @property
     def shredding(self) -> str | None:
@@ -489,57 +478,32 @@ class TableOptions:
 
 
 read = TableOptions
-PARSERS = {option.key: option.parse for option in vars(TableOptions).values() if isinstance(option, Option)}
 
 
 ACCEPTED = "lakeformat.accepted-options"
 
-# The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility.
-# A `*` stands for a name.
-DOCUMENTED = Documented.parse(
-    heeded="""
-    aggregation.remove-record-on-delete branch-merge.enabled blob-as-descriptor blob-descriptor-field
-    blob-external-storage-field blob-field blob-view-field blob.target-file-size bucket bucket-function.type bucket-key
-    chain-table.enabled changelog-file.prefix changelog-producer changelog-producer.row-deduplicate
-    changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.max changelog.num-retained.min
-    changelog.time-retained clustering.incremental commit.force-compact commit.max-retries commit.max-retry-wait
-    commit.min-retry-wait compaction.delete-ratio-threshold compaction.file-size compaction.incremental-size-threshold
-    compaction.max-size-amplification-percent compaction.min.file-num compaction.offpeak-ratio
-    compaction.offpeak.end.hour compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
-    compaction.total-size-threshold consumer.changelog-only data-evolution.enabled data-file.external-paths
-    data-file.path-directory data-file.prefix data-file.thin-mode deduplicate.ignore-delete
-    deletion-vector.index-file.target-size deletion-vectors.bitmap64 deletion-vectors.enabled
-    deletion-vectors.merge-on-read dynamic-bucket.max-buckets dynamic-bucket.target-row-num fallback-branch
-    fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
-    fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
-    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function
-    file-index.bloom-filter.*.fpp file-index.bitmap.*.index-block-size file-index.bitmap.*.version
-    file-index.bitmap.columns file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns
-    file-index.in-manifest-threshold file-index.read.enabled file.block-size file.compression
-    format-table.partition-path-only-value file.compression.zstd-level file.format first-row.ignore-delete force-lookup
-    full-compaction.delta-commits global-index.column-update-action global-index.enabled ignore-delete
-    ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression
-    manifest.format manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size
-    merge-engine metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
-    metadata.iceberg.format-version metadata.iceberg.manifest-compression metadata.iceberg.previous-versions-max
-    metadata.iceberg.database metadata.iceberg.rest.* metadata.iceberg.storage metadata.iceberg.storage-location
-    metadata.iceberg.table metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger
-    num-sorted-run.stop-trigger orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size
-    parquet.enable.dictionary parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
-    partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
-    partition.expiration-strategy partition.expiration-time partition.legacy-name partition.mark-done-action
-    partition.timestamp-formatter partition.timestamp-pattern pk-clustering-override
-    postpone.batch-write-fixed-bucket.max-parallelism postpone.default-bucket-num postpone.target-row-num-per-bucket
-    postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field
-    row-tracking.enabled rowkind.field scan.fallback-branch sequence.field sequence.field.sort-order
-    sequence.snapshot-ordering snapshot.clean-empty-directories snapshot.expire.limit snapshot.num-retained.max
-    snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost source.split.target-size
-    target-file-size type parquet.variant.shreddingSchema variant.inferShreddingSchema
-    variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth variant.shredding.maxSchemaWidth
-    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field video-frame-field
-    write-max-writers-to-spill write-only
-    """,
-    ignored="""
+# Options that are read by their keys. A `*` stands for a name.
+_BY_KEY = (
+    *read_by_key(ACCEPTED, *_IGNORE_DELETE),
+    *read_by_key(
+        "orc.stripe.size", "parquet.block.size", "parquet.dictionary.page.size", "parquet.enable.dictionary",
+        "parquet.page.size", dynamic=True,
+    ),
+    *read_by_key("partition", "primary-key", fixed=True),
+    *read_by_key(
+        "aggregation.remove-record-on-delete", "fields.*.aggregate-function", "fields.*.count-limit",
+        "fields.*.distinct", "fields.*.ignore-retract", "fields.*.list-agg-delimiter", "fields.*.nested-key",
+        "fields.*.nested-key-null-strategy", "fields.*.nested-sequence-field", "fields.*.sequence-group",
+        "fields.*.stats-mode", "fields.*.ts-field", "fields.default-aggregate-function",
+        "file-index.bitmap.*.index-block-size", "file-index.bitmap.*.version", "file-index.bloom-filter.*.fpp",
+        "file-index.bloom-filter.*.items", "format-table.partition-path-only-value", "metadata.iceberg.database",
+        "metadata.iceberg.rest.*", "metadata.iceberg.table", "partial-update.remove-record-on-delete",
+        "partition.mark-done-action", "partition.timestamp-formatter", "partition.timestamp-pattern",
+    ),
+)  # fmt: skip
+
+# The other keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility.
+_IGNORED = """
     add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes
     async-file-write auto-create avro.* bitmap-index.* blob-compaction.enabled blob-external-storage-path
     blob-view.resolve.enabled blob-write-null-on-missing-file blob.split-by-file-size branch btree-index.*
@@ -547,19 +511,20 @@ DOCUMENTED = Documented.parse(
     changelog-file.compression changelog-file.format changelog-file.stats-mode changelog.precommit-compact
     changelog.precommit-compact.thread-num clustering.columns clustering.history-partition.idle-to-full-sort
     clustering.history-partition.limit clustering.incremental.mode clustering.incremental.optimize-write
-    clustering.strategy commit.callback.*.param commit.callbacks commit.custom-listeners commit.discard-duplicate-files
-    commit.force-create-snapshot commit.strict-mode.last-safe-snapshot commit.timeout commit.user-prefix
-    compaction.bucket-distribution-strategy compaction.early-max.file-num compaction.file-num-limit
-    compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max.file-num
+    clustering.strategy commit.callback.*.param commit.callbacks commit.custom-listeners
+    commit.discard-duplicate-files commit.force-create-snapshot commit.strict-mode.last-safe-snapshot commit.timeout
+    commit.user-prefix compaction.bucket-distribution-strategy compaction.early-max.file-num
+    compaction.file-num-limit compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max.file-num
     compaction.skip-expired-partitions compaction.small-file-ratio consumer-id consumer.expiration-time
-    consumer.ignore-progress consumer.mode continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism
-    cross-partition-upsert.index-ttl csv.* data-evolution.merge-into.file-pruning
-    data-evolution.merge-into.source-persist data-evolution.row-sidecar.enabled
-    data-evolution.row-sidecar.max-selected-rows data-evolution.row-sidecar.max-selection-ratio
-    data-file.external-paths.specific-fs data-file.external-paths.strategy data-file.external-paths.weights
-    delete.force-produce-changelog deletion-vectors.modifiable disable-alter-column-null-to-not-null
-    disable-explicit-type-casting dlf.* dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
-    dynamic-partition-overwrite end-input.check-partition-expire end-input.watermark fields.*.default-value
+    consumer.ignore-progress consumer.mode continuous.discovery-interval
+    cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl csv.*
+    data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
+    data-evolution.row-sidecar.enabled data-evolution.row-sidecar.max-selected-rows
+    data-evolution.row-sidecar.max-selection-ratio data-file.external-paths.specific-fs
+    data-file.external-paths.strategy data-file.external-paths.weights delete.force-produce-changelog
+    deletion-vectors.modifiable disable-alter-column-null-to-not-null disable-explicit-type-casting dlf.*
+    dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets dynamic-partition-overwrite
+    end-input.check-partition-expire end-input.watermark fields.*.default-value
     file-index.ngram-bloom-filter.columns file-index.range-bitmap.*.chunk-size file-index.range-bitmap.columns
     file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
     file.compression.per.level file.format.per.level file.suffix.include.compression
@@ -567,25 +532,22 @@ DOCUMENTED = Documented.parse(
     format-table.implementation format-table.repair.collect-statistics format-table.statistics.parallelism
     full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.external-path
     global-index.row-count-per-shard global-index.search-mode global-index.thread-num hive.* image-column
-    incremental-between incremental-between-scan-mode incremental-between-tag-to-snapshot incremental-between-timestamp
-    incremental-to-auto-tag json.* kafka.* lance.* legacy-timestamp-mapping.enabled local-merge-buffer-size
-    local-sort.max-num-file-handles log.changelog-mode log.consistency log.format log.key.format log.scan
-    log.scan.remove-normalize log.scan.timestamp-millis log.system log.system.auto-register lookup-compact
-    lookup-compact.max-interval lookup.async lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
-    lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size lookup.cache-rows
-    lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
+    incremental-between incremental-between-scan-mode incremental-between-tag-to-snapshot
+    incremental-between-timestamp incremental-to-auto-tag json.* kafka.* lance.* legacy-timestamp-mapping.enabled
+    local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency log.format
+    log.key.format log.scan log.scan.remove-normalize log.scan.timestamp-millis log.system log.system.auto-register
+    lookup-compact lookup-compact.max-interval lookup.async lookup.async-thread-number lookup.bootstrap-parallelism
+    lookup.cache lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size
+    lookup.cache-rows lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
     lookup.cache.high-priority-pool-ratio lookup.dynamic-partition.refresh-interval
     lookup.dynamic-partition.refresh.async lookup.hash-load-factor lookup.local-file-type lookup.merge-buffer-size
     lookup.merge-records-threshold lookup.refresh.async lookup.refresh.async.pending-snapshot-count
     lookup.refresh.full-load-threshold lookup.refresh.time-periods-blacklist lookup.remote-file.enabled
     lookup.remote-file.level-threshold manifest-sort.enabled manifest-sort.max-rewrite-size
     manifest-sort.partition-field manifest.delete-file-drop-stats materialized-table.*
-    metadata.iceberg.compaction.max.file-num metadata.iceberg.compaction.min.file-num
-    metadata.iceberg.delete-after-commit.enabled metadata.iceberg.format-version metadata.iceberg.glue.skip-archive
-    metadata.iceberg.hadoop-conf-dir metadata.iceberg.hive-client-class metadata.iceberg.hive-conf-dir
-    metadata.iceberg.hive-skip-update-stats metadata.iceberg.manifest-compression
-    metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max metadata.iceberg.storage
-    metadata.iceberg.storage-location metadata.iceberg.uri metadata.stats-keep-first-n-columns
+    metadata.iceberg.compaction.min.file-num metadata.iceberg.glue.skip-archive metadata.iceberg.hadoop-conf-dir
+    metadata.iceberg.hive-client-class metadata.iceberg.hive-conf-dir metadata.iceberg.hive-skip-update-stats
+    metadata.iceberg.manifest-legacy-version metadata.iceberg.uri metadata.stats-keep-first-n-columns
     metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
     metastore.tag-to-partition.preview mosaic.* need-lookup object-location orc.* page-size parquet.*
     partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval
@@ -617,20 +579,21 @@ DOCUMENTED = Documented.parse(
     sort-engine sort-spill-buffer-size sort-spill-threshold sorted-index.* source.checkpoint-align.enabled
     source.checkpoint-align.timeout source.operator-uid.suffix source.split.target-size-with-column-pruning spark.*
     spill-compression spill-compression.zstd-level streaming-read-append-overwrite streaming-read-mode
-    streaming-read-overwrite streaming.read.snapshot.delay table-read.sequence-number.enabled tag.automatic-completion
-    tag.automatic-creation tag.batch.customized-name tag.callback.*.param tag.callbacks tag.create-success-file
-    tag.creation-delay tag.creation-period tag.creation-period-duration tag.default-time-retained tag.num-retained-max
-    tag.period-formatter tag.time-expire-enabled unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle
-    upsert-key variant.shredding.inferenceMode vector-index.* vector-search.distribute.enabled
-    vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format
-    vector.target-file-size visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
+    streaming-read-overwrite streaming.read.snapshot.delay table-read.sequence-number.enabled
+    tag.automatic-completion tag.automatic-creation tag.batch.customized-name tag.callback.*.param tag.callbacks
+    tag.create-success-file tag.creation-delay tag.creation-period tag.creation-period-duration
+    tag.default-time-retained tag.num-retained-max tag.period-formatter tag.time-expire-enabled
+    unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key variant.shredding.inferenceMode
+    vector-index.* vector-search.distribute.enabled vector-search.lateral-join.batch-size
+    vector-search.lateral-join.parallelism vector.file.format vector.target-file-size
+    visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
     write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable
     write-buffer-spillable.max-disk-size write-manifest-cache write-mode write.batch-memory write.batch-size
     write.data-evolution.update-conflict-retry.max-attempts write.data-evolution.update-conflict-retry.wait-ms
     write.hive-style-dynamic-partition.enabled write.merge-schema write.merge-schema.explicit-cast
-    write.merge-schema.type-widening write.sequence-number-init-mode write.use-v2-write zorder.var-length-contribution
-    """,
-)
+    write.merge-schema.type-widening write.sequence-number-init-mode write.use-v2-write
+    zorder.var-length-contribution
+    """
 
 # Features that lakeformat would only half understand: (key, whether the value asks for it, the message).
 _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
@@ -655,42 +618,19 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
     ("manifest.format", lambda v: v.lower() != "avro", "manifests in {value}; they are read, not written"),
 )
+
+REFUSED = tuple(key for key, _, _ in (*_REFUSED_ALWAYS, *_REFUSED_ON_WRITE))
+HEEDED = declared(TableOptions, _BY_KEY, read_by_key(*REFUSED))
+DOCUMENTED = Documented.declared(HEEDED, _IGNORED)
+
 # Set once, when the table is created.
-_IMMUTABLE = {
-    "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine",
-    "sequence.field", "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name",
-    "partition.legacy-name", "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering",
-    "branch-merge.enabled",
-}  # fmt: skip
+_IMMUTABLE = {"path", "branch", "type"} | {key for key, option in HEEDED.items() if option.fixed}
 
 # What readers and writers may do otherwise than the table says: it changes no row and no meaning of one.
-_DYNAMIC = frozenset({
-    "blob-as-descriptor", "blob.target-file-size", "commit.force-compact", "commit.max-retries",
-    "commit.max-retry-wait", "commit.min-retry-wait", "compaction.delete-ratio-threshold", "compaction.file-size",
-    "compaction.incremental-size-threshold", "compaction.max-size-amplification-percent", "compaction.min.file-num",
-    "compaction.offpeak-ratio", "compaction.offpeak.end.hour", "compaction.offpeak.start.hour",
-    "compaction.optimization-interval", "compaction.size-ratio", "compaction.total-size-threshold", "data-file.prefix",
-    "deletion-vector.index-file.target-size", "dynamic-bucket.target-row-num", "file-index.in-manifest-threshold",
-    "file-index.read.enabled", "file.block-size", "file.compression", "file.compression.zstd-level", "file.format",
-    "full-compaction.delta-commits", "global-index.enabled", "manifest.compression",
-    "manifest.full-compaction-threshold-size", "manifest.merge-min-count", "manifest.target-file-size",
-    "metadata.stats-dense-store", "metadata.stats-mode", "num-sorted-run.compaction-trigger",
-    "num-sorted-run.stop-trigger", "orc.stripe.size", "parquet.block.size", "parquet.dictionary.page.size",
-    "parquet.enable.dictionary", "parquet.page.size", "source.split.open-file-cost", "source.split.target-size",
-    "target-file-size", "variant.inferShreddingSchema", "variant.shredding.maxInferBufferRow",
-    "variant.shredding.maxSchemaDepth", "variant.shredding.maxSchemaWidth",
-    "variant.shredding.minFieldCardinalityRatio", "write-max-writers-to-spill", "write-only",
-})  # fmt: skip
+_DYNAMIC = frozenset(key for key, option in HEEDED.items() if option.dynamic)
 
 # Arguments of `create_table` here, and options in Flink's DDL.
 _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[...]"}
-
-# Options whose value names columns.
-_OF_COLUMNS = {
-    "bucket-key", "sequence.field", "rowkind.field", "partial-update.remove-record-on-sequence-group",
-    "changelog-producer.row-deduplicate-ignore-fields", "record-level.time-field", "file-index.bloom-filter.columns",
-    "file-index.bitmap.columns", "file-index.bsi.columns",
-}  # fmt: skip
 
 
 def require_readable(options: Options, where: str) -> None:
@@ -749,8 +689,8 @@ def check_values(options: Options, where: str) -> None:
     for key, value in options.items():
         if not isinstance(value, str):
             raise InvalidInput(f"{where}: option {key!r} is {value!r}; options are text, e.g. {str(value)!r}")
-        if key in PARSERS:
-            PARSERS[key](key, value)
+        if key in HEEDED:
+            HEEDED[key].parse(key, value)
 
 
 def check_alter(before: Options, after: Options, where: str) -> None:
@@ -774,7 +714,7 @@ def renamed(properties: Options, columns: Iterable[str], name: str, to: str) -> 
 
     after: dict[str, str] = {}
     for key, value in properties.items():
-        if key in _OF_COLUMNS:
+        if key in HEEDED and HEEDED[key].of_columns:
             value = listed(value)
         elif key.startswith("fields.") and key.endswith(SEQUENCE_GROUP):
             key, value = f"fields.{listed(key[len('fields.') : -len(SEQUENCE_GROUP)])}{SEQUENCE_GROUP}", listed(value)
