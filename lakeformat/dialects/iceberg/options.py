@@ -64,7 +64,7 @@ def _word(key: str, text: str) -> str:
 def _one_of(*words: str) -> Parser[str]:
     def parse(key: str, text: str) -> str:
         if (word := text.strip().lower()) not in words:
-            listed = f"{', '.join(map(repr, words[:-1]))} or {words[-1]!r}"
+            listed = f"{', '.join(words[:-1])} or {words[-1]}"
             raise InvalidInput(f"property {key!r} is {text!r}; it must be {listed}")
         return word
 
