@@ -32,9 +32,9 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-# `==` and `hash` of any noun, the time of day, and the log, which is heard only where another test of the process
-# raised its level.
-NO_STEPS = {"lakeformat.model.dataclass", "lakeformat.clock", "lakeformat.model.log"}
+# `==` and `hash` of any noun, an attribute that is a table option, the time of day, and the log, which is heard only
+# where another test of the process raised its level.
+NO_STEPS = {"lakeformat.model.dataclass", "lakeformat.model.option", "lakeformat.clock", "lakeformat.model.log"}
 BOUNDS = {overwrite: (54, 3), merge: (67, 7), delete: (61, 2), scan: (42, 0), expiry: (27, 0)}  # (modules, pairs)
 
 
@@ -57,7 +57,8 @@ class Walk:
         if event == "call" and frame.f_back is not None:
             of, by = frame.f_globals.get("__name__", ""), frame.f_back.f_globals.get("__name__", "")
             if of.startswith("lakeformat") and of not in NO_STEPS:
-                self.calls.add((by if by.startswith("lakeformat") else of, of))
+                is_step = by.startswith("lakeformat") and by not in NO_STEPS
+                self.calls.add((by if is_step else of, of))
 
     @property
     def modules(self):
