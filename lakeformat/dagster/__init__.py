@@ -9,7 +9,7 @@ from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.maintenance import maintenance
-from lakeformat.dagster.rerun import rerun_partitions
+from lakeformat.dagster.rerun import preview_rerun, rerun_partitions
 from lakeformat.dagster.sensors import foreign_commits
 from lakeformat.dagster.spark import SparkResource, SparkUnavailable
 from lakeformat.dagster.sql_table import sql_table
@@ -37,6 +37,7 @@ __all__ = [
     "lag_checks",
     "lag_sensor",
     "maintenance",
+    "preview_rerun",
     "published",
     "rerun_partitions",
     "run_checks",

@@ -285,6 +285,8 @@ def test_launchpads_launch_as_they_open_in_a_browser(server):
         browser.wait("document.body.innerText.includes('Launched run')")
         for job in ("maintain", "sweep_orphans", "rerun_partitions"):
             browser.open(f"{address}/locations/lake/jobs/{job}/playground")
+            if job == "rerun_partitions":
+                browser.wait("document.body.innerText.includes('dry_run: false')")
             browser.click("Launch Run")
             browser.wait("location.pathname.startsWith('/runs/')")
     jobs = ("__ASSET_JOB", "maintain", "sweep_orphans", "rerun_partitions")

@@ -5,10 +5,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeformat.dagster import rerun_partitions
+from lakeformat.dagster import preview_rerun, rerun_partitions
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.errors import InvalidInput
 
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
@@ -55,8 +56,10 @@ RERUN = rerun_partitions([orders, months, cells, written, told], name="rerun_tes
 
 @pytest.fixture
 def rerun(lake, instance):
-    def rerun(raises=True, **partitions):
+    def rerun(raises=True, dry_run=False, **partitions):
         ops = {f"rerun_{name}": {"config": {"partitions": keys}} for name, keys in partitions.items()}
+        if dry_run:
+            ops["plan"] = {"config": {"dry_run": True}}
         return RERUN.execute_in_process(
             run_config={"ops": ops},
             instance=instance,
@@ -327,3 +330,59 @@ def test_dagster_knows_which_partitions_a_rerun_did_not_make(chain, instance, mo
     status = instance.get_status_by_partition(doubled.key, SCATTERED, DAILY)
     failed = {key: each.name for key, each in status.items() if each is not None}
     assert {key for key, name in failed.items() if name == "FAILED"} == set(SCATTERED[:2])
+
+
+def test_a_dry_run_says_what_would_go_and_makes_nothing(rerun, lake, instance):
+    days = ["2013-01-01", "2013-01-17"]
+    regions = [f"{day}|{region}" for day in days for region in ("eu", "us")]
+    rerun(orders=days, cells=regions)
+    lake.lake.table("nyc.orders").append(pa.table({"dt": days[:1], "n": [2]}))
+    tables = {name: lake.lake.table(f"nyc.{name}") for name in ("orders", "cells")}
+    before = {name: [snapshot.id for snapshot in table.snapshots()] for name, table in tables.items()}
+    events = len(instance.fetch_materializations(dg.AssetKey("orders"), limit=100).records)
+    asked = {"orders": [*days, "2013-02-02"], "cells": regions[:1]}
+    result = rerun(dry_run=True, **asked)
+    assert {name: [snapshot.id for snapshot in table.snapshots()] for name, table in tables.items()} == before
+    assert len(instance.fetch_materializations(dg.AssetKey("orders"), limit=100).records) == events
+    assert not lake.lake.exists("nyc.written")
+    (output,) = [event for event in result.all_events if event.is_successful_output and event.node_name == "plan"]
+    shown = output.event_specific_data.metadata["lake/dry_run"].value
+    assert "| orders | 2013-01-01 | replaced | 2 | 2 |" in shown
+    assert "| orders | 2013-02-02 | new | 0 | 0 | 0 B |" in shown
+    assert "| cells | 2013-01-01\\|eu | replaced | 1 | 1 |" in shown
+    assert "4 partitions of 2 tables: 3 partitions replaced (4 rows and 4 files go)" in shown
+
+    preview = preview_rerun([orders, months, cells, written, told], lake, asked)
+    totals = preview.group_by("asset").aggregate([("row_count", "sum"), ("file_count", "sum"), ("size_bytes", "sum")])
+    rerun(**asked)
+    for row in totals.to_pylist():
+        made = tables[row["asset"]].current_snapshot()
+        gone = (made.rows_removed, made.files_removed, made.bytes_removed)
+        assert gone == (row["row_count_sum"], row["file_count_sum"], row["size_bytes_sum"]), row["asset"]
+
+
+def test_a_preview_follows_what_is_downstream_and_refuses_what_is_no_table(rerun, lake, instance):
+    assets = [orders, months, cells, written, told]
+    rerun(orders=["2013-01-01"])
+    rerun(months=["2013-01-01"])
+    asked = {"orders": ["2013-01-03"]}
+    alone = preview_rerun(assets, lake, asked)
+    assert alone.to_pylist() == [
+        {
+            "asset": "orders",
+            "partition": "2013-01-03",
+            "effect": "new",
+            "row_count": 0,
+            "file_count": 0,
+            "size_bytes": 0,
+        }
+    ]
+    followed = preview_rerun(assets, lake, asked, downstream=True, instance=instance)
+    assert followed.column("asset").to_pylist() == ["orders", "months"]
+    assert followed.column("effect").to_pylist() == ["new", "replaced"]
+    with pytest.raises(InvalidInput, match="no partitioned table nope; there are cells, months, orders, told, written"):
+        preview_rerun(assets, lake, {"nope": ["x"]})
+    with pytest.raises(InvalidInput, match="needs instance="):
+        preview_rerun(assets, lake, asked, downstream=True)
+    with pytest.raises(dg.Failure, match="orders has no partitions 1999-01-01"):
+        preview_rerun(assets, lake, {"orders": ["1999-01-01"]})
