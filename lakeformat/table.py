@@ -26,9 +26,10 @@ from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression import sql_text
-from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep
+from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep, verify
 from lakeformat.maintenance.relocate import Relocated
 from lakeformat.maintenance.runner import Runner
+from lakeformat.maintenance.verify import Damage
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
@@ -940,6 +941,17 @@ class Table:
     def missing_files(self) -> list[str]:
         """The data and delete files of the current snapshot that storage does not have. An undamaged table has none."""
         return sweep.missing(self._store, self._view())
+
+    def verify(self, deep: bool = False) -> list[Damage]:
+        """Compare the current snapshot with storage: missing files, files of another size, wrong counts of manifests
+        and snapshots, and missing snapshots (Paimon). An undamaged table has no `Damage`.
+
+        Args:
+            deep: Also read every data and delete file: their footers, pages with checksums, and row counts.
+
+        Raises `CorruptTable` and `CorruptFile` if metadata cannot be read.
+        """
+        return verify.verify(self._store, self._view(), deep)
 
     def remove_missing_files(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None

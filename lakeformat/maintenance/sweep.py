@@ -33,7 +33,7 @@ def without_missing(change: Change) -> Rewrite | None:
     """The operation that removes missing data files from the table; None if none is missing. Raises
     `UnsupportedFeature` for missing delete files: the rows that they delete would come back."""
     gone = set(missing(change.store, change.view))
-    data = {path for task in change.view.scan() for part in _parts(task) for path in part.paths} & gone
+    data = {path for task in change.view.scan() for part in with_parts(task) for path in part.paths} & gone
     if deletes := sorted(gone - data):
         raise UnsupportedFeature(
             f"{change.store.root}: {deletes[0]} is missing, which deletes rows: without it they would come back; roll "
@@ -51,20 +51,20 @@ def without_missing(change: Change) -> Rewrite | None:
 
 
 def _paths(task: ReadTask) -> Iterator[str]:
-    for part in _parts(task):
+    for part in with_parts(task):
         yield from part.paths
         if isinstance(part, FilesTask):
             yield from (delete.path for deletes in part.deletes for delete in deletes)
 
 
-def _parts(task: ReadTask | BlobTask) -> Iterator[FilesTask | BlobTask]:
+def with_parts(task: ReadTask | BlobTask) -> Iterator[FilesTask | BlobTask]:
     """The tasks that a task consists of."""
     match task:
         case MergeTask():
-            yield from chain.from_iterable(map(_parts, task.parts))
+            yield from chain.from_iterable(map(with_parts, task.parts))
         case FilesTask():
             yield task
-            yield from chain.from_iterable(map(_parts, chain.from_iterable(task.beside)))
+            yield from chain.from_iterable(map(with_parts, chain.from_iterable(task.beside)))
         case BlobTask():
             yield task
 

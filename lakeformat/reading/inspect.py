@@ -74,6 +74,11 @@ class Inspect:
         together. None if files of some spec are not partitioned by the columns' own values."""
         return partitions.by_columns(self.partitions(), self.partition_specs(), columns)
 
+    def discrepancies(self) -> pa.Table:
+        """One row (`text`) per count of the current snapshot's metadata that differs from what it counts, and per gap
+        among the snapshots (Paimon)."""
+        return self._table("discrepancies")
+
     def tags(self) -> pa.Table:
         """One row per tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null:
         for ever). Paimon adds `create_time` (null if the tag does not record it)."""

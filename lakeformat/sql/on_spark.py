@@ -62,7 +62,7 @@ def frame(context: Context, query: Query) -> Any:
 def spliced(query: Query) -> str:
     """The text with `{frame}` for each table, the user's own braces doubled, and `?` as named parameters. Without a
     table there is no frame, and Spark then takes the text as it is."""
-    original = _original(query)
+    original = query.piece.text.replace(text.DOLLAR, "$")
     double = _doubled if query.references else str
     edits = [
         (reference.start, reference.end, "{" + _name(index) + "}" + _alias(reference))
@@ -123,10 +123,6 @@ def _name(position: int) -> str:
 
 def _doubled(part: str) -> str:
     return part.replace("{", "{{").replace("}", "}}")
-
-
-def _original(query: Query) -> str:
-    return query.piece.text.replace(text.DOLLAR, "$")
 
 
 def _alias(reference: Any) -> str:

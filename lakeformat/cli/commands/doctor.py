@@ -10,7 +10,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import LakeError
+from lakeformat import LakeError, NotFound
 from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, size
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _SMALL = 8  # Small files in a partition; from this many on, reads slow down.
 _DELETED = 0.2  # Of a table's rows.
+# Iceberg's readers take counts for statistics; Paimon's refuse manifests with wrong ones.
+_CURE_OF_COUNTS = {
+    "iceberg": "rows are read right, counts without a scan are not: compact {table} --full writes new metadata",
+    "paimon": "restore the metadata file; after lost snapshots: CALL sys.repair_earliest_snapshot('{table}', FIRST)",
+}
 _SKEW = 20  # Times the median partition.
 
 
@@ -31,15 +36,16 @@ _SKEW = 20  # Times the median partition.
     metavar="DAYS",
     help="Younger files may be in use.",
 )
+@click.option("--deep", is_flag=True, help="Read every data and delete file: footers, pages, row counts.")
 @click.pass_obj
-def doctor(session: Session, table: str | None, orphans_older_than: int) -> None:
+def doctor(session: Session, table: str | None, orphans_older_than: int, deep: bool) -> None:
     """Look for what is wrong with tables.
 
-    Small files, deleted rows, skew, orphan files, snapshots to expire, and references to missing files. Exit code 1 if
-    there are any.
+    Missing and cut files, wrong counts, small files, deleted rows, skew, orphan files, and snapshots to expire. Exit
+    code 1 if there are any.
     """
     names = [table] if table else session.lake.tables()
-    findings = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]
+    findings = [finding for name in names for finding in _findings(session, name, orphans_older_than, deep)]
 
     def drawn() -> Group:
         sick = {finding["table"] for finding in findings}
@@ -51,20 +57,33 @@ def doctor(session: Session, table: str | None, orphans_older_than: int) -> None
         raise click.exceptions.Exit(1)
 
 
-def _findings(table: Table, days: int) -> list[dict[str, Any]]:
+def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[str, Any]]:
     findings: list[dict[str, Any]] = []
 
     def add(problem: str, text: str, cure: str) -> None:
-        findings.append({"table": table.name, "problem": problem, "found": text, "cure": cure})
+        findings.append({"table": name, "problem": problem, "found": text, "cure": cure})
 
     try:
-        lost = table.missing_files()
+        table = session.lake.table(name)
+    except NotFound:
+        raise
+    except LakeError as error:
+        add("unreadable", str(error), "restore the file that the message names")
+        return findings
+    try:
+        damage = table.verify(deep)
+        lost = [finding for finding in damage if finding.kind == "missing"]
         if lost:
             add(
                 "broken",
-                f"{len(lost)} files are named and not there, e.g. {lost[0]}",
-                "restore them, or rollback to a snapshot without them",
+                f"{len(lost)} files are named and not there, e.g. {lost[0].path}",
+                f"restore them, or {_way_back(table)}",
             )
+        for finding in damage:
+            if finding.kind == "counts":
+                add("wrong count", finding.text, _CURE_OF_COUNTS[table.format].format(table=table.name))
+            elif finding.kind != "missing":
+                add("broken", finding.text, f"restore the file, or {_way_back(table)}")
         partitions = table.inspect.partitions()
         small, sizes, rows, deleted = (
             partitions[name].fill_null(0).to_pylist()  # Other engines' files may have no row count.
@@ -97,8 +116,30 @@ def _findings(table: Table, days: int) -> list[dict[str, Any]]:
         if orphans:
             add("orphan files", f"{len(orphans)}, {size(sum(f.size_bytes for f in orphans))}", f"sweep {table.name}")
     except LakeError as error:
-        add("unreadable", str(error), "see the message")
+        add("unreadable", str(error), f"restore the file that the message names, or {_way_back(table)}")
     return findings
+
+
+def _way_back(table: Table) -> str:
+    """The command that goes back to the newest snapshot whose files are all there."""
+    try:
+        for snapshot in reversed(table.snapshots()[:-1]):
+            if _is_whole(table, snapshot.id):
+                return f"go back to the newest whole snapshot: rollback {table.name} --snapshot {snapshot.id}"
+    except LakeError:  # Not even the list of snapshots can be read.
+        pass
+    return "copy the rows that can be read to a new table: no other snapshot is whole"
+
+
+def _is_whole(table: Table, snapshot_id: int) -> bool:
+    stored = {file.path: file.size_bytes for file in table.stored_files()}
+    try:
+        listed = table.inspect.at(snapshot_id).files()
+    except LakeError:
+        return False
+    paths = [path.removeprefix(f"{table.uri}/") for path in listed["path"].to_pylist()]
+    sizes = zip(paths, listed["size_bytes"].to_pylist(), strict=True)
+    return all(stored.get(path) == size for path, size in sizes if "://" not in path)
 
 
 def _text(finding: dict[str, Any]) -> Text:

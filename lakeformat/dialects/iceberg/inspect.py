@@ -67,6 +67,27 @@ class Inspections(Part[State]):
             }
         )
 
+    def discrepancies(self) -> pa.Table:
+        """One row (`text`) per count of the current snapshot's metadata that differs from what it counts."""
+        document = self.state.snapshot_document
+        metas, texts = manifest.metas_of(self.reader, document), []
+        paths = metas["manifest_path"].to_pylist()
+        for meta, entries in zip(metas.to_pylist(), manifest.read_raw(self.reader, paths), strict=True):
+            for status in manifest.Status:
+                chosen, name = entries.filter(pc.equal(entries["status"], int(status))), status.name.lower()
+                counts = {f"{name}_files_count": len(chosen), f"{name}_rows_count": _sum(chosen["record_count"])}
+                texts += [
+                    f"{meta['manifest_path']}: {count} is {meta[count]} in its list, and it has {actual}"
+                    for count, actual in counts.items()
+                    if meta[count] not in (None, actual)
+                ]
+        live = manifest.live_entries(self.reader, self.state)
+        summary = (document or {}).get("summary") or {}
+        for key, actual in (("total-data-files", len(live)), ("total-records", _sum(live["record_count"]))):
+            if key in summary and summary[key] != str(actual):
+                texts.append(f"{key} is {summary[key]}, and its files have {actual}")
+        return pa.table({"text": pa.array(texts, pa.string())})
+
     def delete_files(self) -> pa.Table:
         """One row per live delete file, in the order of the manifests."""
         return _files(
@@ -326,6 +347,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "sort_orders": Inspections.sort_orders,
     "options": Inspections.table_options,
     "consumers": Inspections.consumers,
+    "discrepancies": Inspections.discrepancies,
 }
 
 
@@ -416,6 +438,10 @@ def _partition_texts(entries: pa.Table, base: State) -> list[str]:
         folders = directory(spec)
         shown[rows] = np.array(["/".join(folders.partition(v)) for v in values], object)[codes]
     return list(shown)
+
+
+def _sum(column: pa.ChunkedArray) -> int:
+    return pc.sum(column).as_py() or 0
 
 
 def _table(rows: list[list[Any]], schema: pa.Schema) -> pa.Table:

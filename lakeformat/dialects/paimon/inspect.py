@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,42 @@ class Inspections(Part[State]):
                 "max_bucket": metas["_MAX_BUCKET"],
             }
         )
+
+    def discrepancies(self) -> pa.Table:
+        """One row (`text`) per count of the current snapshot's metadata that differs from what it counts, and per
+        snapshot that is missing among the retained ones."""
+        ids, document = metadata.snapshot_ids(self.reader), self.state.document
+        # As other engines expect: every number from the hint on, but for those that a rollback took out.
+        first = metadata.earliest(self.reader, ids[-1])[0] if ids else 0
+        retained = [id for id in ids if id >= first]
+        after_gaps = [id for before, id in pairwise(retained) if id != before + 1]
+        restored = {
+            snapshot["id"]
+            for snapshot in metadata.read_snapshots(self.reader, after_gaps)
+            if metadata.RESTORED_FROM in (snapshot.get("properties") or {})
+        }
+        texts = [
+            f"snapshots {before + 1} to {id - 1} are missing between {before} and {id}"
+            for before, id in pairwise(retained)
+            if id != before + 1 and id not in restored
+        ]
+        metas = manifest.read_metas(self.reader, document)
+        names = metas["_FILE_NAME"].to_pylist()
+        for meta, entries in zip(metas.to_pylist(), manifest.read_entries(self.reader, names), strict=True):
+            added = pc.sum(pc.equal(entries["_KIND"], int(manifest.EntryKind.ADD))).as_py() or 0
+            counted = {"_NUM_ADDED_FILES": added, "_NUM_DELETED_FILES": len(entries) - added}
+            texts += [
+                f"manifest/{meta['_FILE_NAME']}: {name} is {meta[name]} in its list, and it has {count}"
+                for name, count in counted.items()
+                if meta[name] != count
+            ]
+        total = (document or {}).get("totalRecordCount")
+        if total is not None and not texts and not options.read(self.state.schema).data_evolution_enabled:
+            live = manifest.live_entries(self.reader, document, self.state.schema)
+            rows = pc.sum(live["_ROW_COUNT"]).as_py() or 0
+            if rows != total:
+                texts.append(f"totalRecordCount is {total}, and the files of the snapshot have {rows} rows")
+        return pa.table({"text": pa.array(texts, pa.string())})
 
     def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
         """One row per partition that has files; see `partition_listing`. Measures: `file_count`, `small_file_count`
@@ -232,6 +269,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "statistics": Inspections.table_statistics,
     "options": Inspections.table_options,
     "consumers": Inspections.consumers,
+    "discrepancies": Inspections.discrepancies,
 }
 
 
