@@ -1,19 +1,21 @@
 """What all tests share: one Spark session a process, started by the first test that asks for it, and which tests are slow.
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
-`make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
-`make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
-`make test` takes as few combinations as meet each value of each parameter; which ones depends on the test's name.
+`make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`.
+
+Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in `make test`, all in `make test-long`,
+or of a test that is named. Of a slow test, or one on Spark, with several parameters, `make test` takes as few combinations as meet each
+value of each parameter; which ones depends on the test's name and on the draw (see `tests.draw`).
 """
 
 import ast
 import gc
 import os
+import random
 import shutil
 import sys
 import tempfile
 import warnings
-import zlib
 from collections import defaultdict
 from contextlib import contextmanager
 from functools import cache
@@ -23,6 +25,7 @@ from statistics import mean
 import pytest
 from hypothesis import settings
 
+from tests.draw import DRAW, IS_LONG
 from tests.spark_classes import JVM, UNCOMPILED
 
 MEMORY = Path("/dev/shm")
@@ -73,15 +76,21 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _runs_on_spark(item):
             item.add_marker("spark")
-        if item.get_closest_marker("spark") and hasattr(item, "callspec"):
-            by_test[item.nodeid.partition("[")[0]].append(item)
-    if not any("::" in arg for arg in config.args) and SEEDS <= 20:
-        left_out = {file for name, found in by_test.items() for file in set(found) - set(_met(name, found))}
+        name = item.nodeid.partition("[")[0]
+        if item.path.stem in SLOW or item.path.parent.name == "package" or name in slow:
+            item.add_marker("slow")
+        if item.get_closest_marker("spark") or (name in slow and not _draws_itself(item)):
+            by_test[name].append(item)
+    if not any("::" in arg for arg in config.args) and not IS_LONG:
+        left_out = {
+            item
+            for name, found in by_test.items()
+            if hasattr(found[0], "callspec")
+            for item in set(found) - set(_met(name, found))
+        }
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if item.path.stem in SLOW or item.path.parent.name == "package" or item.nodeid.partition("[")[0] in slow:
-            item.add_marker("slow")
         if item.path.parent.name == "dagster" and _starts_processes(item.path):
             item.add_marker("dagster")
     groups = {item: _group(item) for item in items}
@@ -100,6 +109,7 @@ def pytest_collection_finish(session):
 
 
 def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"\nThe same draw again: LAKEFORMAT_DRAW={DRAW}")
     if "LAKEFORMAT_RECORD_SLOW" not in os.environ:
         return
     seconds = defaultdict(list)
@@ -139,18 +149,31 @@ def _runs_on_spark(item):
 
 def _met(name, items):
     """Few of the items of a test, by which each value of each of its parameters is met."""
-    start = zlib.crc32(name.encode()) % len(items)
-    left, chosen, met = [*items[start:], *items[:start]], [], set()
+    left, chosen, met = random.Random(f"{DRAW} {name}").sample(items, len(items)), [], set()
     while left:
-        values, found = max(
-            ((set(item.callspec.indices.items()) - met, item) for item in left), key=lambda pair: len(pair[0])
-        )
+        values, found = max(((_values(item) - met, item) for item in left), key=lambda pair: len(pair[0]))
         if not values:
             break
         met |= values
         chosen.append(found)
         left.remove(found)
     return chosen
+
+
+def _draws_itself(item):
+    """Whether a test tries each of its combinations, and draws within: which call of a verb fails, or when another verb comes."""
+    return item.path.parent.name == "simulation" or "after" in item.fixturenames or "nth_call" in item.name
+
+
+def _values(item):
+    """What tells the item's parameters from those of others. Those of one mark are one: its rows were chosen by hand."""
+    left, values = dict(item.callspec.params), set()
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        if left.keys() >= set(names):
+            values.add((*names, *(id(left.pop(name)) for name in names)))
+    return values | {(name, id(value)) for name, value in left.items()}
 
 
 def _seed(item):

@@ -239,10 +239,10 @@ class Branches(Protocol):
         """Whether the branch `source` has files that this one lacks. Raises `NotFound`, `InvalidInput` and `Conflict`
         if they cannot be added."""
 
-    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
+    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None, Mapping[str, bytes] | None]:
         """(files of the branch `to` that the table lacks, the plan for the first of its snapshots that are new to the
-        table; None if there is none). Raises `NotFound`, and `Conflict` if the table has snapshots that the branch
-        lacks."""
+        table or None, the files that are still lacking then if that is the last one). Raises `NotFound`, and `Conflict`
+        if the table has snapshots that the branch lacks."""
 
 
 class Staging(Protocol):

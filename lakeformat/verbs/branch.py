@@ -136,10 +136,15 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
     """
     head, lost = format.head(store), 0
     taken: list[str] = []
+    last: Mapping[str, bytes] | None = None
     while True:
         assert view.branches is not None, view
         try:
-            copies, plan = view.branches.forward(to)
+            copies, plan, following = view.branches.forward(to)
+        except NotFound:
+            if last is None:
+                raise
+            copies, plan = last, None  # It was renamed or deleted since; the table has all of its snapshots.
         except Conflict as error:
             if not taken:
                 raise
@@ -153,7 +158,9 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
                 )
         if plan is None:
             return
+        last = following
         if head.advance(view.version, plan) is not Outcome.PUBLISHED:
+            last = None
             lost += 1
             if lost > view.attempts():
                 raise CommitLost(f"{store.root}: other writers were faster; run fast_forward({to!r}) again")

@@ -4,14 +4,14 @@ import datetime
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakeformat import LakeError, StoreError
 from lakeformat.dialects.dialect import Format
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
-from tests.simulation.racing import SEEDS
+from tests.draw import IS_LONG, ends_and_some, some
 from tests.simulation.turns import FaultyStore, Watched
 
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]+)+|\d+|(?<=dt=)[^/]+")
@@ -59,20 +59,16 @@ class NthCallFails(Watched):
         return call
 
 
-def faults(
-    made: Counter[str], after: bool, known: frozenset[str] = frozenset(), case: int = 0
-) -> Iterator[tuple[int, str | None]]:
+def faults(made: Counter[str], after: bool) -> list[tuple[int, str | None]]:
     """Which calls are to fail, one a run, of those that are `made` where nothing fails: (n, kind), as `NthCallFails` takes them.
 
-    `make test-long` takes every call. `make test` takes one of each kind, the first or the last in turn; of kinds that are `known`
-    to fail well in the same verb of another table every sixth, and not the same ones in each `case`.
+    `make test-long` takes every call. `make test` takes, of the kinds of calls, the first, the last and two between, and of
+    each kind one call.
     """
-    if SEEDS > 1000:
-        yield from ((n, None) for n in range(1, made.total() + 1))
-        return
-    for at, (kind, count) in enumerate(made.items()):
-        if count and (kind not in known or (at + case) % 6 == 0):
-            yield (count if (at + after) % 2 else 1), kind
+    if IS_LONG:
+        return [(n, None) for n in range(1, made.total() + 1)]
+    kinds = ends_and_some([kind for kind, count in made.items() if count], 2, *made, after)
+    return [(some(range(1, made[kind] + 1), 1, kind, after)[0], kind) for kind in kinds]
 
 
 def _kind(name: str, path: Any = "", *_: Any) -> str:
@@ -81,11 +77,14 @@ def _kind(name: str, path: Any = "", *_: Any) -> str:
     return f"{name} {_NUMBERS.sub('*', path)}"
 
 
-class Reading(Watched):
-    """A store that notes the files that are read, with their bytes, but for `besides`."""
+_SNAPSHOT = re.compile(r"(^|/)snapshot/snapshot-\d+$")
 
-    def __init__(self, store: MemoryFiles, besides: str | None = None) -> None:
-        self._store, self._besides = store, besides
+
+class Reading(Watched):
+    """A store that notes the files that are read, with their bytes, but of snapshots only the one of this `snapshot`."""
+
+    def __init__(self, store: MemoryFiles, snapshot: str | None) -> None:
+        self._store, self._snapshot = store, snapshot
         self.files: dict[str, bytes] = {}
 
     @property
@@ -94,12 +93,10 @@ class Reading(Watched):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            if name in ("read", "open"):
-                self.files[arguments[0]] = self._store.read(arguments[0])
-            if name == "read_many":
-                found = list(self._store.read_many(arguments[0]))
-                pairs = zip(arguments[0], found, strict=True)
-                self.files |= {path: data for path, data in pairs if data is not None and path != self._besides}
+            paths = [*arguments[0]] if name == "read_many" else [arguments[0]] if name in ("read", "open") else []
+            paths = [path for path in paths if path == self._snapshot or not _SNAPSHOT.search(path)]
+            contents = zip(paths, self._store.read_many(paths), strict=True)
+            self.files |= {path: data for path, data in contents if data is not None}
             return getattr(self._store, name)(*arguments)
 
         return call
@@ -112,13 +109,13 @@ class Remembered:
     def __init__(self) -> None:
         self._kept: dict[Any, tuple[dict[str, bytes], Any]] = {}
 
-    def __call__(self, key: Any, store: MemoryFiles, function: Callable[[Any], Any], besides: str | None = None) -> Any:
-        """`besides`: a file that is looked for, and whose bytes mean nothing to `function`."""
+    def __call__(self, key: Any, store: MemoryFiles, function: Callable[[Any], Any], snapshot: str | None) -> Any:
+        """`function` reads an earlier `snapshot`, or a tag's: the newest one means nothing to it, and is another in each run."""
         if key in self._kept:
             files, answer = self._kept[key]
             if list(store.read_many(list(files))) == list(files.values()):
                 return answer
-        reading = Reading(store, besides)
+        reading = Reading(store, snapshot)
         answer = function(reading)
         self._kept[key] = reading.files, answer
         return answer
@@ -139,11 +136,9 @@ def fail_each_call(
     seen: Callable[[Table], Any],
     whole: Callable[[Table], Any],
     after: bool,
-    known: frozenset[str] = frozenset(),
-    case: int = 0,
 ) -> int:
     """After each failure `seen` is as before `act` or as after it, as after it if nothing was raised; and once it was asked
-    again, `whole` is what it is where nothing fails. `known` and `case` as `faults` takes them. Returns how many calls `act` makes."""
+    again, `whole` is what it is where nothing fails. Returns how many calls `act` makes."""
 
     judge = type(dialect)()  # Reads what is stored, where a writer's own cache holds what it wrote.
 
@@ -158,7 +153,7 @@ def fail_each_call(
     counting = NthCallFails(clean, 0, after)
     act(table(counting))
     new, end = seen(judged(clean)), whole(judged(clean))
-    for n, kind in faults(counting.made, after, known, case):
+    for n, kind in faults(counting.made, after):
         store = holding(files)
         failing, told = NthCallFails(store, n, after, kind=kind), None
         try:

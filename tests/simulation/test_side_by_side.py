@@ -5,6 +5,7 @@ import copy
 import datetime
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lakeformat.storage.cache import Cache
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.warehouse.roots import FORMATS
-from tests.simulation.racing import SEEDS
+from tests.draw import ends_and_some
 from tests.simulation.turns import Watched
 
 TABLES = {
@@ -55,6 +56,7 @@ class BeforeCall(Watched):
         return call
 
 
+@cache
 def world(name: str) -> MemoryFiles:
     """The files of a table with two tags, eight snapshots, and delete files or vectors if it has them."""
     format, options = TABLES[name]
@@ -70,17 +72,23 @@ def world(name: str) -> MemoryFiles:
     return store
 
 
+def copied(name: str) -> MemoryFiles:
+    begun = world(name)
+    store = copy.copy(begun)
+    store._files = dict(begun._files)
+    return store
+
+
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("name", TABLES)
 def test_maintenance_goes_round_when_other_maintenance_is_faster(name: str, verb: str, beside: str):
-    format, begun, n = TABLES[name][0], world(name), 0
-    step = 1 if SEEDS > 1000 else 7
-    while True:
-        store = copy.copy(begun)
-        store._files = dict(begun._files)
+    format = TABLES[name][0]
+    counting = BeforeCall(copied(name), 0, lambda: None)
+    VERBS[verb](Table("t", counting, FORMATS[format](Cache())))
+    for n in ends_and_some(range(1, counting.calls + 1), 2, name, verb, beside):
+        store = copied(name)
         other = Table("t", store, FORMATS[format](Cache()))
-        n += step
 
         def happens(other: Table = other) -> None:
             with suppress(LakeError):  # It sees a table between two steps of the verb, and may refuse to go on.
@@ -95,5 +103,3 @@ def test_maintenance_goes_round_when_other_maintenance_is_faster(name: str, verb
         assert left.scan().to_arrow().sort_by("id")["id"].to_pylist() == [1, 3, 5, 7], (n, verb, beside)
         assert left.missing_files() == [], (n, verb, beside)
         assert left.scan(tag="b").count() == 2
-        if watched.calls < n:
-            break

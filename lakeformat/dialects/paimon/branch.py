@@ -172,9 +172,9 @@ class Branches(Part[State]):
         own = manifest.live_entries(self.reader, self.state.document, self.state.schema)
         return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=own["_FILE_NAME"].combine_chunks())))
 
-    def forward(self, to: str) -> tuple[dict[str, bytes], Plan | None]:
-        """(the schemas and tags of the branch `to` that the view lacks, the first of its snapshots that the view lacks,
-        as a plan; None if it has them all).
+    def forward(self, to: str) -> tuple[dict[str, bytes], Plan | None, dict[str, bytes] | None]:
+        """(the schemas of the branch `to` that the view lacks, the first of its snapshots that the view lacks, as a
+        plan, the tags that follow if that is the last one). If the view has all, the tags come with the schemas.
 
         Paimon's own fast-forward deletes the table's commits since the branch was created, and copies. Here nothing is
         deleted: the newest snapshot of the view must be one of the branch's, and those after it are committed in order.
@@ -205,8 +205,8 @@ class Branches(Part[State]):
         rest = ahead[shared[-1] + 1 :] if shared else ahead
         tags = _tags(self.reader, folder, where)
         if not rest:
-            return copies | tags, None
-        return copies, _taken_over(self.state.version + 1, rest[0])
+            return copies | tags, None, None
+        return copies, _taken_over(self.state.version + 1, rest[0]), tags if len(rest) == 1 else None
 
     def fallback(self) -> tuple[Reader, State] | None:
         """(a reader, the state) of the branch that `scan.fallback-branch` names, at the time of the view if that is an

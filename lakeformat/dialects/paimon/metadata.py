@@ -165,11 +165,7 @@ def _spans(ids: Sequence[int]) -> str:
 
 def at_tag(reader: Reader, name: str) -> State:
     """The table at a tag. Raises `NotFound`."""
-    try:
-        return _historical(reader, read_tag(reader, name))
-    except NoSuchFile:
-        names = ", ".join(sorted(tags(reader))) or "none"
-        raise NotFound(f"{reader.root}: no tag {name!r}; there are: {names}") from None
+    return _historical(reader, read_tag(reader, name))
 
 
 def at_time(reader: Reader, epoch_ms: int) -> State:
@@ -857,8 +853,13 @@ def tag_path(name: str) -> str:
 
 
 def read_tag(reader: Reader, name: str) -> dict[str, Any]:
+    """A tag's document. Raises `NotFound`."""
     path = tag_path(name)
-    return parse_snapshot(reader.read(path), f"{reader.root}/{path}")
+    try:
+        return parse_snapshot(reader.read(path), f"{reader.root}/{path}")
+    except NoSuchFile:
+        names = ", ".join(sorted(tags(reader))) or "none"
+        raise NotFound(f"{reader.root}: no tag {name!r}; there are: {names}") from None
 
 
 def tags(reader: Reader, branch: str = "", pins: bool = False) -> dict[str, dict[str, Any]]:

@@ -26,8 +26,8 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests.draw import IS_LONG
 from tests.simulation.failing import NthCallFails, faults
-from tests.simulation.racing import SEEDS
 from tests.simulation.turns import Watched
 
 dialect = Paimon()
@@ -371,7 +371,7 @@ def held(table, **how):
 @pytest.mark.parametrize("properties", ENGINES.values(), ids=ENGINES)
 def test_rows_of_a_key_against_a_dict(tmp_path, properties):
     table, chance, written, marked = keyed(tmp_path, **properties), np.random.default_rng(3), [], 0
-    for turn in range(9 if SEEDS > 1000 else 6):
+    for turn in range(9 if IS_LONG else 6):
         made = [
             {"id": int(id), "v": None if chance.random() < 0.2 else f"{turn}.{at}", "n": int(chance.integers(-9, 9))}
             | {"dt": "ab"[id % 2]}
@@ -603,7 +603,7 @@ WRITES = {
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_who_was_killed_between_the_two_snapshots_and_asks_again_finishes(write):
     waited = 0
-    for n in itertools.count(1, 1 if SEEDS > 1000 else 3):
+    for n in itertools.count(1, 1 if IS_LONG else 3):
         store, table = in_memory()
         table.upsert(ones(1, 2))
         try:

@@ -1,0 +1,30 @@
+"""What `make test` takes of what there is to try, where `make test-long` takes all: the first, the last, and some that are drawn.
+
+A day's runs draw the same, so that what fails in one fails in the next, and another day's draw others. Each run prints its number;
+`LAKEFORMAT_DRAW=739582 make test` draws as the run that printed it.
+"""
+
+import datetime
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+Choice = TypeVar("Choice")
+
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "50")) > 1000  # `make test-long`.
+# Kept for the processes that this one starts: all draw the same.
+DRAW = os.environ.setdefault("LAKEFORMAT_DRAW", str(datetime.date.today().toordinal()))
+
+
+def some(choices: Sequence[Choice], count: int, *subject: object) -> list[Choice]:
+    """`count` of the choices in their order, of few choices all; which ones depends on the draw and on the `subject`."""
+    if IS_LONG or len(choices) <= count:
+        return list(choices)
+    numbers = random.Random(f"{DRAW} {subject}").sample(range(len(choices)), count)
+    return [choices[number] for number in sorted(numbers)]
+
+
+def ends_and_some(choices: Sequence[Choice], count: int, *subject: object) -> list[Choice]:
+    """The first choice, the last one, and `count` of those between, as `some` takes them."""
+    return [*choices[:1], *some(choices[1:-1], count, *subject), *choices[1:][-1:]]
