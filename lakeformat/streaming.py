@@ -357,10 +357,11 @@ class DeltaWriter:
     def __init__(
         self, session: WriteSession, key: tuple[str, ...], upsert: bool, max_keys: int, buffer_bytes: int
     ) -> None:
-        self._session, self._key, self._upsert = session, key, upsert
+        self._session, self._key = session, key
         self._max_keys, self._buffer_bytes = max_keys, buffer_bytes
         self._view = session._view()
-        delta_layout(self._view, key)  # Raises what it refuses before the first row is written.
+        # Raises what it refuses before the first row is written.
+        self._upsert = upsert or delta_layout(self._view, key).upserts
         self._files: DeltaFiles | None = None
         # Spark's frames, which its tasks write at the checkpoint; either these or `_files`.
         self._frames: list[Any] = []
@@ -369,12 +370,12 @@ class DeltaWriter:
 
     @property
     def key_count(self) -> int:
-        """The number of keys seen since the last checkpoint."""
-        return len(self._files.keys) if self._files else 0
+        """The number of keys written since the last checkpoint, without those of Spark frames."""
+        return self._files.key_count if self._files else 0
 
     @property
     def key_bytes(self) -> int:
-        """The memory used by those keys."""
+        """The memory used by those keys, once they are no longer buffered."""
         return self._files.keys.nbytes if self._files else 0
 
     def write(self, data: Any) -> None:

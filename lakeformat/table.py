@@ -415,8 +415,8 @@ class Table:
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Replace the whole table, one partition (`partition`, a full or partial spec), or the rows for which `where`
-        is true.
+        """Replace the whole table (also by an empty spec), one partition (`partition`, a full or partial spec), or the
+        rows for which `where` is true.
 
         A snapshot is made even without rows. A row outside `partition` or `where` raises `OutsideScope`, and nothing is
         committed. A `where` on other than partition columns rewrites the files that contain matching rows; in a table
@@ -428,7 +428,7 @@ class Table:
 
         def plan(change: Change) -> Operation | None:
             schema = change.view.schema
-            if partition is not None:
+            if partition:
                 condition = specs.declared(self.name, schema, [partition])
             else:
                 condition = self._condition(where, schema.fields)
@@ -547,8 +547,8 @@ class Table:
             name: Identifies the stream.
             key: The columns that identify a row, by default the identifier fields. They must include the source columns
                 of the partitions.
-            upsert: An inserted row replaces an older row with its key. Otherwise the changelog itself deletes the older
-                row.
+            upsert: An inserted row replaces an older row with its key; by default as the table's property
+                `write.upsert.enabled` says. Otherwise the changelog itself deletes the older row.
             max_keys: The maximum number of keys between two checkpoints.
             buffer_bytes: How many bytes of rows are buffered before they are written.
         """

@@ -655,11 +655,12 @@ class DeleteTask:
 @dataclass(frozen=True, slots=True)
 class DeltaLayout:
     """How a changelog becomes files: new rows, equality deletes of older rows, and position deletes of its own rows
-    (without targets)."""
+    (without targets). `upserts`: whether the table says that an inserted row replaces an older one with its key."""
 
     data: WriteTask
     equality_deletes: WriteTask
     position_deletes: DeleteTask
+    upserts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

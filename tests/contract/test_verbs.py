@@ -211,6 +211,8 @@ def test_overwrite_of_the_whole_table(table, frame):
     table.append(frame([row(1, "a"), row(2, "b")]))
     table.overwrite(frame([row(3, "c")]))
     assert ids(table) == [3]
+    table.overwrite(frame([row(4, "c")]), partition={})
+    assert ids(table) == [4]
     assert table.overwrite(frame([])).rows_removed == 1
     assert ids(table) == []
 

@@ -90,6 +90,20 @@ def test_insert_overwrite_is_static_unless_it_is_set_dynamic(lake, orders):
     assert ids(orders) == [14]
 
 
+def test_insert_overwrite_is_as_a_paimon_tables_option_says_unless_the_session_says(lake):
+    lake.sql("CREATE TABLE shop.p (id INT, dt STRING) PARTITIONED BY (dt)")
+    lake.sql("INSERT INTO shop.p VALUES (1, 'a'), (2, 'b')")
+    lake.sql("ALTER TABLE shop.p SET TBLPROPERTIES ('dynamic-partition-overwrite' = 'true')")
+    lake.sql("INSERT OVERWRITE shop.p VALUES (3, 'b')")
+    assert ids(lake.table("shop.p")) == [1, 3]
+    lake.sql("INSERT OVERWRITE shop.p /*+ OPTIONS('dynamic-partition-overwrite'='false') */ VALUES (4, 'b')")
+    assert ids(lake.table("shop.p")) == [4]
+    lake.sql("INSERT INTO shop.p VALUES (5, 'c')")
+    lake.sql("SET spark.sql.sources.partitionOverwriteMode=static")
+    lake.sql("INSERT OVERWRITE shop.p VALUES (6, 'c')")
+    assert ids(lake.table("shop.p")) == [6]
+
+
 def test_insert_replaces_the_rows_that_a_condition_names(lake, orders):
     lake.sql(
         "INSERT INTO shop.orders REPLACE WHERE dt IN ('05-01', :day) SELECT 9, 'x', 1, '05-02'", params={"day": "05-02"}

@@ -373,7 +373,6 @@ def test_values_that_a_column_has_no_room_for_leave_nothing(lake, tmp_path, type
         (lambda t: t.overwrite(ROWS, where="dt = 'x'"), OutsideScope),
         (lambda t: t.overwrite(ROWS, where="id = 1"), OutsideScope),
         (lambda t: t.overwrite(ROWS, partition={"nope": "x"}), InvalidInput),
-        (lambda t: t.overwrite(ROWS, partition={}), InvalidInput),
         (lambda t: t.overwrite(ROWS, partition={"dt": 5.5}), InvalidInput),
         (lambda t: t.overwrite(ROWS, partition={"dt": object()}), InvalidInput),
         (lambda t: t.overwrite(ROWS, partition="dt=x"), InvalidInput),

@@ -217,7 +217,8 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         stats=(),
     )
     nothing = scan.files(reader, base, NEVER)
-    return DeltaLayout(data, equality_deletes, _delete_task(base, nothing, (), ()))
+    upserts = options.read(schema.properties).upsert_enabled
+    return DeltaLayout(data, equality_deletes, _delete_task(base, nothing, (), ()), upserts)
 
 
 def _has_vectors(base: State) -> bool:

@@ -124,6 +124,7 @@ class TableProperties:
     split_target_size = Option("read.split.target-size", positive, 128 << 20)
     summary_partition_limit = Option("write.summary.partition-limit", integer, 0)
     target_file_size = Option("write.target-file-size-bytes", positive, 512 << 20)
+    upsert_enabled = Option("write.upsert.enabled", boolean, False)
     variant_inference_rows = Option("write.parquet.variant-inference-buffer-size", integer, 100)
 
 
@@ -281,7 +282,6 @@ _IGNORED = """
     write.parquet.row-group-check-max-record-count write.parquet.row-group-check-min-record-count
     write.parquet.row-group-limit write.parquet.stats-enabled.column.* write.py-location-provider.impl
     write.spark.accept-any-schema write.spark.advisory-partition-size-bytes write.update.distribution-mode
-    write.upsert.enabled
 """
 # Features that a write does not support: (key, whether the value asks for it, the message).
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (

@@ -491,7 +491,8 @@ _BY_KEY = (
     ),
     *read_by_key("partition", "primary-key", fixed=True),
     *read_by_key(
-        "aggregation.remove-record-on-delete", "fields.*.aggregate-function", "fields.*.count-limit",
+        "aggregation.remove-record-on-delete", "dynamic-partition-overwrite", "fields.*.aggregate-function",
+        "fields.*.count-limit",
         "fields.*.distinct", "fields.*.ignore-retract", "fields.*.list-agg-delimiter", "fields.*.nested-key",
         "fields.*.nested-key-null-strategy", "fields.*.nested-sequence-field", "fields.*.sequence-group",
         "fields.*.stats-mode", "fields.*.ts-field", "fields.default-aggregate-function",
@@ -523,7 +524,7 @@ _IGNORED = """
     data-evolution.row-sidecar.max-selection-ratio data-file.external-paths.specific-fs
     data-file.external-paths.strategy data-file.external-paths.weights delete.force-produce-changelog
     deletion-vectors.modifiable disable-alter-column-null-to-not-null disable-explicit-type-casting dlf.*
-    dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets dynamic-partition-overwrite
+    dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
     end-input.check-partition-expire end-input.watermark fields.*.default-value
     file-index.ngram-bloom-filter.columns file-index.range-bitmap.*.chunk-size file-index.range-bitmap.columns
     file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold

@@ -70,6 +70,16 @@ class DeltaFiles:
                 if self._waiting_bytes >= self._buffer_bytes:
                     self._flush()
 
+    @property
+    def key_count(self) -> int:
+        """The number of keys of all rows so far, buffered ones included."""
+        if not self._waiting:
+            return len(self.keys)
+        buffered = pa.Table.from_batches([batch.select(self._key) for batch, _ in self._waiting])
+        distinct = buffered.group_by(list(self._key)).aggregate([])
+        slots = self.keys.find([column.combine_chunks() for column in distinct.columns])
+        return len(self.keys) + int((slots < 0).sum())
+
     def finish(self) -> list[WrittenFile]:
         """All files; no more rows are accepted."""
         self._flush()

@@ -21,7 +21,7 @@ from lakeformat.model.predicate import Call, Expression, Literal, cast, coerce, 
 from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import inline, names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
-from lakeformat.sql.session import MERGE_SCHEMA, Context
+from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, Context
 from lakeformat.sql.statements import settings
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
@@ -78,7 +78,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
     table = settings.with_options(context, names.table(context, cursor.path(), f"SQL at {context.script.position(at)}"))
     if cursor.take("BRANCH"):
         table = table.branch(cursor.part())
-    is_dynamic = _hinted(cursor, context.is_dynamic)
+    is_dynamic = _hinted(cursor, _is_dynamic(context, table))
     static: dict[str, Any] = {}
     by_name, columns = False, None
     if cursor.take("PARTITION"):
@@ -147,6 +147,13 @@ def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _is_dynamic(context: Context, table: Table) -> bool:
+    """Whether INSERT OVERWRITE replaces only the partitions of its rows: as the session is set, else as the table's
+    option says."""
+    option = table.properties.get("dynamic-partition-overwrite") if table.format == "paimon" else None
+    return context.is_dynamic if option is None or context.setting(OVERWRITE_MODE) else option.lower() == "true"
 
 
 def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:

@@ -98,6 +98,26 @@ def test_a_key_that_comes_again_gets_a_position_delete_and_an_older_one_an_equal
     assert made.properties["stream.checkpoint-id"] == "2"
 
 
+def test_keys_that_wait_are_counted(table):
+    with table.delta_writer("cdc", upsert=True) as writer:
+        writer.write(log(row(1, 1), row(2, 1), row(1, 2)))
+        assert writer.key_count == 2
+        writer.write(log(row(2, 3), row(3, 1)))
+        assert writer.key_count == 3
+        writer.checkpoint(1)
+        assert writer.key_count == 0
+
+
+def test_a_table_says_that_its_writers_upsert(table):
+    table.alter().set_properties({"write.upsert.enabled": "true"}).commit()
+    with table.delta_writer("cdc") as writer:
+        writer.write(log(row(1, 1)))
+        writer.checkpoint(1)
+        writer.write(log(row(1, 2)))
+        writer.checkpoint(2)
+    assert rows_of(table) == [(1, "a", 2)]
+
+
 def test_rows_of_one_batch_that_replace_each_other_are_not_written(table):
     with table.delta_writer("cdc") as writer:
         writer.write(log(row(1, 1), row(1, 1, kind="-U"), row(1, 2, kind="+U"), row(2, 1), row(2, 1, kind="-D")))
