@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import accumulate
@@ -126,6 +126,7 @@ class File:
 
     @property
     def split_offsets(self) -> tuple[int, ...]:
+        self._require_sound(range(self._file.metadata.num_row_groups), [0])
         return _split_offsets(self._file.metadata)
 
     @property
@@ -145,6 +146,7 @@ class File:
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
         """The footer's statistics of the columns `fields` of the file, by field id."""
         leaves = _leaf_ranges(self._arrow_schema)
+        self._require_sound(range(self._file.metadata.num_row_groups))
         return statistics.from_footer(self._file.metadata, fields, [leaves[field.name] for field in fields])
 
     @property
@@ -158,6 +160,7 @@ class File:
         if _shreds(task) or self.size_bytes < least_bytes:
             return []
         metadata = self._file.metadata
+        self._require_sound(range(metadata.num_row_groups))
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
         codec = _codec(task.encoding.compression).upper().replace("NONE", "UNCOMPRESSED")
@@ -219,6 +222,7 @@ class File:
         """Raises `CorruptFile` for pages of these top-level columns that do not match their checksums. Reads no
         rows."""
         metadata = self._file.metadata
+        self._require_sound(range(metadata.num_row_groups))
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         for chunk in (group.column(i) for group in groups for i in range(group.num_columns)):
             if chunk.path_in_schema not in columns:
@@ -320,6 +324,7 @@ class File:
         """(consecutive row groups that are read together, rows of a batch), both by the sizes in the footer."""
         run: list[int] = []
         stored, rows = 0, batch_rows
+        self._require_sound(groups, leaves)
         for group in groups:
             metadata = self._file.metadata.row_group(group)
             chunks = [metadata.column(leaf) for leaf in leaves]
@@ -337,6 +342,17 @@ class File:
             rows = max(1, min(rows, BATCH_BYTES * max(1, metadata.num_rows) // max(1, size)))
         if run:
             yield run, rows
+
+    def _require_sound(self, groups: Iterable[int], leaves: Sequence[int] | None = None) -> None:
+        """Raise the error of Arrow's reader for damaged column chunks in the footer, over which
+        `RowGroupMetaData.column` ends the process. Reads no rows."""
+        metadata = self._file.metadata
+        columns = list(range(metadata.num_columns) if leaves is None else leaves)
+        if self._is_encrypted or not columns:  # An encrypted footer is authenticated.
+            return
+        file = pq.ParquetFile(self._source, metadata=metadata, buffer_size=1)  # Without a buffer it reads whole chunks.
+        for group in groups:
+            next(file.reader.iter_batches(0, row_groups=[group], column_indices=columns, use_threads=False), None)
 
     def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
         """A column in nanoseconds if that is needed, with its range checked."""
