@@ -127,7 +127,7 @@ def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
         case "polars", "DataFrame":
             return scan.to_polars()
         case "polars", "LazyFrame":
-            return scan.to_polars().lazy()
+            return scan.to_polars_lazy()
         case "lakeformat", "Scan" if not isinstance(scan, NoRows):
             return scan
         case ("duckdb" | "_duckdb", "DuckDBPyRelation") if not isinstance(scan, NoRows):

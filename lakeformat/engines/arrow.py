@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from queue import Full, Queue
 from threading import Event
 from typing import Any
@@ -109,10 +110,10 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Rows in any supported form, as Arrow in the plain layout (`codec.layouts`), in batches of some megabytes.
 
-    `pyarrow` tables, batches and readers; pandas frames, with the named levels of their index, and polars frames;
-    anything with `__arrow_c_stream__` or `__arrow_c_array__`; a dict of columns; a list of dicts (converted by the
-    types of `fields`), where all rows or none have the columns in `partition_by`; an iterable of batches. Raises
-    `InvalidInput` for anything else, and if Arrow cannot convert it.
+    `pyarrow` tables, batches, readers, datasets and scanners; pandas frames, with the named levels of their index;
+    polars frames, also lazy ones; anything with `__arrow_c_stream__` or `__arrow_c_array__`; a dict of columns; dicts
+    (converted by the types of `fields`), where all rows or none have the columns in `partition_by`; an iterable of
+    batches. Raises `InvalidInput` for anything else, and if Arrow cannot convert it.
     """
     try:
         for batch in _batches(data, fields, partition_by):
@@ -143,14 +144,21 @@ def _batches(
         return [data]
     if isinstance(data, pa.RecordBatchReader):
         return _typed(data.schema, once.parts(data))
-    if type(data).__module__.partition(".")[0] == "pandas":
-        return _batches(pa.Table.from_pandas(_indexed(data), preserve_index=False), fields)
-    if type(data).__module__.partition(".")[0] in ("duckdb", "_duckdb") and hasattr(data, "project"):
+    library = type(data).__module__.partition(".")[0]
+    if library == "pandas":
+        return _batches(_from_pandas(_indexed(data), fields), fields)
+    if library == "polars" and hasattr(data, "collect"):
+        return _batches(data.collect(engine="streaming"), fields)
+    if library == "pyarrow" and hasattr(data, "scanner"):  # A dataset.
+        return _batches(data.scanner().to_reader(), fields)
+    if library == "pyarrow" and hasattr(data, "to_reader"):
+        return _batches(data.to_reader(), fields)
+    if library in ("duckdb", "_duckdb") and hasattr(data, "project"):
         data = data.project("*")  # All rows, also where the relation was fetched from.
     if hasattr(data, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream(data)
         return _typed(stream.schema, stream)
-    if type(data).__module__.partition(".")[0] == "pyspark":
+    if library == "pyspark":
         raise UnsupportedFeature(
             "a Spark DataFrame comes to this process partition by partition from PySpark 4.1 on; before, "
             "give frame.toArrow()"
@@ -165,7 +173,13 @@ def _batches(
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _rows(data, fields, partition_by).to_batches()
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return _checked(once.parts(data))
+        parts = once.parts(data)
+        if isinstance(first := next(parts, None), Mapping):
+            rows = [first, *parts]
+            if strangers := [row for row in rows if not isinstance(row, Mapping)]:
+                raise InvalidInput(f"among the dicts of the data is a {type(strangers[0]).__name__}; give dicts alone")
+            return _rows(rows, fields, partition_by).to_batches()
+        return _checked(parts if first is None else chain([first], parts))
     raise InvalidInput(
         f"{type(data).__name__} is not data that can be written; give a pyarrow.Table, a RecordBatchReader, "
         f"a pandas or polars DataFrame, a Spark DataFrame or a list of dicts"
@@ -191,6 +205,24 @@ def _indexed(frame: Any) -> Any:
                 f"(frame.reset_index(drop=True))"
             )
     return frame.reset_index(level=named) if named else frame
+
+
+def _from_pandas(frame: Any, fields: tuple[Field, ...]) -> pa.Table:
+    """The rows of a pandas frame. Maps, which pandas holds as lists of pairs, have the types of `fields`."""
+    kinds = {field.name: field.type for field in arrow_schema(fields) if _has_map(field.type)}
+    maps = [name for name in frame.columns if name in kinds]
+    table = pa.Table.from_pandas(frame.drop(columns=maps), preserve_index=False)
+    for name in maps:
+        try:
+            column = pa.array(frame[name], kinds[name], from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidInput(f"column {name!r}: {error}") from error
+        table = table.append_column(name, column)
+    return table
+
+
+def _has_map(type: pa.DataType) -> bool:
+    return pa.types.is_map(type) or any(_has_map(type.field(index).type) for index in range(type.num_fields))
 
 
 def _rows(

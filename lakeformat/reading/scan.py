@@ -27,7 +27,7 @@ from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import FilesTask, ReadTask
 from lakeformat.reading import explain as explaining
-from lakeformat.reading import frames
+from lakeformat.reading import frames, polars_source
 from lakeformat.storage.store import Store
 
 SHOWN = 20  # Rows shown in a notebook.
@@ -94,6 +94,11 @@ class Scan:
         import polars
 
         return polars.from_arrow(self.to_arrow())
+
+    def to_polars_lazy(self) -> Any:
+        """The rows as a `polars.LazyFrame` of this scan's snapshot, which reads when it is evaluated, as little as it
+        can: the columns, rows and conditions that its query needs."""
+        return polars_source.lazy_frame(self)
 
     def to_spark(self, spark: Any, manifests_in_driver: int = MANIFESTS_IN_DRIVER) -> Any:
         """The rows as a Spark DataFrame of the session `spark`, read by its executors.

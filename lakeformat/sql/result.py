@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 from itertools import chain
 from typing import Any
 
@@ -11,9 +12,11 @@ import pyarrow as pa
 from lakeformat.arguments import require_spark
 from lakeformat.engines import once
 from lakeformat.errors import InvalidInput
+from lakeformat.model import html
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.reading import frames
 
+_SHOWN = 20  # Rows in a notebook.
 _HELD_BYTES = 64 << 20  # Larger results are streamed.
 METRICS = pa.schema(
     [
@@ -120,6 +123,14 @@ class Result:
         if self._materialized is None:
             return f"Result(many rows: {', '.join(self.schema.names)})"
         return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
+
+    def _repr_html_(self) -> str:
+        if self._frame is not None:  # Spark evaluates nothing before rows are requested.
+            return f"<p>{escape(repr(self))}</p>"
+        first = self._first(_SHOWN + 1)
+        columns = [map(_cell, column.to_pylist()) for column in first.slice(0, _SHOWN).columns]
+        caption = f"the first {_SHOWN} rows" if len(first) > _SHOWN else f"{len(first)} rows"
+        return html.table(caption, first.column_names, zip(*columns, strict=True))
 
     @property
     def _rows(self) -> pa.Table:

@@ -51,6 +51,14 @@ def test_a_result_takes_every_form(lake, orders, capsys):
     assert capsys.readouterr().out == "a | a\n- | -\n1 | 2\n"
 
 
+def test_a_notebook_shows_the_first_rows_of_a_result(lake):
+    shown = lake.sql("SELECT '<b>' AS a, CAST(NULL AS STRING) AS n, '' AS e")._repr_html_()
+    assert "&lt;b&gt;" in shown
+    assert ">NULL<" in shown
+    assert "1 rows" in shown
+    assert "the first 20 rows" in lake.sql("SELECT * FROM range(100)")._repr_html_()
+
+
 def test_names_are_found_however_they_are_quoted_and_spelt(lake, orders):
     for name in ("shop.orders", "`shop`.`orders`", "`shop.orders`", "SHOP.Orders"):
         assert one(lake.sql(f"SELECT count(*) FROM {name}")) == 5, name

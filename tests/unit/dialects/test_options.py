@@ -113,7 +113,6 @@ def test_a_users_own_option_is_kept_and_rows_are_written(lake, caplog, format):
         ("paimon", "sink.parallelism"),
         ("paimon", "file-index.range-bitmap.columns"),
         ("paimon", "parquet.bloom.filter.enabled"),
-        ("iceberg", "write.upsert.enabled"),
         ("iceberg", "write.spark.accept-any-schema"),
         ("iceberg", "write.parquet.bloom-filter-enabled.column.id"),
     ],
