@@ -202,8 +202,8 @@ def spark(pytestconfig):
 
     from lakeformat.engines.spark import few
 
-    # Executors rewrite and merge the few rows of tests too, except in `test_few_rows`.
-    few._REWRITTEN_BYTES = few._MERGED_BYTES = -1
+    # Executors write, rewrite and merge the few rows of tests too, except in `test_few_rows`.
+    few._WRITTEN_BYTES = few._REWRITTEN_BYTES = few._MERGED_BYTES = -1
     if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
         session = SparkSession.builder.remote(remote).config("spark.sql.shuffle.partitions", "2").getOrCreate()
         yield session

@@ -1,8 +1,9 @@
 """The table of an asset: one write, one read, and the metadata of its events."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -100,8 +101,19 @@ def write(
     "replace" replaces exactly the partitions `keys` (the whole table for an unpartitioned asset): a partition without
     rows becomes empty, and a row of another partition raises `OutsideScope`. The table is created from the frame if it
     does not exist. The write is exactly-once per `origin` and `keys`. The rows of an audited asset are written to the
-    run's branch; `branch` is the branch that `data` was read from.
+    run's branch; `branch` is the branch that `data` was read from. The metadata of the commit has the seconds before
+    it: of the query of a lazy frame, and of its files.
     """
+    began = time.monotonic()
+    written = _write(lake, to, data, keys, origin, branch)
+    if not written.commit or written.snapshot is None:
+        return written
+    seconds = max(0.0, time.monotonic() - began - (written.snapshot.milliseconds or 0) / 1000)
+    return replace(written, commit={**written.commit, "lake/write_seconds": round(seconds, 3)})
+
+
+def _write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin, branch: str | None) -> Written:
+    """What `write` does."""
     frame = _with_partition(lake, to, to_write(data), keys)
     to = settled(to, fields_of(frame))
     request: dict[str, Any] = {"id": request_id(to, keys, origin)}

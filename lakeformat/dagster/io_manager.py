@@ -1,6 +1,8 @@
 """The IO manager: Dagster's outputs become table commits, one per run, and its inputs frames."""
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -27,6 +29,14 @@ READS_TAG = ".dagster/lake/reads"
 Reads = dict[str, set[int]]
 
 
+@dataclass(slots=True)
+class Reading:
+    """The seconds in which a step read its inputs, and when it had the last one, by the clock of `time.monotonic`."""
+
+    seconds: float = 0
+    ended: float = 0
+
+
 class ReadAt(KnownFields, dg.Config):
     """The version of a table to read; set one of the three."""
 
@@ -49,6 +59,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
     spark: SparkResource = Field(description="The session of inputs that are Spark frames; nothing starts before.")
     read_at: dict[str, ReadAt] = Field(default={}, description="Asset key -> the state of its table to read.")
     _reads: Reads = PrivateAttr(default_factory=dict)
+    _reading: dict[str, Reading] = PrivateAttr(default_factory=dict)  # By step.
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**{"spark": SparkResource(), **fields})
@@ -60,11 +71,16 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             return
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else []
         step = dg.AssetExecutionContext.get()
+        reading, began = self._reading.pop(_step_name(step), None), time.monotonic()
         with as_dagster_failures(context.asset_key, keys):
             table = self._declared(context, _metadata(context), context.asset_spec.description)
             origin = origin_of(step)
             note_write(step, table, origin)
             written = write(self.lake.lake, table, obj, keys, origin)
+        if reading is not None and written.commit:
+            seconds = {"read": reading.seconds, "compute": began - reading.ended}
+            timed = {f"lake/{part}_seconds": round(spent, 3) for part, spent in seconds.items()}
+            written = replace(written, commit={**timed, **written.commit})
         context.add_output_metadata(report(step, table, written, keys))
 
     def load_input(self, context: dg.InputContext) -> Any:
@@ -73,6 +89,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         if upstream is not None and not upstream.has_asset_key:
             return self._read_op_output(context, upstream)
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
+        began = time.monotonic()
         with as_dagster_failures(context.asset_key, keys or []):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
@@ -81,7 +98,11 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             selected, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
                 note_read(step, self._reads, table.name, snapshot_id)
-            return to_read(selected, context.dagster_type.typing_type, self.spark)
+            frame = to_read(selected, context.dagster_type.typing_type, self.spark)
+        reading = self._reading.setdefault(_step_name(step), Reading())
+        reading.ended = time.monotonic()
+        reading.seconds += reading.ended - began
+        return frame
 
     def _write_op_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an op's output to the table that its metadata names."""
@@ -127,6 +148,11 @@ def snapshots_read(run: dg.DagsterRun, table: str) -> set[int]:
     """The snapshots of a table that the steps of a run have recorded."""
     noted = [ids for tag, ids in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
     return {int(snapshot_id) for ids in noted for snapshot_id in ids.split(", ")}
+
+
+def _step_name(step: Any) -> str:
+    context = getattr(step, "op_execution_context", step)
+    return f"{context.run_id}/{context.op_handle}"
 
 
 def _metadata(context: dg.OutputContext) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from lakeformat import Lake
 from lakeformat.engines.spark import few as few_rows
 
-few_rows._REWRITTEN_BYTES = few_rows._MERGED_BYTES = -1  # Executors rewrite and merge few rows too.
+few_rows._WRITTEN_BYTES = few_rows._REWRITTEN_BYTES = few_rows._MERGED_BYTES = -1  # Executors do it with few rows too.
 ROWS, DAYS = 2_400_000, 8  # More than the driver would write by itself.
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("v", pa.float64()), pa.field("day", pa.int32(), nullable=False)]

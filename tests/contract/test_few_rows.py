@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F
 
 from lakeformat import InvalidInput, Lake
 from lakeformat.engines.arrow import ArrowEngine
@@ -91,10 +93,14 @@ def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, w
     frame = spark.sql(ROWS.format(10)).drop("with.dot")  # Which mapInArrow does not take.
     assert few.guessed_bytes(frame) < 1 << 20
     assert few.guessed_bytes(frame.groupBy("dt").count().orderBy("dt").limit(2)) < 1 << 20
+    one = frame.select("id", "dt")
+    assert few.guessed_bytes(frame.join(one, "id", "left")) < 1 << 20, "as large as what is joined"
     for unbounded in (
         frame.mapInArrow(lambda found: found, frame.schema),
         frame.selectExpr("*", "explode(list) as one"),
         frame.alias("a").crossJoin(frame.alias("b")),
+        one.join(one.toDF("a", "b"), F.col("id") < F.col("a")),
+        one.join(spark.range(1 << 30), "id"),
         spark.range(1 << 40),
     ):
         assert few.guessed_bytes(unbounded) > few._FEW_BYTES
@@ -102,6 +108,27 @@ def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, w
     table.upsert(frame.mapInArrow(lambda found: found, frame.schema))
     table.upsert(table.scan().to_spark(spark))
     assert not ways
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_few_rows_without_a_key_are_one_file_of_the_driver(lake, spark, ways, monkeypatch, format):
+    """Also where they are joined, and of several parts, of which executors make a file each."""
+    frame = spark.sql(ROWS.format(40)).drop("rowkind", "tiny", "part").repartition(3)
+    joined = frame.join(spark.range(30), "id").withColumn(
+        "n", F.row_number().over(Window.partitionBy("dt").orderBy("id"))
+    )
+    tables = [lake.create_table(f"d.{name}", joined.schema, format=format, partition_by=["dt"]) for name in "ab"]
+    tables[0].overwrite_partitions(joined)
+    assert ways == []
+    monkeypatch.setattr(few, "_WRITTEN_BYTES", 64 << 20)
+    tables[1].overwrite_partitions(joined)
+    assert ways == [30]
+    assert content(tables[1]) == content(tables[0])
+    assert tables[1].inspect.partitions()["file_count"].to_pylist() == [1, 1, 1]
+    monkeypatch.setattr(few, "_FEW_ROWS", 5)
+    tables[1].append(joined)
+    assert ways == [30]
+    assert tables[1].scan().count() == 60
 
 
 def test_a_mistake_among_few_rows_is_refused_and_leaves_nothing(lake, spark, tmp_path):

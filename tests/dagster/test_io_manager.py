@@ -4,6 +4,7 @@ import base64
 import inspect
 import os
 import re
+import time
 import zlib
 from datetime import date, datetime
 
@@ -170,6 +171,27 @@ def test_a_range_reports_its_commit_once_and_each_day_its_own_measures(run, lake
     for metadata in days.values():
         assert metadata["lake/snapshot_id"] == lake.lake.table("nyc.orders").current_snapshot().id
         assert not {"lake/preview", "lake/commit_milliseconds", "lake/partitions_in_commit"} & metadata.keys()
+
+
+def test_a_run_says_where_its_time_went(run, lake, instance):
+    @dg.asset
+    def source() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    @dg.asset
+    def slow(source: pa.Table) -> pa.Table:
+        time.sleep(0.05)
+        return source
+
+    resources = {"io_manager": LakeIOManager(lake=lake)}
+    result = dg.materialize([source, slow], resources=resources, instance=instance)
+    (event,) = result.asset_materializations_for_node("slow")
+    seconds = {name: event.metadata[f"lake/{name}_seconds"].value for name in ("read", "compute", "write")}
+    assert 0.05 <= seconds["compute"] < 5
+    assert all(0 < part < 5 for part in seconds.values())
+    (event,) = result.asset_materializations_for_node("source")
+    assert "lake/write_seconds" in event.metadata
+    assert "lake/read_seconds" not in event.metadata, "it has no input"
 
 
 def test_a_partition_column_that_the_frame_lacks_is_filled_in_for_one_partition(run, lake):

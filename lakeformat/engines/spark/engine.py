@@ -75,8 +75,8 @@ class SparkEngine:
         """
         frame = assignable(data, task.fields)
         assign.check(arrow_of(frame.schema), key_values.input_fields(task), task.partition_by)
-        if task.keyed is not None and task.keyed.places is None:
-            rows = few.rows(frame)
+        if task.keyed is None or task.keyed.places is None:
+            rows = few.rows_without_key(frame) if task.keyed is None else few.rows(frame)
             if rows is not None:
                 return ArrowEngine().write(store, rows, task)
         settings = [session.in_large_batches(self.spark), session.in_tasks_of(self.spark, task.target_size_bytes)]

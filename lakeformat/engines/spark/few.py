@@ -15,6 +15,8 @@ from lakeformat.model.work import MergeTask, ReadTask, RewriteTask
 
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
+_WRITTEN_BYTES = 16 << 20  # The same, of a table without keys, whose rows need no shuffle.
+_JOINED_BYTES = 32 << 20  # The same, of all that is joined by equality, which may make more rows of few.
 _REWRITTEN_BYTES = 64 << 20  # Of files, up to which the driver rewrites them.
 _MERGED_BYTES = 256 << 20  # Of files, up to which the driver merges few rows into them.
 _VARIANT = re.compile(r'[tT]ype":"variant"')
@@ -22,13 +24,23 @@ _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
 _BOUNDED = {  # Steps of a plan that make no more rows than they get.
     *("Range", "LocalRelation", "Relation", "LogicalRDD", "Project", "Filter", "Union", "Aggregate", "Window", "Sort"),
+    "WindowGroupLimit",
     *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
 }
+_LEAVES = {"Range", "LocalRelation", "Relation", "LogicalRDD"}
+_STEP = re.compile(r"[ :+-]*(?P<name>\w+)(?P<detail>.*)")
+_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)")
+_EQUALS = re.compile(r"\S (=|<=>) ")
 
 
 def rows(frame: DataFrame) -> pa.Table | None:
     """The rows if Spark estimates that they are few and they are; else None."""
     return collected(frame) if guessed_few(frame) else None
+
+
+def rows_without_key(frame: DataFrame) -> pa.Table | None:
+    """The same for a table without keys."""
+    return collected(frame) if _WRITTEN_BYTES > 0 and guessed_bytes(frame) <= _WRITTEN_BYTES else None
 
 
 def collected(frame: DataFrame) -> pa.Table | None:
@@ -68,11 +80,20 @@ def guessed_few(frame: DataFrame) -> bool:
 
 
 def guessed_bytes(frame: DataFrame) -> float:
-    """Spark's estimate of the rows' size in bytes; infinite without a bound."""
+    """Spark's estimate of the rows' size in bytes; infinite without a bound. Of a plan with joins, for which Spark
+    multiplies sizes, it is the size of what they join, if that is at most `_JOINED_BYTES`."""
     text = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
-    plan = text.partition("== Physical Plan ==")[0]
-    size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)
-    steps = set(re.findall(r"^[ :+-]*(\w+)", plan, re.M))
-    if size is None or size[2] not in _GUESSED or not steps <= _BOUNDED:
+    lines = [_STEP.match(line) for line in text.partition("== Physical Plan ==")[0].splitlines()]
+    steps = [(step["name"], step["detail"]) for step in lines if step]
+    names = {name for name, _ in steps}
+    if any(name not in _BOUNDED and not (name == "Join" and _EQUALS.search(detail)) for name, detail in steps):
         return float("inf")
-    return float(size[1]) * _GUESSED[size[2]] * (_IN_MEMORY if "Relation" in steps else 1)
+    is_joined = "Join" in names
+    counted = (
+        [detail for name, detail in steps if name in _LEAVES] if is_joined else [detail for _, detail in steps[:1]]
+    )
+    sizes = [size for detail in counted if (size := _SIZE.search(detail)) and size[2] in _GUESSED]
+    if not sizes or len(sizes) < len(counted):
+        return float("inf")
+    guess = sum(float(size[1]) * _GUESSED[size[2]] for size in sizes) * (_IN_MEMORY if "Relation" in names else 1)
+    return guess if not is_joined or guess <= _JOINED_BYTES else float("inf")
