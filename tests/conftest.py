@@ -62,6 +62,7 @@ SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "50")) // 50, 1)  # Of a test
 SLOW = {"test_conflicts", "test_failing", "test_failing_iceberg", "test_failing_merges", "test_processes"}
 # Files whose tests wait for a server or a cluster that they start, one after the other.
 OWN_PROCESSES = {"test_end_to_end.py", "test_cluster.py", "test_connect.py", "test_spark_connect.py"}
+FIRST = ["tests spark", "test_end_to_end", "tests/dagster spark", "test_cluster", "test_connect"]  # The longest groups.
 SLOW_TESTS = Path(__file__).with_name("slow.txt")
 SLOW_SECONDS = 0.35
 
@@ -124,7 +125,7 @@ def _group(item) -> str | None:
     to whichever process is free."""
     if item.path.name in OWN_PROCESSES:
         return item.path.stem
-    if item.get_closest_marker("spark") and _runs_on_spark(item):
+    if item.get_closest_marker("spark") and item.path.parent.name != "dagster":
         return "tests spark"
     definitions = (name2fixturedef[-1] for name2fixturedef in item._fixtureinfo.name2fixturedefs.values())
     shared = [
@@ -138,7 +139,9 @@ def _group(item) -> str | None:
 
 def _turn(item, group: str | None) -> int:
     """What takes longest comes first, so that no process is left alone with it at the end."""
-    return 0 if item.path.name in OWN_PROCESSES else 1 if item.get_closest_marker("spark") else 2 if group else 3
+    if item.get_closest_marker("spark"):
+        return FIRST.index(group) if group in FIRST else len(FIRST)
+    return len(FIRST) + (1 if group else 2)
 
 
 def _runs_on_spark(item):

@@ -38,6 +38,7 @@ from tests.cdc.following import (
 )
 from tests.cdc.servers import DURABLE, LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
+from tests.draw import some
 
 pytestmark = pytest.mark.skipif(
     SERVER.program() is None,
@@ -442,7 +443,7 @@ def test_every_character_is_what_the_server_shows(run, server, source, lake):
         name for (name,) in run("SELECT character_set_name FROM information_schema.character_sets") if name != "binary"
     ]
     assert {"latin1", "sjis", "hebrew", "koi8u", "greek", "cp866", "euckr", "ujis", "big5", "dec8"} <= set(charsets)
-    for charset in charsets:
+    for charset in some(charsets, 6):
         run(
             f"CREATE TABLE {charset} (id int PRIMARY KEY, v varchar(9) CHARACTER SET {charset}, t text CHARACTER SET {charset}, "
             f"e enum('a', 'é', 'я') CHARACTER SET {charset})"

@@ -27,7 +27,7 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 from lakeformat.model.work import BucketRule, Encoding, FilesTask, Naming, RewriteTask, WriteTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, open_store
-from tests.simulation.racing import SEEDS
+from tests.draw import IS_LONG, some
 
 FORMATS = ("parquet", "orc", "avro")
 UTC = dt.UTC
@@ -422,8 +422,9 @@ def test_no_setting_of_a_session_changes_what_a_condition_finds(spark, tmp_path)
     table.append(rows)
     expected = {text: sorted(table.scan(where=text).to_arrow()["id"].to_pylist()) for text in OF_SETTINGS}
     assert all(expected.values()), expected
-    some, groups = list(SETTINGS.items()), len(SETTINGS) if SEEDS > 1000 else 3
-    for given in ({}, *(dict(some[group::groups]) for group in range(groups))):
+    settings = list(SETTINGS.items())
+    for given in ({}, *([setting] for setting in settings)) if IS_LONG else [some(settings, len(settings) // 2)]:
+        given = dict(given)
         before = {name: spark.conf.get(name, None) for name in given}
         for name, value in given.items():
             spark.conf.set(name, value)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Lake
-from tests.simulation.racing import SEEDS
+from tests.draw import IS_LONG
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -92,7 +92,7 @@ def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, sp
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", KINDS if SEEDS > 1000 else [*KINDS][::2])  # Spark marks rows of the others above.
+@pytest.mark.parametrize("kind", KINDS if IS_LONG else [*KINDS][::2])  # Spark marks rows of the others above.
 def test_spark_marks_the_same_rows_part_by_part_and_by_join(tmp_path, spark, monkeypatch, kind):
     table_format, properties, _ = KINDS[kind]
     source = pa.table({"id": range(0, 60, 7), "v": ["m"] * 9, "dt": ["b"] * 9}, schema=SCHEMA)
