@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE # Runs and tests start hundreds of processes that import the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long test-later test-lowest test-newest check judge cluster package docs bench mariadb mysql clean java
+.PHONY: help demo ui test test-fast test-long test-later test-lowest test-newest check judge cluster soak package docs bench mariadb mysql clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -63,6 +63,9 @@ judge: $(STAMP) java mariadb ## Have other engines read our tables, and read the
 
 cluster: $(STAMP) java ## Run all verbs on a Spark cluster of processes, and kill its executors and drivers
 	$(BIN)/python -m pytest tests/cluster
+
+soak: $(STAMP) ## Run writers, keepers and kill -9 against a model, MINUTES (15) a format; at the end another engine reads the table
+	$(BIN)/python -m tests.soak $(or $(MINUTES),15)
 
 package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
 	PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/package $(TESTS)
