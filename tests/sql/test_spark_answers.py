@@ -9,6 +9,7 @@ import pytest
 
 from lakeformat import LakeError
 from lakeformat.sql.translation import calls
+from tests.draw import some
 from tests.sql import spark_answers
 from tests.sql.spark_answers import ROWS, UNASKED, is_of_all_rows, plain
 
@@ -154,6 +155,7 @@ def test_calls_that_are_written_out_give_what_spark_gives():
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_what_runs_in_process_gives_what_spark_gives(shard):
     recorded = list(answers().items())[shard::SHARDS]
+    recorded = some(recorded, len(recorded) // 3, shard)
     mistakes = mistaken(recorded)
     assert not mistakes, f"{len(mistakes)} of {len(recorded)}:\n" + "\n".join(mistakes)
 
