@@ -78,6 +78,8 @@ class MissingKey(UnsupportedFeature):
 class CorruptTable(LakeError):
     """Metadata is missing or contradicts itself."""
 
+    retryable = False
+
 
 class CorruptFile(CorruptTable):
     """A file does not hold what its name says."""

@@ -50,7 +50,7 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -147,7 +147,9 @@ CURRENT = Pin()
 def table_name(asset: dg.AssetKey, metadata: Mapping[str, Any], database: str) -> str:
     """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
     if "table" in metadata:
-        name = str(metadata["table"])
+        name = metadata["table"]
+        if not isinstance(name, str):
+            raise InvalidInput(f"{asset.to_user_string()}: table={name!r}; give its name as text, 'db.name'")
         return name if "." in name else f"{database}.{name}"
     path = asset.path if len(asset.path) > 1 else [database, *asset.path]
     return f"{'_'.join(path[:-1])}.{path[-1]}"
@@ -187,6 +189,11 @@ def declared(
             f"{asset_name}: {mapping!r} maps Dagster's partitions onto columns, and the asset has no partitions_def, "
             f"so that each run would replace all of {name}; give it one, or write 'layout': [...] for a table with "
             "partitions that is replaced whole"
+        )
+    if partition_by is not None and not isinstance(partition_by, str | Mapping):
+        raise InvalidInput(
+            f"{asset_name}: partition_by={partition_by!r}; name the column of the partition's key, or map parts of the "
+            "partition to columns: {'date': 'day'}"
         )
     if write == "upsert" and not metadata.get("primary_key") and SOURCE_TABLE not in metadata:
         raise InvalidInput(f"{asset_name}: write='upsert' replaces rows of the same key; declare 'primary_key': [...]")
@@ -264,7 +271,7 @@ def names_of(subject: str, metadata: Mapping[str, Any], key: str) -> tuple[str, 
     """The column or columns that the metadata `key` names. Raises `InvalidInput`."""
     names = metadata.get(key) or ()
     names = (names,) if isinstance(names, str) else names
-    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise InvalidInput(f"{subject}: {key}={names!r}; name a column, or a list of them")
     return tuple(names)
 

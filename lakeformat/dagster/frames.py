@@ -5,7 +5,7 @@ Spark, pandas, polars and DuckDB are imported only if an asset uses their frames
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -16,10 +16,13 @@ from lakeformat.engines.choose import in_memory, spark_engine
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
 
+_COLUMNS = ("Series", "ChunkedArray", "Column")  # Types of one column, which is no frame.
+
 
 def to_write(data: Any) -> Any:
     """`data` as `Table` writes it: a Spark frame unchanged, anything else as Arrow."""
-    match _library(type(data)):
+    is_column = isinstance(data, pa.Array) or type(data).__name__ in _COLUMNS
+    match "" if is_column else _library(type(data)):
         case "pyspark" | "pyarrow":
             return data
         case "lakeformat" if hasattr(data, "to_batches"):
@@ -30,7 +33,7 @@ def to_write(data: Any) -> Any:
             return in_memory(data)
         case "polars":
             return (data.collect() if hasattr(data, "collect") else data).to_arrow()
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__") and not is_column:
         return pa.table(data)
     raise InvalidInput(
         f"an asset returned {type(data).__name__}; return a Spark, pandas or polars frame, a pyarrow.Table, "
@@ -109,6 +112,10 @@ class NoRows:
 
         return polars.DataFrame()
 
+    def to_polars_lazy(self) -> Any:
+        """A lazy polars frame without columns."""
+        return self.to_polars().lazy()
+
     def to_spark(self, spark: Any) -> Any:
         """A Spark frame without columns."""
         return spark.createDataFrame([], "struct<>")
@@ -146,7 +153,8 @@ def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
 
 def wants_spark(annotation: Any) -> bool:
     """Whether an input's annotation is a Spark frame, or missing."""
-    return _library(annotation) in {"pyspark", "typing", "builtins"}
+    parts = (annotation, *get_args(annotation))  # Of Optional[DataFrame].
+    return annotation in (Any, object) or any(_library(part) == "pyspark" for part in parts)
 
 
 def _library(type: Any) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -21,6 +22,7 @@ from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.identity import note_write, origin_of
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.errors import InvalidInput
 
 # Run tag <READS_TAG>/<step>/<table>: the snapshots that a step reads, which expiry keeps during the run. Dagster's
 # pages hide it.
@@ -62,6 +64,12 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
     _reading: dict[str, Reading] = PrivateAttr(default_factory=dict)  # By step.
 
     def __init__(self, **fields: Any) -> None:
+        lake = fields.get("lake")
+        if not fields or isinstance(lake, str | Path):
+            example = "/data/warehouse" if lake is None else lake
+            raise InvalidInput(
+                f"LakeIOManager(lake={lake!r}): give it the warehouse, lake=LakeResource(warehouse={str(example)!r})"
+            )
         super().__init__(**{"spark": SparkResource(), **fields})
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:

@@ -2,6 +2,7 @@
 
 import dagster as dg
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -21,6 +22,19 @@ DECLARED = {
     "table_format": ({"table_format": "iceberg"}, None, "here it is 'format'"),
     "a misspelt key": ({"wirte": "append"}, None, "did you mean 'write'?"),
     "merge without clauses": ({"write": "merge"}, None, "'merge' says how to merge"),
+    "partition_by as a list": ({"partition_by": ["day"]}, DAYS, "map parts of the partition to columns"),
+    "a key that is a mapping": ({"primary_key": {"id": 1}}, None, "name a column, or a list of them"),
+    "a table that is no text": ({"table": 5}, None, "give its name as text, 'db.name'"),
+    "table_properties as a list": ({"table_properties": ["a=b"]}, None, "give a mapping"),
+    "audit as text": ({"audit": "yes"}, None, "give True or False"),
+    "an unknown schema_evolution": ({"schema_evolution": "yes"}, None, "must be one of refuse, add, widen"),
+    "an unknown write mode": ({"write": "overwrite"}, None, "must be one of replace, upsert, merge, append"),
+    "lineage as a list": ({"lineage": ["id"]}, None, "give a mapping"),
+    "merge by another clause": (
+        {"write": "merge", "merge": {"on": "t.id = s.id", "when_matched": []}},
+        None,
+        "its clauses",
+    ),
     "an unknown evolution of the table": ({"table_evolution": "follow"}, None, "must be one of refuse, alter"),
 }
 
@@ -55,6 +69,15 @@ def run(lake, instance):
 FIRST = {
     "a row outside the partitions": ({"rows": ROWS, "key": "2026-01-02"}, "rows outside the partitions"),
     "no rows, but None": ({"rows": None}, "an asset returned NoneType"),
+    "a pandas Series": ({"rows": pd.Series([1])}, "an asset returned Series"),
+    "a polars Series": ({"rows": pl.Series([1])}, "an asset returned Series"),
+    "an Arrow array": ({"rows": pa.array([1])}, "an asset returned Int64Array"),
+    "a mapping": ({"rows": {"id": [1]}}, "an asset returned dict"),
+    "values of several types": ({"rows": pd.DataFrame({"a": [1, "x"]})}, "the data does not make Arrow columns"),
+    "a layout of no column": ({"rows": ROWS, "layout": ["nope"]}, "'nope', which is no column; there are id, day"),
+    "a misspelt transform": ({"rows": ROWS, "layout": ["dayz(day)"]}, "no transform 'dayz'"),
+    "a table in no database": ({"rows": ROWS, "table": "a.b.c"}, "write 'namespace.table'"),
+    "two columns of one name": ({"rows": pa.table([ROWS["id"]] * 2, ["a", "a"])}, "two columns are called 'a'"),
     "a list of rows": ({"rows": [{"id": 1}]}, "an asset returned list"),
     "a column of None": ({"rows": pd.DataFrame({"id": [1], "x": [None]}), "write": "append"}, "no value of the frame has the type of x"),
     "a key that is no column": ({"rows": ROWS, "write": "upsert", "primary_key": ["nope"]}, "nope"),
@@ -159,3 +182,49 @@ def test_rows_that_another_io_manager_takes_are_missed(lake, instance):
     failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
     assert "nyc.orders is not there" in failure
     assert "the rows went to another IO manager than LakeIOManager" in failure
+
+
+PLACES = {
+    "a misspelt scheme": ({"warehouse": "s4://x/y"}, "cannot open s4: URIs"),
+    "a file": ({"warehouse": __file__}, "is a file; a warehouse or a table is a folder"),
+    "nothing": ({"warehouse": ""}, "'' names no folder"),
+    "a misspelt option": ({"warehouse": "/tmp/x", "storage_options": {"regoin": "x"}}, "unknown option 'regoin'"),
+    "no catalog": ({"warehouse": "/tmp/x", "catalog": "nope"}, "catalog='nope' is no address of a database"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), PLACES.values(), ids=PLACES)
+def test_a_warehouse_that_there_is_not_is_named(fields, message, instance):
+    @dg.asset(metadata={"format": "iceberg"})
+    def orders() -> pa.Table:
+        return ROWS
+
+    resources = {"io_manager": LakeIOManager(lake=LakeResource(**fields))}
+    result = dg.materialize([orders], resources=resources, instance=instance, raise_on_error=False)
+    assert message in result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+
+
+@pytest.mark.parametrize("annotation", [list, str, dict])
+def test_an_input_of_another_type_is_refused_before_spark_starts(lake, instance, annotation):
+    @dg.asset
+    def orders() -> pa.Table:
+        return ROWS
+
+    def after(orders):
+        return ROWS
+
+    after.__annotations__ = {"orders": annotation, "return": pa.Table}
+    resources = {"io_manager": LakeIOManager(lake=lake)}
+    result = dg.materialize([orders, dg.asset(after)], resources=resources, instance=instance, raise_on_error=False)
+    failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "orders: an input is annotated" in failure
+    assert "annotate it as a Spark, pandas or polars DataFrame" in failure
+
+
+def test_an_io_manager_without_a_lake_says_what_it_takes():
+    with pytest.raises(InvalidInput, match=r"lake=LakeResource\(warehouse='/data/warehouse'\)"):
+        LakeIOManager()
+    with pytest.raises(InvalidInput, match=r"lake=LakeResource\(warehouse='/data/x'\)"):
+        LakeIOManager(lake="/data/x")
+    with pytest.raises(InvalidInput, match="did you mean 'warehouse'"):
+        LakeResource(warehous="/data/x")
