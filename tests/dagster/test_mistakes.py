@@ -228,3 +228,21 @@ def test_an_io_manager_without_a_lake_says_what_it_takes():
         LakeIOManager(lake="/data/x")
     with pytest.raises(InvalidInput, match="did you mean 'warehouse'"):
         LakeResource(warehous="/data/x")
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_damaged_table_is_not_retried(lake, instance, tmp_path, format):
+    @dg.asset(metadata={"format": format}, retry_policy=dg.RetryPolicy(max_retries=3))
+    def orders() -> pa.Table:
+        return ROWS
+
+    options = {"resources": {"io_manager": LakeIOManager(lake=lake)}, "instance": instance, "raise_on_error": False}
+    assert dg.materialize([orders], **options).success
+    for path in (tmp_path / "warehouse").rglob("*manifest*" if format == "paimon" else "*.avro"):
+        if path.is_file():
+            path.write_bytes(b"no manifest")
+    failed = dg.materialize([orders], **options)
+    assert not failed.success
+    assert not [event for event in failed.all_events if event.is_step_up_for_retry]
+    failure = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert failure.startswith("orders: ")

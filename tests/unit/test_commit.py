@@ -521,6 +521,13 @@ def test_a_lost_race_waits_as_long_as_the_table_says(tmp_path, format, propertie
 
 
 def test_errors_say_whether_the_same_call_may_succeed_later():
-    lasting = (errors.InvalidInput, errors.NotFound, errors.UnsupportedFeature, errors.StoreRefused)
+    lasting = (
+        errors.InvalidInput,
+        errors.NotFound,
+        errors.UnsupportedFeature,
+        errors.StoreRefused,
+        errors.CorruptTable,
+        errors.OutOfReach,
+    )
     tree = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.LakeError)]
     assert {error for error in tree if not error.retryable} == {error for error in tree if issubclass(error, lasting)}
