@@ -22,7 +22,7 @@ from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS, DeltaFiles
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.maintenance import compact, expire
+from lakeformat.maintenance import compact, follow_up
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
@@ -228,7 +228,7 @@ class WriteSession:
             raise
         self._forget(prepared.identifier)
         self._keep_up(view, request, snapshot)
-        expire.after(self._reach(view), self.format, view, snapshot, clock.now_ms())
+        follow_up.after(self._reach(view), self.format, view, snapshot, clock.now_ms())
         return snapshot
 
     def settle(self) -> None:
@@ -315,7 +315,7 @@ class WriteSession:
         def work() -> None:
             compacted = compact.after(change, self.format, upkeep, snapshot)
             if compacted is not None:
-                expire.after(self._reach(view), self.format, view, compacted, clock.now_ms())
+                follow_up.after(self._reach(view), self.format, view, compacted, clock.now_ms())
 
         self._compaction = Thread(target=work, name=f"compaction of {self.store.root}")
         self._compaction.start()

@@ -26,7 +26,7 @@ from lakeformat.engines.choose import engine_for, spark_engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression import sql_text
-from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep, verify
+from lakeformat.maintenance import automatic_tags, compact, drop, expire, follow_up, mirror, relocate, sweep, verify
 from lakeformat.maintenance.relocate import Relocated
 from lakeformat.maintenance.runner import Runner
 from lakeformat.maintenance.verify import Damage
@@ -647,7 +647,7 @@ class Table:
                     change, self._format, full, scope, sort_by=order, min_files=min_files, buckets=numbers
                 )
             if snapshot is not None:
-                expire.after(change.store, self._format, change.view, snapshot, clock.now_ms())
+                follow_up.after(change.store, self._format, change.view, snapshot, clock.now_ms())
             return snapshot
 
         return self._runner.once(compacted, id, properties, engine_for(spark=spark))
@@ -1038,6 +1038,12 @@ class Table:
                 self._runner.follow(view)
             case operation:
                 self._runner.commit(view, operation)
+
+    def create_automatic_tags(self) -> list[str]:
+        """Create the tags that are due by the table's options `tag.automatic-creation` and others (Paimon), as every
+        commit does; returns their names."""
+        view = self._view()
+        return automatic_tags.create(self._runner.reach(view), self._format, view, clock.now_ms())
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag and the files that only it kept. Raises `NotFound`."""

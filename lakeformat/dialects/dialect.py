@@ -22,6 +22,7 @@ from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
+from lakeformat.model.tag_schedule import TagSchedule
 from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
@@ -166,6 +167,7 @@ class Expiring(Protocol):
         none."""
 
     def orphans(self, older_than_ms: int) -> list[Listed]: ...
+    def tag_schedule(self) -> TagSchedule | None: ...
     def pin(self, now_ms: int, retain_ms: int) -> tuple[str, bytes] | None:
         """The path and bytes of a file that keeps this view's snapshot for that time; None if the commit itself
         does."""

@@ -15,7 +15,7 @@ from lakeformat.errors import LakeError, NoSuchFile, NotFound, StoreError, Unsup
 from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
 from lakeformat.model.log import log
-from lakeformat.model.snapshot import Expiry, Retention, Snapshot
+from lakeformat.model.snapshot import Expiry, Retention
 from lakeformat.storage.store import Store
 
 # Files deleted per call. Object storage deletes a thousand per request, several requests at a time.
@@ -63,23 +63,6 @@ def requested_retention(
     if snapshot_ids:
         retention = replace(retention or view.expiring.default_retention(now_ms), snapshot_ids=snapshot_ids)
     return retention
-
-
-def after(store: Store, format: Format, view: AnyView, snapshot: Snapshot, now_ms: int) -> None:
-    """The mirror update and the expiry that belong to the commit `snapshot` on `view`, if the table asks for them. The
-    commit has landed, so nothing is raised: what fails is left to the next commit."""
-    may_be_shown = view.mirroring is not None and (view.mirroring.mirror() or snapshot.kind == "evolve")
-    if may_be_shown and not mirror.after(store, format):
-        return  # Files that the mirror still refers to must stay.
-    try:
-        kept = view.expiring.due(snapshot, now_ms)
-        if kept is not None:
-            gone = expire(store, format, kept, now_ms)
-            log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), snapshot.id)
-    except Exception:
-        log.warning(
-            "%s: expiry after snapshot %d failed; the next commit tries again", store.root, snapshot.id, exc_info=True
-        )
 
 
 def repair_earliest(store: Store, view: AnyView, snapshot_id: int) -> int:

@@ -12,7 +12,7 @@ from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.maintenance import compact, expire, mirror
+from lakeformat.maintenance import compact, follow_up, mirror
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Append, Operation, Request
 from lakeformat.model.snapshot import Snapshot
@@ -130,7 +130,7 @@ class Runner:
         upkeep = None if engine is None else view.compaction.upkeep()
         if engine is not None and upkeep is not None:
             compact.after(self.change(view, operation.request, engine), self.format, upkeep, snapshot)
-        expire.after(store, self.format, view, snapshot, clock.now_ms())
+        follow_up.after(store, self.format, view, snapshot, clock.now_ms())
         return snapshot
 
     def follow(self, view: AnyView) -> None:

@@ -24,6 +24,7 @@ from lakeformat.model.log import log
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
 from lakeformat.model.predicate import Expression
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
+from lakeformat.model.tag_schedule import TagSchedule
 from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.load_history import FOLDERS, RECORDS
 from lakeformat.storage.paths import is_absolute, relative, tables_below
@@ -116,6 +117,10 @@ class Expiring(Part[State]):
         request = Request(id=str(uuid.uuid4()), absent_until=self.state.version)
         drop = DropBranch if name in metadata.branches(self.state) else DropTag
         return Expiry((), (), operation=drop(request=request, name=name))
+
+    def tag_schedule(self) -> TagSchedule | None:
+        """None: a table makes no tags by itself."""
+        return None
 
     def orphans(self, older_than_ms: int) -> list[Listed]:
         """Files that no snapshot refers to and that are older than `older_than_ms` (epoch). Candidates are listed

@@ -31,6 +31,7 @@ from lakeformat.model.log import log
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
+from lakeformat.model.tag_schedule import TagSchedule
 from lakeformat.storage.head import EXPIRING, RESTORED
 from lakeformat.storage.load_history import FOLDERS, RECORDS
 from lakeformat.storage.paths import relative, tables_below
@@ -202,6 +203,10 @@ class Expiring(Part[State]):
         over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
         chosen = over[: table_options.partition_expiration_max_num]
         return manifest.scope_of(schema, [tuples[i] for _, i in chosen]) if chosen else None
+
+    def tag_schedule(self) -> TagSchedule | None:
+        """The tags that the table makes by itself, by its options."""
+        return metadata.tag_schedule(self.state.schema)
 
     def orphans(self, older_than_ms: int) -> list[Listed]:
         """Files that no metadata refers to and that are older than `older_than_ms` (epoch). Candidates are listed

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import timedelta
 from functools import lru_cache
 from types import UnionType
 from typing import Any
@@ -26,6 +27,7 @@ from lakeformat.model.operation import Create, Evolve, Operation, OperationKind,
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
 from lakeformat.model.snapshot import Snapshot, stream_numbers, utc
+from lakeformat.model.tag_schedule import TagSchedule
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage import fence
 from lakeformat.storage.cache import in_catalog
@@ -62,6 +64,19 @@ _SCHEMA_VERSION = 3
 # In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
 _OPERATION_KEY = "lakeformatOperation"
 MANIFESTS = "lakeformatManifests"  # In a changelog's file: its manifests. Other readers ignore it.
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+# (period, the name of its tags, for strftime), by period and formatter.
+_PERIODS = {
+    ("daily", "with_dashes"): (_DAY, "%Y-%m-%d"),
+    ("daily", "without_dashes"): (_DAY, "%Y%m%d"),
+    ("daily", "without_dashes_and_spaces"): (_DAY, "%Y%m%d"),
+    ("hourly", "with_dashes"): (_HOUR, "%Y-%m-%d %H"),
+    ("hourly", "without_dashes"): (_HOUR, "%Y%m%d %H"),
+    ("hourly", "without_dashes_and_spaces"): (_HOUR, "%Y%m%d%H"),
+    ("two-hours", "with_dashes"): (2 * _HOUR, "%Y-%m-%d %H"),
+    ("two-hours", "without_dashes"): (2 * _HOUR, "%Y-%m-%d %H"),
+    ("two-hours", "without_dashes_and_spaces"): (2 * _HOUR, "%Y-%m-%d %H"),
+}
 _NO_WATERMARK = -(2**63)
 _SCHEMA_KEYS: dict[str, type | UnionType] = {
     "version": int | None, "id": int, "fields": list, "highestFieldId": int, "partitionKeys": list | None,
@@ -840,10 +855,36 @@ def statistics_path(name: str) -> str:
 
 
 def check_new_name(kind: str, name: str) -> None:
-    """Raise `InvalidInput` for a new tag or branch whose name is a number, as a snapshot's. Other engines' automatic
-    tags of a day are called so; they are read and deleted as any."""
+    """Raise `InvalidInput` for a new tag or branch whose name is a number, as a snapshot's. Automatic tags of a day may
+    be called so; they are read and deleted as any."""
     if isinstance(name, str) and name.isdigit():
         raise InvalidInput(f"{kind} {name!r}: a new name must not be a number")
+
+
+def tag_schedule(schema: Schema) -> TagSchedule | None:
+    """The tags that the table makes by itself (`tag.*`). Raises `InvalidInput` for a delay that is too long."""
+    table_options = options.read(schema)
+    mode = table_options.tag_automatic_creation
+    if mode == "none":
+        return None
+    period, pattern = _PERIODS[table_options.tag_creation_period, table_options.tag_period_formatter]
+    if table_options.tag_creation_period_duration is not None:
+        period, pattern = timedelta(milliseconds=table_options.tag_creation_period_duration), "%Y%m%d%H%M"
+    delay = timedelta(milliseconds=table_options.tag_creation_delay)
+    if not delay < period:
+        raise InvalidInput(f"option 'tag.creation-delay' is {delay}; it must be shorter than the period, {period}")
+    custom = table_options.tag_batch_customized_name
+    batch_name = "batch-write-%Y-%m-%d" if custom is None else custom.replace("%", "%%")
+    return TagSchedule(
+        pattern,
+        period,
+        delay,
+        table_options.sink_watermark_time_zone if mode == "watermark" else None,
+        table_options.tag_automatic_completion,
+        None if mode == "batch" else table_options.tag_num_retained_max,
+        table_options.tag_default_time_retained,
+        batch_name if mode == "batch" else None,
+    )
 
 
 def tag_path(name: str) -> str:
@@ -883,7 +924,9 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
     """The path and bytes of a tag on the snapshot of `base`, for `retain_ms` or for ever."""
     if base.document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
-    check_new_name("tag", name)
+    schedule = tag_schedule(newest_schema_after(reader, base.schema)) if str(name).isdigit() else None
+    if schedule is None or schedule.start_of(name) is None:  # Not an automatic one.
+        check_new_name("tag", name)
     return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
 
 

@@ -323,6 +323,22 @@ class TableOptions:
     snapshot_time_retained = Option("snapshot.time-retained", duration, 3_600_000)
     source_split_open_file_cost = Option("source.split.open-file-cost", size, 4 << 20, dynamic=True)
     source_split_target_size = Option("source.split.target-size", size, 128 << 20, dynamic=True)
+    sink_watermark_time_zone = Option("sink.watermark-time-zone", as_text, "UTC")
+    tag_automatic_completion = Option("tag.automatic-completion", boolean, False)
+    tag_automatic_creation = Option(
+        "tag.automatic-creation", _one_of("none", "process-time", "watermark", "batch"), "none"
+    )
+    tag_batch_customized_name = Option[str | None]("tag.batch.customized-name", as_text, None)
+    tag_creation_delay = Option("tag.creation-delay", duration, 0)
+    tag_creation_period = Option("tag.creation-period", _one_of("daily", "hourly", "two-hours"), "daily")
+    tag_creation_period_duration = Option[int | None]("tag.creation-period-duration", duration, None)
+    tag_default_time_retained = Option[int | None]("tag.default-time-retained", duration, None)
+    tag_num_retained_max = Option[int | None]("tag.num-retained-max", positive, None)
+    tag_period_formatter = Option(
+        "tag.period-formatter",
+        _one_of("with_dashes", "without_dashes", "without_dashes_and_spaces"),
+        "with_dashes",
+    )
     target_file_size = Option[int | None]("target-file-size", positive, None, dynamic=True)
     # Java's default is 10, after which all writers spill to disk; here only those without an open file do.
     write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64, dynamic=True)
@@ -572,7 +588,7 @@ _IGNORED = """
     sink.committer-cpu sink.committer-memory sink.committer-operator-chaining sink.coordinator-commit.enabled
     sink.cross-partition.managed-memory sink.key-only-deletes.enabled sink.managed.writer-buffer-memory
     sink.operator-uid.suffix sink.parallelism sink.process-time-zone sink.savepoint.auto-tag
-    sink.use-managed-memory-allocator sink.watermark-time-zone sink.writer-coordinator.cache-expire-after-access
+    sink.use-managed-memory-allocator sink.writer-coordinator.cache-expire-after-access
     sink.writer-coordinator.cache-memory sink.writer-coordinator.cache-soft-values sink.writer-coordinator.enabled
     sink.writer-coordinator.page-size sink.writer-coordinator.prefetch-manifests sink.writer-cpu sink.writer-memory
     sink.writer-refresh-detectors snapshot.expire.execution-mode snapshot.ignore-empty-commit
@@ -581,9 +597,7 @@ _IGNORED = """
     source.checkpoint-align.timeout source.operator-uid.suffix source.split.target-size-with-column-pruning spark.*
     spill-compression spill-compression.zstd-level streaming-read-append-overwrite streaming-read-mode
     streaming-read-overwrite streaming.read.snapshot.delay table-read.sequence-number.enabled
-    tag.automatic-completion tag.automatic-creation tag.batch.customized-name tag.callback.*.param tag.callbacks
-    tag.create-success-file tag.creation-delay tag.creation-period tag.creation-period-duration
-    tag.default-time-retained tag.num-retained-max tag.period-formatter tag.time-expire-enabled
+    tag.callback.*.param tag.callbacks tag.create-success-file tag.time-expire-enabled
     unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key variant.shredding.inferenceMode
     vector-index.* vector-search.distribute.enabled vector-search.lateral-join.batch-size
     vector-search.lateral-join.parallelism vector.file.format vector.target-file-size

@@ -722,15 +722,10 @@ def _materialize(call: Call) -> Result:
 
 
 def _automatic_tags(call: Call) -> Result:
-    """Create the tags that `tag.automatic-creation` asks for: none without it, else refused."""
+    """Create the tags that `tag.automatic-creation` asks for, as each commit does."""
     table = call.table()
     call.close()
-    mode = table.properties.get("tag.automatic-creation", "none")
-    if mode != "none":
-        raise call.context.script.unsupported(
-            call.offset,
-            f"{call.name}: 'tag.automatic-creation' = {mode!r}; create the tag with CALL sys.create_tag(...)",
-        )
+    table.create_automatic_tags()
     return _ok(result=True)
 
 
