@@ -89,10 +89,10 @@ KEPT = {
 }
 # The structure of the package: these may shrink, and not grow.
 COUNTS = {
-    "lines of dialects/dialect.py": 690,
-    "lines of the two view.py": 335,
-    "forwarders in the two view.py": 50,
-    "forwarders in lakeformat": 295,
+    "lines of dialects/dialect.py": 680,
+    "lines of the two view.py": 280,
+    "forwarders in the two view.py": 31,
+    "forwarders in lakeformat": 272,
     "functions with a reader and a state": 171,
     "protocols to test for": 1,
     "isinstance tests on them": 2,
@@ -148,7 +148,8 @@ def test_modules_import_only_downward(trees: dict[Path, ast.Module]):
             assert level_of(other) < level_of(mine) or other == mine, f"{path}:{line}: {here} imports {name}"
             if mine == "lakeformat.dialects" and other == mine and here.count(".") >= 3:
                 dialect = here.split(".")[2]
-                allowed = name.startswith((f"lakeformat.dialects.{dialect}", "lakeformat.dialects.dialect"))
+                shared = ("lakeformat.dialects.dialect", "lakeformat.dialects.part")
+                allowed = name.startswith((f"lakeformat.dialects.{dialect}", *shared))
                 assert allowed, f"{path}:{line}: dialects do not know each other: {name}"
 
 
@@ -382,8 +383,6 @@ def test_the_default_of_an_option_is_said_once(trees: dict[Path, ast.Module], fo
     for path in sorted((ROOT / "lakeformat" / "dialects" / format).glob("*.py")):
         tree = trees[path]
         for node in ast.walk(tree):
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_DEFAULTS":
-                said += [(ast.unparse(key), f"{path.name}:{key.lineno}") for key in node.value.keys]
             if isinstance(node, ast.Call) and ast.unparse(node.func).partition("[")[0] == "Option":
                 said.append((ast.unparse(node.args[0]), f"{path.name}:{node.lineno}"))
         for call, name in calls(tree):

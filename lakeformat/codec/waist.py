@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
-from lakeformat.model.predicate import Call, Expression, Literal
+from lakeformat.model.predicate import ALWAYS, Call, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Kind, Scalar, Type
 from lakeformat.model.work import RowKind
 
@@ -44,6 +45,16 @@ def literal(value: Any, kind: Type) -> Expression:
             return Literal(moment.replace(tzinfo=datetime.UTC) if zone is Kind.TIMESTAMP_TZ else moment)
         case _:
             return Literal(value)
+
+
+def selecting(names: Sequence[str], kinds: Sequence[Type], partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """The condition that selects exactly these partitions, whose values are of the columns `names`."""
+    if not names:
+        return ALWAYS
+    rows = [[literal(value, kind) for value, kind in zip(p, kinds, strict=True)] for p in set(partitions)]
+    if all(isinstance(value, Literal) for row in rows for value in row):
+        return in_tuples(names, [tuple(v.value for v in row if isinstance(v, Literal)) for row in rows])
+    return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
 
 
 def cut_low(value: str, length: int) -> str:

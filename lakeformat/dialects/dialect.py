@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.figures import Figures
+from lakeformat.dialects.part import Part, S
 from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind, Request, RewriteManifests
@@ -44,15 +45,6 @@ from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
 WAITS_MS = 10, 10_000  # The least and the longest wait between two attempts of a commit, by default.
-S = TypeVar("S", bound=TableState, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Generic[S]):
-    """The reader and state that a view and its parts share."""
-
-    reader: Reader
-    state: S
 
 
 class Files(Protocol):

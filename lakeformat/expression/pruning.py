@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import arrow
-from lakeformat.errors import InvalidInput, LakeError, NotFound
-from lakeformat.expression.evaluation import comparable, compare, evaluate, mask, scalar
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.expression.evaluation import comparable, compare, evaluate, scalar
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import (
     ANY_TEXT,
@@ -66,15 +66,6 @@ def must_match(expression: Expression, bounds: Mapping[str, Bounds], files: int 
     """Per file: does every row satisfy the condition? Never true for a file with a row that does not."""
     verdict = _verdict(expression, bounds, _count(bounds, files))
     return pa.array(~(verdict.false | verdict.null))
-
-
-def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
-    """Per row of partition values: do they satisfy a condition over partition columns alone? Exact."""
-    missing = sorted({path[0] for path in paths_of(expression)} - set(partitions.schema.names))
-    if missing:
-        raise NotFound(f"{', '.join(missing)}: not among the partition columns {', '.join(partitions.schema.names)}")
-    matching: Any = mask(expression, partitions)
-    return matching.combine_chunks() if isinstance(matching, pa.ChunkedArray) else matching
 
 
 def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression | None:

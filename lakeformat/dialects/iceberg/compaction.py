@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.numbers import distinct
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.inspect import Inspections
 from lakeformat.dialects.iceberg.layout import LARGE, SMALL, beside, delta_layout, rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.dialects.part import Part
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import RewriteManifests

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, OutOfReach, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log

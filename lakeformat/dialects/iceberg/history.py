@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import metadata, plan, scan
 from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field

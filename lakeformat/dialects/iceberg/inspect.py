@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.partition_listing import partition_listing, spec_listing
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.layout import SMALL, directory
 from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind

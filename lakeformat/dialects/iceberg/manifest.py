@@ -48,7 +48,6 @@ from lakeformat.model.predicate import (
     eq,
     eq_null_safe,
     ge,
-    in_tuples,
     is_in,
     is_never,
     is_null,
@@ -667,15 +666,8 @@ def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """The condition on partition fields, by their own names, that selects exactly these partitions."""
-    fields = schema.partitioning.fields
-    if not fields:
-        return ALWAYS
-    kinds = [transform_type(schema, index) for index in range(len(fields))]
-    rows = [[waist.literal(v, k) for v, k in zip(p, kinds, strict=True)] for p in set(partitions)]
-    names = schema.partitioning.names
-    if all(isinstance(value, Literal) for row in rows for value in row):
-        return in_tuples(names, [tuple(v.value for v in row if isinstance(v, Literal)) for row in rows])
-    return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
+    kinds = [transform_type(schema, index) for index in range(len(schema.partitioning.fields))]
+    return waist.selecting(schema.partitioning.names, kinds, partitions)
 
 
 def transform_type(schema: Schema, index: int) -> Type:

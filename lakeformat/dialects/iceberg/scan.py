@@ -15,10 +15,10 @@ from lakeformat.codec import spans, splits
 from lakeformat.codec.arrow import rows_where
 from lakeformat.codec.iceberg import single_value
 from lakeformat.codec.numbers import distinct
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import encryption, manifest, metadata, name_mapping, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.expression import pruning
 from lakeformat.model import predicate as conditions

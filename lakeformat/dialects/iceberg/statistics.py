@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.figures import Figures, figures_table
 from lakeformat.codec.iceberg import puffin, single_value, theta
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, Status
 from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import InvalidInput
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Request, SetStatistics

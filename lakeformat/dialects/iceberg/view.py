@@ -28,6 +28,7 @@ from lakeformat.dialects.iceberg.inspect import INSPECTIONS, Inspections
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files, Partitions, Pruning
 from lakeformat.dialects.iceberg.statistics import Statistics
+from lakeformat.dialects.part import Owned
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
@@ -57,37 +58,15 @@ class IcebergView(View[State]):
     def on(self, branch: str | None) -> IcebergView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))
 
-    @property
-    def history(self) -> History:
-        return History(self.reader, self.state)
+    history = Owned(History)
+    partitions = Owned(Partitions)
+    pruning = Owned(Pruning)
+    compaction = Owned(Compaction)
+    expiring = Owned(Expiring)
+    statistics = Owned(Statistics)
+    staging = Owned(Staging)
 
-    @property
-    def partitions(self) -> Partitions:
-        return Partitions(self.reader, self.state)
-
-    @property
-    def pruning(self) -> Pruning:
-        return Pruning(self.reader, self.state)
-
-    @property
-    def compaction(self) -> Compaction:
-        return Compaction(self.reader, self.state)
-
-    @property
-    def expiring(self) -> Expiring:
-        return Expiring(self.reader, self.state)
-
-    @property
-    def statistics(self) -> Statistics:
-        return Statistics(self.reader, self.state)
-
-    @property
-    def staging(self) -> Staging:
-        return Staging(self.reader, self.state)
-
-    @property
-    def delete_files(self) -> DeleteFiles:
-        return DeleteFiles(self.reader, self.state)
+    delete_files = Owned(DeleteFiles)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)

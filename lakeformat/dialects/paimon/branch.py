@@ -13,7 +13,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import (
     BRANCH_FOLDER,
@@ -23,6 +22,7 @@ from lakeformat.dialects.paimon.metadata import (
     State,
     branch_folder,
 )
+from lakeformat.dialects.part import Part
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import NEVER, Expression, bind

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
+from lakeformat.dialects.part import Part
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression import pruning
 from lakeformat.model.dataclass import dataclass

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, partition_times, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import CorruptTable, NoSuchFile, NotFound, OutOfReach, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.partition_listing import partition_listing
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.compaction import Compaction
 from lakeformat.dialects.paimon.expire import Expiring
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.mirror import Mirroring
 from lakeformat.dialects.paimon.view import PaimonView
+from lakeformat.dialects.part import Owned, Part
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.expression import evaluation
 from lakeformat.model.dataclass import dataclass
@@ -119,17 +119,9 @@ class FolderView(PaimonView):
             for partition, files in self._by_partition(scope).items()
         ]
 
-    @property
-    def compaction(self) -> _Compaction:
-        return _Compaction(self.reader, self.state)
-
-    @property
-    def expiring(self) -> _Expiring:
-        return _Expiring(self.reader, self.state)
-
-    @property
-    def mirroring(self) -> _Mirroring:
-        return _Mirroring(self.reader, self.state)
+    compaction = Owned(_Compaction)
+    expiring = Owned(_Expiring)
+    mirroring = Owned(_Mirroring)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
         return None  # Row counts are unknown.

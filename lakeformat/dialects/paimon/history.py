@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import metadata, plan, scan
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.paimon import btree_index, file_index
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import global_index, layout, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.partition_listing import described, partition_listing, spec_listing
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import branch as branching
 from lakeformat.dialects.paimon import manifest, metadata, options, scan, statistics, tracking, types
 from lakeformat.dialects.paimon.layout import directory
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 

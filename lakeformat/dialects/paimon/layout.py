@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import document
 from lakeformat.codec.paimon import file_index
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.exact import EXACT

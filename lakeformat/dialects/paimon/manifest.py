@@ -25,7 +25,7 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.expression import evaluation, pruning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import RewriteManifests
-from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
+from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.cache import LARGE_BYTES, PART_BYTES, Way, cache_of, decoded, remember, way_to_decode
@@ -560,13 +560,7 @@ def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """The condition on partition columns that selects exactly these partitions."""
-    names, kinds = schema.partitioning.names, partition_types(schema)
-    if not names:
-        return ALWAYS
-    rows = [[waist.literal(v, k) for v, k in zip(p, kinds, strict=True)] for p in set(partitions)]
-    if all(isinstance(value, Literal) for row in rows for value in row):
-        return in_tuples(names, [tuple(v.value for v in row if isinstance(v, Literal)) for row in rows])
-    return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
+    return waist.selecting(schema.partitioning.names, partition_types(schema), partitions)
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import merging, options, types
+from lakeformat.dialects.part import Part
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import FOLLOWED, Mirror, Part, Published, PublishedFiles, ShownIn
+from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles, ShownIn
 from lakeformat.dialects.paimon import compaction, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.branch import own_name
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import OperationKind

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from lakeformat.codec import bitmap, murmur, splits
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.paimon import binary_row, file_index, vector_file
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import global_index, layout, manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression import pruning
 from lakeformat.model import predicate as conditions

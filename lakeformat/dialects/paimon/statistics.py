@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.figures import Figures, figures_table
-from lakeformat.dialects.dialect import Part
 from lakeformat.dialects.paimon import layout, manifest, metadata
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.part import Part
 from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Request, SetStatistics

@@ -30,6 +30,7 @@ from lakeformat.dialects.paimon.mirror import Mirroring
 from lakeformat.dialects.paimon.postponed import Keyed
 from lakeformat.dialects.paimon.scan import ColumnFiles, Files, Partitions, Pruning
 from lakeformat.dialects.paimon.statistics import Statistics
+from lakeformat.dialects.part import Owned
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression, and_
@@ -63,33 +64,13 @@ class PaimonView(View[State]):
     def on(self, branch: str | None) -> PaimonView:
         return self if branch is None else replace(self, state=self.branches.require(branch))
 
-    @property
-    def history(self) -> History:
-        return History(self.reader, self.state)
-
-    @property
-    def partitions(self) -> Partitions:
-        return Partitions(self.reader, self.state)
-
-    @property
-    def pruning(self) -> Pruning:
-        return Pruning(self.reader, self.state)
-
-    @property
-    def compaction(self) -> Compaction:
-        return Compaction(self.reader, self.state)
-
-    @property
-    def expiring(self) -> Expiring:
-        return Expiring(self.reader, self.state)
-
-    @property
-    def statistics(self) -> Statistics:
-        return Statistics(self.reader, self.state)
-
-    @property
-    def branches(self) -> Branches:
-        return Branches(self.reader, self.state)
+    history = Owned(History)
+    partitions = Owned(Partitions)
+    pruning = Owned(Pruning)
+    compaction = Owned(Compaction)
+    expiring = Owned(Expiring)
+    statistics = Owned(Statistics)
+    branches = Owned(Branches)
 
     @property
     def keyed(self) -> Keyed | None:
@@ -99,21 +80,10 @@ class PaimonView(View[State]):
     def column_files(self) -> ColumnFiles | None:
         return ColumnFiles(self.reader, self.state) if options.read(self.schema).data_evolution_enabled else None
 
-    @property
-    def indexes(self) -> Indexes:
-        return Indexes(self.reader, self.state)
-
-    @property
-    def consumers(self) -> Consumers:
-        return Consumers(self.reader, self.state)
-
-    @property
-    def mirroring(self) -> Mirroring:
-        return Mirroring(self.reader, self.state)
-
-    @property
-    def hints(self) -> Hints:
-        return Hints(self.reader, self.state)
+    indexes = Owned(Indexes)
+    consumers = Owned(Consumers)
+    mirroring = Owned(Mirroring)
+    hints = Owned(Hints)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lakeformat.codec import arrow
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression.evaluation import evaluate, mask
-from lakeformat.expression.pruning import Bounds, may_match, must_match, partition_mask, to_dataset_filter
+from lakeformat.expression.pruning import Bounds, may_match, must_match, to_dataset_filter
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.expression.sql_text import parse
 from lakeformat.model import predicate
@@ -504,13 +504,6 @@ def test_bounds_need_one_row_per_file():
         may_match(ALWAYS, {"a": one}, files=3)
     assert may_match(ALWAYS, {}, files=2).to_pylist() == [True, True]
     assert may_match(ALWAYS, {}, files=0).to_pylist() == []
-
-
-def test_partition_masks_are_exact():
-    values = pa.table({"dt": pa.array(DAYS), "h": pa.array([1, 2, None])})
-    assert partition_mask(parse("dt >= '2023-01-01' and h is not null"), values).to_pylist() == [False, True, False]
-    with pytest.raises(NotFound, match="x"):
-        partition_mask(parse("x = 1"), values)
 
 
 TABLE = pa.table(
