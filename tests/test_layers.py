@@ -49,7 +49,6 @@ LONG = {
     "lakeformat/dialects/iceberg/metadata/__init__.py": "one document, both ways",
     "lakeformat/dialects/iceberg/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/manifest.py": "one file format, both ways",
-    "lakeformat/dialects/paimon/metadata/__init__.py": "the root documents, both ways",
     "lakeformat/dialects/paimon/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/scan.py": "one plan of a read",
     "lakeformat/engines/files/parquet.py": "one file format, both ways",
