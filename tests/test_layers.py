@@ -46,7 +46,6 @@ LONG = {
     "lakeformat/cdc/mysql/source.py": "one connection's protocol",
     "lakeformat/cdc/postgres/source.py": "one connection's protocol",
     "lakeformat/dialects/iceberg/manifest.py": "one file format, both ways",
-    "lakeformat/dialects/iceberg/metadata/__init__.py": "one document, both ways",
     "lakeformat/dialects/iceberg/plan.py": "one function per operation",
     "lakeformat/dialects/paimon/manifest.py": "one file format, both ways",
     "lakeformat/dialects/paimon/plan.py": "one function per operation",

@@ -1,6 +1,7 @@
 """How far a verb walks: the modules that one call passes through, and the pairs of modules that call each other.
 Both are bounds that only go down: whoever lowers one, lowers the number here."""
 
+import re
 import sys
 import threading
 
@@ -38,6 +39,11 @@ NO_STEPS = {f"lakeformat.{name}" for name in ("model.dataclass", "model.option",
 BOUNDS = {overwrite: (54, 3), merge: (67, 7), delete: (61, 2), scan: (42, 0), expiry: (27, 0)}  # (modules, pairs)
 
 
+def step(frame):
+    """The module of a frame; the metadata of a format, a folder with a file a noun, is one."""
+    return re.sub(r"(\.metadata)\.\w+$", r"\1", frame.f_globals.get("__name__", ""))
+
+
 class Walk:
     """Who calls whom among our modules, in every thread."""
 
@@ -55,7 +61,7 @@ class Walk:
 
     def _seen(self, frame, event, _):
         if event == "call" and frame.f_back is not None:
-            of, by = frame.f_globals.get("__name__", ""), frame.f_back.f_globals.get("__name__", "")
+            of, by = step(frame), step(frame.f_back)
             if of.startswith("lakeformat") and of not in NO_STEPS:
                 is_step = by.startswith("lakeformat") and by not in NO_STEPS
                 self.calls.add((by if is_step else of, of))
