@@ -19,18 +19,18 @@ _MOST = 100_000  # Numbers in a range.
 def epoch_ms(moment: Moment) -> int:
     """Milliseconds since 1970; a time without a zone is UTC. Raises `InvalidInput`."""
     if isinstance(moment, bool):
-        raise InvalidInput(f"{moment!r} is no time")
+        raise InvalidInput(f"{moment!r} is not a time")
     if isinstance(moment, int):
         return moment
     if isinstance(moment, str):
         try:
             moment = datetime.datetime.fromisoformat(moment)
         except ValueError:
-            raise InvalidInput(f"{moment!r} is no time; write e.g. '2023-05-01T12:00:00'") from None
+            raise InvalidInput(f"{moment!r} is not a time; write e.g. '2023-05-01T12:00:00'") from None
     if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
         moment = datetime.datetime(moment.year, moment.month, moment.day)
     if not isinstance(moment, datetime.datetime):
-        raise InvalidInput(f"{moment!r} is no time")
+        raise InvalidInput(f"{moment!r} is not a time")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
@@ -45,7 +45,7 @@ def specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         raise InvalidInput(f"partitions={partitions!r}: give a list of specs, e.g. [{{'dt': '2023-05-01'}}]")
     for spec in partitions:
         if not isinstance(spec, Mapping) or any(isinstance(value, list | dict | set) for value in spec.values()):
-            raise InvalidInput(f"{spec!r} is no partition spec; write e.g. {{'dt': '2023-05-01'}}")
+            raise InvalidInput(f"{spec!r} is not a partition spec; write e.g. {{'dt': '2023-05-01'}}")
         yield dict(spec)
 
 
@@ -71,7 +71,7 @@ def text(name: str, value: Any, may_be_empty: bool = False) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} is {value!r}, which is no text that a file can hold") from error
+        raise InvalidInput(f"{name} is {value!r}, which is not text that a file can hold") from error
 
 
 def columns(value: Any) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def ranges(name: str, text: str) -> list[int]:
     for part in text.split(","):
         low, dash, high = (number.strip() for number in part.partition("-"))
         if not low.isdecimal() or not (high.isdecimal() if dash else True) or (dash and int(low) > int(high)):
-            raise InvalidInput(f"{name} {text!r}: {part.strip()!r} is no number and no range; write e.g. '0-3,7'")
+            raise InvalidInput(f"{name} {text!r}: {part.strip()!r} is neither a number nor a range; write e.g. '0-3,7'")
         if dash and int(high) - int(low) > _MOST:
             raise InvalidInput(f"{name} {text!r}: {part.strip()!r} has more than {_MOST} numbers")
         numbers += range(int(low), int(high if dash else low) + 1)

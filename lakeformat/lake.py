@@ -125,7 +125,7 @@ class Lake:
     ) -> None:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str):
-            raise InvalidInput(f"{uri!r} is no warehouse; give a path or a URI")
+            raise InvalidInput(f"{uri!r} is not a warehouse; give a path or a URI")
         self._options = dict(options)
         self._allowed = allowed_in(self.uri, allowed_locations)
         self._open = partial(open_store, options=self._options, allowed=self._allowed)
@@ -899,7 +899,7 @@ class Lake:
         """The store of a folder, or of a file's folder and the file's name;
         with the lake's options where they are of its service."""
         if not isinstance(address, str) or not address:
-            raise InvalidInput(f"{address!r} is no folder; give a path or a URI")
+            raise InvalidInput(f"{address!r} is not a folder; give a path or a URI")
         if self._allowed is not None:
             self._allowed.require(address, address)
         same = paths.family(paths.scheme_of(address) or "file") == paths.family(paths.scheme_of(self._store.root))
@@ -1233,7 +1233,7 @@ def _require_name(name: str) -> None:
     parts = name.split(".") if isinstance(name, str) else []
     if len(parts) < 2 or not all(_NAME.fullmatch(p) for p in parts):
         raise InvalidInput(
-            f"{name!r} is no table name: write 'namespace.table', each part without slashes, dots, "
+            f"{name!r} is not a table name: write 'namespace.table', each part without slashes, dots, "
             "spaces or control characters"
         )
 
@@ -1244,7 +1244,7 @@ def _folder(name: str) -> str:
     namespace, _, table = name.rpartition(".")
     if "." in namespace:
         raise InvalidInput(
-            f"{name!r} is no table name here: write 'namespace.table'; only a catalog has namespaces inside others"
+            f"{name!r} is not a table name here: write 'namespace.table'; only a catalog has namespaces inside others"
         )
     return f"{namespace}{_DATABASE}/{table}"
 

@@ -104,7 +104,7 @@ class Table:
 
     def __iter__(self) -> NoReturn:
         """Always raises, with an error that names `scan`: `pd.DataFrame(t)` would otherwise fail without saying why."""
-        raise TypeError(f"{self!r} is no sequence of rows; take .scan().to_pandas(), .to_arrow() or .to_batches()")
+        raise TypeError(f"{self!r} is not a sequence of rows; take .scan().to_pandas(), .to_arrow() or .to_batches()")
 
     def _repr_html_(self) -> str:
         view = self._view()

@@ -31,7 +31,7 @@ def table_defaults(address: str | None, options: Mapping[str, str]) -> tuple[dic
             )
     if catalog_options and address is None:
         raise InvalidInput(
-            f"catalog_options: {min(catalog_options)!r} means nothing without a catalog; say which, e.g. "
+            f"catalog_options: {min(catalog_options)!r} needs a catalog; say which, e.g. "
             f"catalog='sql'. Known for folders is {_TABLE_DEFAULT}<property>, for new Paimon tables"
         )
     return catalog_options, defaults
@@ -50,7 +50,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str, allow
     format = _format(options, "a SQL catalog")
     if unknown := sorted(options.keys() - set(_SQL_OPTIONS[format])):
         raise InvalidInput(
-            f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog of {format}; known are "
+            f"catalog_options: {unknown[0]!r} is not an option of a SQL catalog of {format}; known are "
             f"{', '.join(_SQL_OPTIONS[format])}, {_TABLE_DEFAULT}*"
         )
     if address == "sql":
@@ -94,13 +94,13 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
         if key not in rest.OPTIONS and not key.startswith("header."):
             known = ", ".join(sorted(rest.OPTIONS))
             raise InvalidInput(
-                f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, "
+                f"catalog_options: {key!r} is not an option of a REST catalog; known are {known}, "
                 f"header.*, {_TABLE_DEFAULT}*"
             )
         if not isinstance(value, str):
             raise InvalidInput(f"catalog_options: {key!r} must be text")
         if key.startswith("header.") and not _HEADER_NAME.fullmatch(key.removeprefix("header.")):
-            raise InvalidInput(f"catalog_options: {key!r} is no name that a header may have")
+            raise InvalidInput(f"catalog_options: {key!r} is not a name that a header may have")
         if (key.startswith("header.") or key == "token") and not _HEADER_VALUE.fullmatch(value):
             raise InvalidInput(
                 f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond "

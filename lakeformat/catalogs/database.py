@@ -92,7 +92,7 @@ def _engine(uri: str, tables: sa.MetaData, process: int, file: tuple[int, int] |
         url = sa.make_url(uri)
     except (ArgumentError, ValueError):  # The error's text may contain any part of the address.
         raise InvalidInput(
-            f"catalog={shown(uri)!r} is no address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
+            f"catalog={shown(uri)!r} is not an address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
         ) from None
     try:
         is_sqlite = url.get_backend_name() == "sqlite"

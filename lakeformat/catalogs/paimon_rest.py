@@ -242,7 +242,7 @@ class PaimonRestCatalog:
             with specified(f"{self.uri}: {path}", _PROTOCOL):
                 page, following = response.body.get(key) or [], response.body.get("nextPageToken") or ""
                 if not all(isinstance(item, str) for item in (*page, following)):
-                    raise TypeError("a name that is no text")
+                    raise TypeError("a name that is not text")
             entries += page
             if not following or not page:
                 return entries

@@ -542,7 +542,7 @@ def _understood(response: Response, label: str) -> Response:
     """The response. Raises for a successful status whose body is no JSON object."""
     if response.is_good and response.nonsense:
         raise StoreError(
-            f"{label}: the answer is no JSON object but {response.nonsense!r}; "
+            f"{label}: the answer is not JSON object but {response.nonsense!r}; "
             "is this the address of an Iceberg REST catalog?"
         )
     return response
@@ -552,7 +552,7 @@ def _understood(response: Response, label: str) -> Response:
 def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Client:
     """One client per process, since connections do not survive a fork."""
     if not uri.startswith(("http://", "https://")):
-        raise InvalidInput(f"catalog={uri!r} is no address of a REST catalog")
+        raise InvalidInput(f"catalog={uri!r} is not an address of a REST catalog")
     return _Client(uri, dict(options))
 
 

@@ -40,4 +40,4 @@ def open_source(
             )
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error
-    raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")
+    raise InvalidInput("the source is not an address that is known; give postgresql://... or mysql://...")

@@ -119,12 +119,12 @@ class Follower:
         if saved is not None and saved[0] != self._follows:
             raise InvalidInput(
                 f"{table.name} follows {saved[0]}, not {self._follows}: make another table, "
-                "or take it anew (restart=True)"
+                "or load it again (restart=True)"
             )
         if saved is None and not restart and table.scan(limit=1).count():
             raise InvalidInput(
                 f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: "
-                "make another table, or take it anew (restart=True), which removes them"
+                "make another table, or load it again (restart=True), which removes them"
             )
         self.progress = saved[1] if saved else None
         self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
@@ -178,7 +178,7 @@ class Follower:
                 continue
             raise NotFound(
                 f"the changes of {name} were not kept by {self.source.name} all the time: {why}, and changes since are "
-                "not in the log; take the table anew (restart=True)"
+                "not in the log; load the table again (restart=True)"
             )
 
     def _names(self) -> tuple[str, ...]:
@@ -452,7 +452,7 @@ class Follower:
                 raise UnsupportedFeature(
                     f"{self.source_table.name}: the log leaves out unchanged values of column {name!r}, and "
                     f"{self.table.name} has not the rows they are of; ALTER TABLE ... REPLICA IDENTITY FULL, "
-                    "and take it anew (restart=True)"
+                    "and load it again (restart=True)"
                 )
             values = both[name].take(pa.array(source[offset:]))
             rows = rows.set_column(rows.schema.get_field_index(name), name, values)
@@ -501,7 +501,7 @@ class Follower:
             except LakeError as error:
                 raise UnsupportedFeature(
                     f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source "
-                    "keeps the changes; take the table anew (restart=True), or leave the column out (exclude_columns)"
+                    "keeps the changes; load the table again (restart=True), or leave the column out (exclude_columns)"
                 ) from error
             names = tuple(f"{type(change).__name__} {''.join(change.name)}" for change in changes)
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)

@@ -55,7 +55,7 @@ def print_csv(data: Any) -> None:
     """Print a list of dicts, or one, as CSV with a header. Raises `InvalidInput` for anything else."""
     listed = data if isinstance(data, list) else [data]
     if not all(isinstance(row, dict) for row in listed):
-        raise InvalidInput("--csv: this command's output is no table; use --json")
+        raise InvalidInput("--csv: this command's output is not a table; use --json")
     names = list(dict.fromkeys(name for row in listed for name in row))
     cells = [[row.get(name) for row in listed] for name in names]
     texts = [pa.array([None if cell is None else text(cell) for cell in column], pa.string()) for column in cells]

@@ -153,5 +153,5 @@ def duration(text: str | None) -> datetime.timedelta | None:
     """As `age`, for options that take only an age. Raises `InvalidInput`."""
     parsed = age(text)
     if isinstance(parsed, str):
-        raise InvalidInput(f"{parsed!r} is no age; write e.g. 7d, 12h or 90m")
+        raise InvalidInput(f"{parsed!r} is not an age; write e.g. 7d, 12h or 90m")
     return parsed

@@ -73,7 +73,7 @@ def _read(config: Path | None) -> tuple[Path, dict[str, Any]]:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} cannot be read: {error}") from error
         except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is no TOML: {error}") from error
+            raise InvalidInput(f"{path} is not TOML: {error}") from error
     return HERE, {}
 
 

@@ -78,7 +78,7 @@ def plain_batches(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordB
     try:
         batch.validate()
     except pa.ArrowInvalid as error:
-        raise InvalidInput(f"the data is no valid Arrow: {error}") from error
+        raise InvalidInput(f"the data is not valid Arrow: {error}") from error
     schema: pa.Schema | None = None
     for piece in pieces(batch, most_bytes):
         columns = piece.columns

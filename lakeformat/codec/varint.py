@@ -49,7 +49,7 @@ def read_all(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     lengths = ends - starts + 1
     if not len(ends) or ends[-1] != len(raw) - 1 or lengths.max() > 10:
-        raise ValueError(f"{len(data)} bytes are no whole numbers of at most ten bytes each")
+        raise ValueError(f"{len(data)} bytes are not whole numbers of at most ten bytes each")
     shifts = (np.arange(len(raw)) - np.repeat(starts, lengths)) * 7
     return np.bitwise_or.reduceat((raw & 0x7F).astype(np.uint64) << shifts.astype(np.uint64), starts), starts
 

@@ -30,7 +30,7 @@ def column(values: list[Any], kind: Type) -> pa.Array:
     try:
         return pa.array(values, arrow)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidInput(f"partition or bound {values[:3]!r} is no {kind}: {error}") from error
+        raise InvalidInput(f"partition or bound {values[:3]!r} is not a valid {kind}: {error}") from error
 
 
 def literal(value: Any, kind: Type) -> Expression:

@@ -169,4 +169,4 @@ def _check(fits: np.ndarray, values: pa.Array, rows: np.ndarray, name: str, why:
     if not fits.all():
         first = values[int(rows[np.flatnonzero(~fits)[0]])].as_py()
         shown = first[:24].hex() + ("..." if len(first) > 24 else "")
-        raise InvalidInput(f"column {name}: X'{shown}' is no WKB: {why}")
+        raise InvalidInput(f"column {name}: X'{shown}' is not WKB: {why}")

@@ -267,7 +267,8 @@ def refuse_other_owner(table: Any, to: AssetTable) -> None:
     if owner not in (None, name):
         raise InvalidInput(
             f"{to.name} has the rows of the asset {owner}, and {name} would keep its own there too; name another table "
-            f"by metadata={{'table': 'db.name'}}, or this one, 'table': {to.name!r}, if {owner} is no asset any more"
+            f"by metadata={{'table': 'db.name'}}, or this one, 'table': {to.name!r}, if {owner} is not an asset any "
+            "more"
         )
 
 

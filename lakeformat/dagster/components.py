@@ -535,7 +535,7 @@ class LakeCdcComponent(DeclaredAssets):
             try:
                 tables[re.compile(pattern)] = target
             except re.error as error:
-                raise InvalidInput(f"shards: {pattern!r} is no regular expression: {error}") from error
+                raise InvalidInput(f"shards: {pattern!r} is not a regular expression: {error}") from error
         return cdc_assets(
             self.source,
             tables,

@@ -171,7 +171,7 @@ def _metadata(context: dg.OutputContext) -> dict[str, Any]:
 def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.AssetKey:
     if "table" not in metadata:
         raise dg.Failure(
-            f"output {context.name!r} of {context.step_key} is no asset, and nothing names its table; write "
+            f"output {context.name!r} of {context.step_key} is not an asset, and nothing names its table; write "
             f"dg.Out(metadata={{'table': 'db.name'}}), or keep it elsewhere with dg.Out(io_manager_key=...)",
             allow_retries=False,
         )

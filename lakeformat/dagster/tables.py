@@ -150,7 +150,7 @@ def _is_table(definition: dg.AssetsDefinition, key: dg.AssetKey, io_manager_key:
     if declares and not output.dagster_type.is_nothing and _is_bound_to_ours(definition, output) is False:
         raise InvalidInput(
             f"{key.to_user_string()}: metadata {declares[0]!r} declares a table, and the asset's IO manager "
-            f"{output.io_manager_key!r} is no LakeIOManager, so that its rows would go elsewhere; give it one"
+            f"{output.io_manager_key!r} is not a LakeIOManager, so that its rows would go elsewhere; give it one"
         )
     if declares:
         return True

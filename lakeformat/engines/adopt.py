@@ -141,7 +141,9 @@ class _File:
                 by_id = {field.id: field for field in table_parts}
                 for inner in parts:
                     if inner.id not in by_id or (self._task.has_schema and inner.name != by_id[inner.id].name):
-                        raise self._wrong(f"{name}.{inner.name} is no part of the table's column {table_field.name!r}")
+                        raise self._wrong(
+                            f"{name}.{inner.name} is not a part of the table's column {table_field.name!r}"
+                        )
                     self._part(inner, by_id[inner.id], f"{name}.{inner.name}")
                 for field in table_parts:
                     may_lack = field.nullable and not self._task.has_schema
@@ -153,7 +155,7 @@ class _File:
             case Scalar(), Scalar() if self._task.has_schema:
                 if not self._has_type(file_field, table_field):
                     raise self._wrong(
-                        f"column {name!r} is {file_field.type}, which is no type that a schema has for such files"
+                        f"column {name!r} is {file_field.type}, which is not a type that a schema has for such files"
                     )
             case Scalar(), Scalar() if _reads_as(file_field.type, table_field.type) or self._is_int96(
                 file_field.type, table_field.type
@@ -292,7 +294,9 @@ def _value(source: Field, value: Any) -> pa.Array:
             return pa.array([value]).cast(target)
         return pa.array([value.encode() if isinstance(value, str) else value], target)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise InvalidInput(f"add_files: partition {source.name}={value!r} is no {source.type}: {error}") from error
+        raise InvalidInput(
+            f"add_files: partition {source.name}={value!r} is not a valid {source.type}: {error}"
+        ) from error
 
 
 def _reads_as(file_type: Type, table_type: Type) -> bool:

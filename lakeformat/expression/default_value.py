@@ -40,8 +40,8 @@ def value(
             case Scalar(), str():
                 return evaluation.cast(pa.array([default]), target)[0]
     except (LakeError, pa.ArrowException, ValueError) as error:
-        raise InvalidInput(f"{subject}: default {default!r} is no {type}: {error}") from error
-    raise InvalidInput(f"{subject}: default {default!r} is no {type}")
+        raise InvalidInput(f"{subject}: default {default!r} is not a valid {type}: {error}") from error
+    raise InvalidInput(f"{subject}: default {default!r} is not a valid {type}")
 
 
 def to_json(default: str | bytes, type: Type, subject: str) -> Any:

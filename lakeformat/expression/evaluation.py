@@ -391,7 +391,7 @@ def _from_text(values: Values, target: pa.DataType) -> Values:
     except _ARROW_ERRORS as error:
         if isinstance(error, LakeError):
             raise
-        raise InvalidInput(f"text that is no {target}: {error}") from error
+        raise InvalidInput(f"text that is not a valid {target}: {error}") from error
 
 
 def _parsed(values: Values, target: pa.DataType) -> Values:

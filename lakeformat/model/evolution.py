@@ -581,7 +581,7 @@ def _type(type: str | Type, label: str) -> Type:
     if isinstance(type, str):
         return parse_type(type)
     if not isinstance(type, Scalar | ListOf | MapOf | MultisetOf | Row):
-        raise InvalidInput(f"column {label}: {type!r} is no type; write it as SQL does, e.g. 'decimal(10, 2)'")
+        raise InvalidInput(f"column {label}: {type!r} is not a type; write it as SQL does, e.g. 'decimal(10, 2)'")
     return type
 
 

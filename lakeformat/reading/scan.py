@@ -210,7 +210,7 @@ class Scan:
     def __iter__(self) -> NoReturn:
         """Always raises, with an error that names `to_pandas`: `pd.DataFrame(scan)` would otherwise fail without saying
         why."""
-        raise TypeError(f"{self!r} is no sequence of rows; take .to_pandas(), .to_arrow() or .to_batches()")
+        raise TypeError(f"{self!r} is not a sequence of rows; take .to_pandas(), .to_arrow() or .to_batches()")
 
     def _apart(self) -> tuple[Expression, Expression]:
         if self.nanoseconds == "error":  # Columns are as the table holds them.

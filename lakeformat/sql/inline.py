@@ -327,7 +327,7 @@ class _Text:
                     call.node, f"{shown} needs {parameter.name}; {len(call.arguments)} arguments are given"
                 )
         if isinstance(call.node.parent, exp.Window | exp.Filter | exp.WithinGroup):
-            raise self._invalid(call.node, f"{shown} is no aggregate: OVER, FILTER and WITHIN GROUP do not apply")
+            raise self._invalid(call.node, f"{shown} is not an aggregate: OVER, FILTER and WITHIN GROUP do not apply")
         return spans
 
     def _bound_arguments(self, call: Call, tree: Any, body: Body) -> Mapping[int, str]:
@@ -358,7 +358,7 @@ class _Text:
             piece = Piece.cut(script, script.tokens[0].start, script.tokens[-1].end + 1)
             if any(True for _ in text.expression(piece).find_all(exp.Column, exp.Query, exp.Placeholder)):
                 raise self._invalid(
-                    call.node, f"function {call.function.name}: the default of {parameter.name} is no constant"
+                    call.node, f"function {call.function.name}: the default of {parameter.name} is not a constant"
                 )
             return piece.text
         start, end = span

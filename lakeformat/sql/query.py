@@ -120,7 +120,7 @@ def constant(context: Context, piece: Piece) -> Any:
     try:
         return scalar(context, piece).as_py()
     except ValueError as error:  # A struct with two fields of one name.
-        raise context.script.invalid(piece.origin(0), f"{piece.text.strip()!r} is no constant: {error}") from error
+        raise context.script.invalid(piece.origin(0), f"{piece.text.strip()!r} is not a constant: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,14 +355,14 @@ def _at(context: Context, named: names.Named, version: dict[str, Any], where: st
     """The table at `VERSION AS OF` a snapshot, a tag or a branch, or `TIMESTAMP AS OF` a time or seconds since 1970."""
     (kind, value), table = next(iter(version.items())), named.table
     if isinstance(value, bool) or value is None:
-        raise InvalidInput(f"{where}: {kind} AS OF {value!r} is no version")
+        raise InvalidInput(f"{where}: {kind} AS OF {value!r} is not a version")
     if kind == "TIMESTAMP":
         if isinstance(value, int | float | Decimal) and -_SECONDS < value < _SECONDS:
             return names.Named(table, None, named.metadata, {"as_of": int(value * 1000)})
         if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) > 4:
             return names.Named(table, None, named.metadata, {"as_of": int(value) * 1000})
         if not isinstance(value, str | dt.date):
-            raise InvalidInput(f"{where}: TIMESTAMP AS OF {value!r} is no time")
+            raise InvalidInput(f"{where}: TIMESTAMP AS OF {value!r} is not a time")
         return names.Named(table, None, named.metadata, {"as_of": epoch_ms(value)})
     if isinstance(value, int):
         return names.Named(table, None, named.metadata, {"snapshot_id": value})
@@ -419,7 +419,7 @@ def _snapshot(table: Any, version: Any, where: str) -> int:
     if str(version) in tagged:
         return int(tagged[str(version)])
     if not str(version).isdecimal():
-        raise InvalidInput(f"{where}: {version!r} is no snapshot and no tag of {table.name}")
+        raise InvalidInput(f"{where}: {version!r} is not a snapshot and no tag of {table.name}")
     return int(version)
 
 

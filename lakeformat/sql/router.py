@@ -112,10 +112,10 @@ def _statement(context: Context, cursor: Cursor) -> Result:
     family = _FAMILIES.get(word)
     if family is None:
         if word in _WAYS:
-            raise context.script.unsupported(cursor.offset, f"{word} is no statement known here; {_WAYS[word]}")
+            raise context.script.unsupported(cursor.offset, f"{word} is not a statement known here; {_WAYS[word]}")
         known = ", ".join(sorted({*_FAMILIES, "SELECT", "WITH", "VALUES"}))
         raise context.script.unsupported(
-            cursor.offset, f"{word or 'this'} is no statement known here; known are {known}"
+            cursor.offset, f"{word or 'this'} is not a statement known here; known are {known}"
         )
     return family(context, cursor)
 

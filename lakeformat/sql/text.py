@@ -484,7 +484,7 @@ def _require_operands(cursor: Cursor) -> None:
             continue
         word = cursor.word()
         if token.token_type is TokenType.HEX_STRING and cursor.script.text[token.start] == "0":
-            raise cursor.script.invalid(token.start, f"0x{token.text} is no number; write X'{token.text}' for bytes")
+            raise cursor.script.invalid(token.start, f"0x{token.text} is not a number; write X'{token.text}' for bytes")
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if following is not None and _is_empty(cursor, following):
             raise cursor.script.invalid(

@@ -42,7 +42,8 @@ def allowed_in(root: str, locations: Iterable[str | os.PathLike[str]] | None) ->
     for folder in folders:
         if not isinstance(folder, str) or not paths.is_absolute(folder) or ".." in folder.split("/"):
             raise InvalidInput(
-                f"allowed_locations: {folder!r} is no folder: give an absolute path without '..', or an address such "
+                f"allowed_locations: {folder!r} is not a folder: give an absolute path without '..', or an address "
+                "such "
                 "as s3://bucket/folder"
             )
     return Allowed(tuple(dict.fromkeys(map(real, (root, *folders)))))

@@ -307,7 +307,7 @@ class LocalFiles:
         if paths.scheme_of(uri) not in (None, "file"):
             return None
         if ".." in uri.split("/"):
-            raise InvalidInput(f"{uri!r} is no name inside {self.root}: '..' is not allowed")
+            raise InvalidInput(f"{uri!r} is not a name inside {self.root}: '..' is not allowed")
         name = paths.local_folder(uri)
         return name[len(self.folder) + 1 :] if f"{name}/".startswith(f"{self.folder}/") else None
 

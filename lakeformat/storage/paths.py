@@ -35,7 +35,7 @@ def inside(root: str, path: str) -> str:
     for part in parts:
         if part in ("", ".", "..") or "\0" in part:
             raise InvalidInput(
-                f"{path!r} is no name inside {root}: {'an empty part' if not part else repr(part)} is not allowed; "
+                f"{path!r} is not a name inside {root}: {'an empty part' if not part else repr(part)} is not allowed; "
                 "give the path relative to the root, parts separated by one slash"
             )
     return "/".join(parts)

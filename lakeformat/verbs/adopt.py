@@ -33,7 +33,8 @@ def plan(
     for name in sorted({name for partition in partitions for name in partition}):
         if name not in columns:
             raise InvalidInput(
-                f"add_files: partition names {name!r}, which is no column whose own values are partitions; those are "
+                f"add_files: partition names {name!r}, which is not a column whose own values are partitions; those "
+                "are "
                 f"{', '.join(columns) or 'none'}"
             )
     if len(set(paths)) < len(paths):

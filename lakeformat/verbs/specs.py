@@ -25,7 +25,7 @@ def declared(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]])
     for spec in specs:
         for column in spec:
             if column not in names:
-                raise InvalidInput(f"{name}: {column!r} is no partition column; those are {', '.join(names)}")
+                raise InvalidInput(f"{name}: {column!r} is not a partition column; those are {', '.join(names)}")
         if not spec:
             raise InvalidInput(f"{name}: an empty partition spec names no partition; say overwrite(data) for the table")
     if all(len(spec) == len(names) for spec in specs):

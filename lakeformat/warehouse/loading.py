@@ -170,7 +170,7 @@ def _candidates(store: Store, file: str, pattern: str | None) -> list[Candidate]
     try:
         matching = re.compile(pattern or "")
     except re.error as error:
-        raise InvalidInput(f"PATTERN={pattern!r} is no regular expression: {error}") from error
+        raise InvalidInput(f"PATTERN={pattern!r} is not a regular expression: {error}") from error
     files = []
     for listed in store.list(""):
         is_direct = "/" not in listed.path and listed.path[0] not in "_."

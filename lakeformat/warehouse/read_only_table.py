@@ -50,7 +50,7 @@ def open_table(
     """
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"{path!r} is no table; give a folder or a metadata file")
+        raise InvalidInput(f"{path!r} is not a table; give a folder or a metadata file")
     keys = MasterKeys(encryption_keys)
     is_file = name.endswith((".json", ".json.gz"))
     allowed = allowed_in(_folder_of(name) if is_file else name, allowed_locations)

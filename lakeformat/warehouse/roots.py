@@ -23,7 +23,7 @@ def read_root(metadata_location: str, options: Mapping[str, str], allowed: Allow
     """(the URI of an Iceberg metadata file, the table location that it records). Raises `NoSuchFile`, `CorruptTable`
     and `UnsupportedFeature`."""
     if not isinstance(metadata_location, str) or not metadata_location:
-        raise InvalidInput(f"{metadata_location!r} is no metadata file; give its path or URI")
+        raise InvalidInput(f"{metadata_location!r} is not a metadata file; give its path or URI")
     folder, _, file = metadata_location.rpartition("/")
     store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options, None, allowed)
     where = store.location(file)

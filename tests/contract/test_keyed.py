@@ -182,7 +182,7 @@ def test_a_column_of_the_table_may_hold_the_row_kind(lake, frame):
         make(lake, "d.number", rowkind_field="n")
     with pytest.raises(InvalidInput, match="only one column can hold the row kind"):
         make(lake, "d.two", rowkind_field="v,dt")
-    with pytest.raises(InvalidInput, match=r"rowkind\.field names 'v', which is no column"):
+    with pytest.raises(InvalidInput, match=r"rowkind\.field names 'v', which is not a column"):
         t.alter().drop_column("v").commit()
 
 

@@ -127,7 +127,7 @@ def test_renamed_columns_keep_what_is_said_of_them(lake):
     table.compact(full=True)
     assert read(table) == [{"id": 1, "most": 1 << 40, "h": 1, "g": 1 << 40, "at": 4, "kind": "+U", "new": 7}]
     for name, option in (("most", "sequence-group"), ("g", "sequence-group"), ("at", "sequence"), ("kind", "rowkind")):
-        with pytest.raises(InvalidInput, match=f"{option}.* names '{name}', which is no column"):
+        with pytest.raises(InvalidInput, match=f"{option}.* names '{name}', which is not a column"):
             table.alter().drop_column(name).commit()
     with pytest.raises(InvalidInput, match=r"option 'sequence\.field' is set when a table is made"):
         table.alter().rename_column("at", "s").set_properties({"sequence.field": "g"}).commit()
@@ -432,7 +432,7 @@ TYPES.append(("m", pa.map_(pa.string(), pa.struct([("x", pa.string()), ("y", pa.
 WRONG = [
     ("aggregation", {"fields.a.aggregate-function": "summ"}, "did you mean 'sum'"),
     ("aggregation", {"fields.b.aggregate-function": "sum"}, "'b' is string; aggregate function 'sum' takes numbers"),
-    ("aggregation", {"fields.z.aggregate-function": "sum"}, "names 'z', which is no column"),
+    ("aggregation", {"fields.z.aggregate-function": "sum"}, "names 'z', which is not a column"),
     ("aggregation", {"fields.default-aggregate-function": "bool_or"}, "takes booleans"),
     ("aggregation", {"fields.r.aggregate-function": "nested_update", "fields.r.nested-key": "y"}, "names 'y'"),
     ("aggregation", nested("nested_update", **{"nested-sequence-field": "x"}), "needs fields.r.nested-key"),
@@ -470,7 +470,7 @@ WRONG = [
     (
         "deduplicate",
         {"record-level.expire-time": "1 d", "record-level.time-field": "z"},
-        "names 'z', which is no column",
+        "names 'z', which is not a column",
     ),
     ("deduplicate", {"record-level.expire-time": "1 d", "record-level.time-field": "b"}, "'b', which is string"),
     ("partial-update", {"fields.q.sequence-group": "a"}, "names 'q'"),
@@ -520,5 +520,5 @@ def test_an_alteration_is_checked_too(lake):
     table = make(lake, "aggregation", TYPES, **{"fields.a.aggregate-function": "sum"})
     with pytest.raises(InvalidInput, match="unknown aggregate function 'summ'"):
         table.alter().set_properties({"fields.a.aggregate-function": "summ"}).commit()
-    with pytest.raises(InvalidInput, match="names 'a', which is no column"):
+    with pytest.raises(InvalidInput, match="names 'a', which is not a column"):
         table.alter().drop_column("a").commit()

@@ -1038,7 +1038,7 @@ def test_what_a_table_cannot_be_is_refused_by_name_and_leaves_nothing(lake, how,
         ({"properties": {"write.metadata.path": "/elsewhere"}}, UnsupportedFeature, "without a catalog"),
         ({"properties": {"write.data.path": "elsewhere"}}, InvalidInput, "absolute"),
         ({"properties": {"write.metadata.compression-codec": "zstd"}}, UnsupportedFeature, "metadata in zstd"),
-        ({"primary_key": ["nope"]}, InvalidInput, "'nope', which is no column"),
+        ({"primary_key": ["nope"]}, InvalidInput, "'nope', which is not a column"),
         ({"primary_key": ["id", "id"]}, InvalidInput, "twice"),
     ],
 )

@@ -100,7 +100,7 @@ def test_other_options_of_java_change_nothing_in_folders(
     """What Java does with them is what a Lake without them does; it refuses them by name."""
     catalog = {"warehouse": str(tmp_path), "lock.enabled": "true", option: value}
     making = {"verb": "create", "catalog": catalog, "table": "Shop.Orders", "keyed": False, "options": {}}
-    with pytest.raises(InvalidInput, match=f"'{option}' means nothing without a catalog"):
+    with pytest.raises(InvalidInput, match=f"'{option}' needs a catalog"):
         Lake(tmp_path, catalog_options={option: value})
     if refused is not None:
         with pytest.raises(PeerRefused, match=refused):

@@ -57,7 +57,7 @@ def test_insert_takes_values_queries_column_lists_and_names(lake, orders):
     [
         ("INSERT INTO shop.orders VALUES (1, 'a')", "INSERT of 2 columns"),
         ("INSERT INTO shop.orders (id, id) VALUES (1, 2)", "'id' is given twice"),
-        ("INSERT INTO shop.orders PARTITION (name = 'a') VALUES (1, 2, 3)", "'name' is no partition column"),
+        ("INSERT INTO shop.orders PARTITION (name = 'a') VALUES (1, 2, 3)", "'name' is not a partition column"),
         ("INSERT INTO shop.orders BY NAME SELECT 1 AS nope", "no column 'nope'"),
         ("INSERT INTO shop.orders VALUES ('one', 'a', 1, 'd')", "does not fit"),
         ("INSERT INTO shop.orders", "expected a query"),

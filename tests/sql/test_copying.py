@@ -163,11 +163,11 @@ def test_odd_files_are_read(sql, lake, data, case):
 BAD = {
     "1,x\n": "row 1: 2 fields, not 3: '1,x'",
     "1,x,1\n1,2,3,4\n": "row 2: 4 fields, not 3",
-    "1,x,1\nq,x,1\n": "row 2: column a: 'q' is no int",
-    "2147483648,x,1\n": "row 1: column a: '2147483648' is no int",
-    "1.5,x,1\n": "'1.5' is no int",
-    "1,x,1234.5\n": "column d: '1234.5' is no decimal",
-    "1,x,0.125\n": "column d: '0.125' is no decimal",
+    "1,x,1\nq,x,1\n": "row 2: column a: 'q' is not a valid int",
+    "2147483648,x,1\n": "row 1: column a: '2147483648' is not a valid int",
+    "1.5,x,1\n": "'1.5' is not a valid int",
+    "1,x,1234.5\n": "column d: '1234.5' is not a valid decimal",
+    "1,x,0.125\n": "column d: '0.125' is not a valid decimal",
     '1,"open,1\n2,y,2\n': "a quote is not closed",
     "1,\udcff,1\n": "row 1: column b: Invalid UTF8",
 }
@@ -195,8 +195,8 @@ def test_bad_rows_are_left_out_on_request(sql, lake, data):
     (data / "b.csv").write_text("none,x,1\n")
     found = told(sql(f"{LOAD} ON_ERROR = CONTINUE"))
     assert found == [
-        ("a.csv", "PARTIALLY_LOADED", 2, 4, 2, "row 2: column a: 'q' is no int"),
-        ("b.csv", "LOAD_FAILED", 0, 1, 1, "row 1: column a: 'none' is no int"),
+        ("a.csv", "PARTIALLY_LOADED", 2, 4, 2, "row 2: column a: 'q' is not a valid int"),
+        ("b.csv", "LOAD_FAILED", 0, 1, 1, "row 1: column a: 'none' is not a valid int"),
     ]
     assert [row[0] for row in rows(lake.table("default.t"))] == [1, 4]
     assert [status for _, status, _ in statuses(sql(f"{LOAD} ON_ERROR = CONTINUE"))] == ["SKIPPED", "LOAD_FAILED"]
@@ -224,7 +224,7 @@ def test_json_is_read_by_name(sql, lake, data, text):
         ('[{"a": 1},\n', ", MULTI_LINE = TRUE", "the JSON document ends before it is complete"),
         ('{"a": 1}\n{"a": tru}', "", "row 2: Expecting value"),
         ('{"a": 1}\n{"a": true}', "", "row 2: column a: bool does not fit int"),
-        ('{"a": 1}\n{"a": [1]}', "", "column a: '[1]' is no int"),
+        ('{"a": 1}\n{"a": [1]}', "", "column a: '[1]' is not a valid int"),
         ('{"a": 1}\n{"b": "\\ud800"}', "", "row 2: 'utf-8' codec can't encode"),
         ('{"a": 1}\n{"b": "\udcff"}', "", "row 2: 'utf-8' codec can't decode"),
     ],
@@ -357,7 +357,7 @@ def test_no_export_writes_into_the_warehouse(sql, lake, tmp_path, data):
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV, FIELD_DELIMITER = '\"')", "the delimiter must be another sign"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV, COMPRESSION = LZO)", "COMPRESSION='LZO'"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV) ON_ERROR = SKIP_FILE_10", "ON_ERROR = SKIP_FILE_10"),
-        ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV) PATTERN = '('", "is no regular expression"),
+        ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV) PATTERN = '('", "is not a regular expression"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV) FORCE = 1", "it is TRUE or FALSE"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV) PURGE = TRUE", "expected PATTERN, FORCE, ON_ERROR"),
         ("COPY INTO t FROM 'DATA/nothing/' FILE_FORMAT = (TYPE = CSV)", "no file lies there"),
@@ -417,7 +417,7 @@ def test_spark_reads_and_writes_the_same(lake, data, format, spark):
     def run(text):
         return lake.sql(text.replace("DATA", str(data)), spark=spark, folders=[str(data)])
 
-    with pytest.raises(InvalidInput, match=r"a\.csv: row 2: column a: 'q' is no int"):
+    with pytest.raises(InvalidInput, match=r"a\.csv: row 2: column a: 'q' is not a valid int"):
         run(LOAD)
     assert statuses(run(f"{LOAD} ON_ERROR = SKIP_FILE")) == [("a.csv", "LOAD_FAILED", 0), ("b.csv", "LOADED", 1)]
     assert statuses(run(f"{LOAD} ON_ERROR = CONTINUE")) == [("a.csv", "PARTIALLY_LOADED", 1), ("b.csv", "SKIPPED", 0)]

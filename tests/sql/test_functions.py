@@ -277,7 +277,7 @@ REFUSED = (
     ("SELECT inc(1, 2)", InvalidInput, "takes 1 arguments, and 2 are given"),
     ("SELECT inc(y => 1)", InvalidInput, "no parameter 'y'"),
     ("SELECT inc(x => 1, x => 2)", InvalidInput, "x is given twice"),
-    ("SELECT inc('abc')", InvalidInput, "text that is no INT"),
+    ("SELECT inc('abc')", InvalidInput, "text that is not a valid INT"),
     ("SELECT inc(k) OVER () FROM t", InvalidInput, "no aggregate"),
     ("CREATE FUNCTION twice(x DOUBLE) RETURN x + x; SELECT twice(rand())", UnsupportedFeature, "random"),
     ("SELECT dept_total(k) FROM t a JOIN t b USING (k)", InvalidInput, "qualify it by its table"),

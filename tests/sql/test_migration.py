@@ -228,7 +228,7 @@ def test_partitions_of_a_spark_table_are_added_by_a_filter(lake, spark, source):
     assert (made.files_added, ids(table, where="p = 'far'")) == (1, [9])
     with pytest.raises(AlreadyExists):
         lake.sql(f"{call}'p', 'far'))", spark=spark)
-    with pytest.raises(InvalidInput, match="'v' is no partition column; those are p, q"):
+    with pytest.raises(InvalidInput, match="'v' is not a partition column; those are p, q"):
         lake.sql(f"{call}'v', 'a'))", spark=spark)
     with pytest.raises(UnsupportedFeature, match="spark=spark"):
         lake.sql(f"{call}'p', 'far'))")

@@ -289,21 +289,21 @@ def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
         ("", InvalidInput, "no statement"),
         ("-- nothing", InvalidInput, "no statement"),
         ("SELECT * FROM ROWS FROM (range(3))", UnsupportedFeature, "the table function ROWS FROM"),
-        ("SELECT * FROM `/etc/passwd`", InvalidInput, "line 1, column 15: 'default./etc/passwd' is no table name"),
-        ("SELECT * FROM shop.orders TIMESTAMP AS OF 1e400", InvalidInput, "is no time"),
+        ("SELECT * FROM `/etc/passwd`", InvalidInput, "line 1, column 15: 'default./etc/passwd' is not a table name"),
+        ("SELECT * FROM shop.orders TIMESTAMP AS OF 1e400", InvalidInput, "is not a time"),
         ("ALTER TABLE shop.orders CREATE TAG", InvalidInput, "expected"),
         ("ALTER TABLE shop.orders CREATE TAG a AS OF VERSION 1e400", InvalidInput, "expected a whole number"),
         ("CREATE TABLE shop.x (a INT) PARTITIONED BY (bucket(", InvalidInput, "expected"),
         ("CALL sys.compact(table => )", InvalidInput, "expected an expression"),
-        ("CALL sys.rollback('shop.orders', snapshot => 'x')", InvalidInput, "snapshot => 'x' is no whole number"),
-        ("CALL sys.reset_consumer('shop.orders', 'a', map('a', 1))", InvalidInput, "is no whole number"),
+        ("CALL sys.rollback('shop.orders', snapshot => 'x')", InvalidInput, "snapshot => 'x' is not a whole number"),
+        ("CALL sys.reset_consumer('shop.orders', 'a', map('a', 1))", InvalidInput, "is not a whole number"),
         (
             "CALL system.create_changelog_view('shop.orders', options => map('start-timestamp', 'x'))",
             InvalidInput,
-            "is no whole",
+            "is not a whole",
         ),
-        ("CALL sys.compact('shop.orders', options => 5)", InvalidInput, "options => 5 is no map"),
-        ("VACUUM shop.orders", UnsupportedFeature, "line 1, column 1: VACUUM is no statement"),
+        ("CALL sys.compact('shop.orders', options => 5)", InvalidInput, "options => 5 is not a map"),
+        ("VACUUM shop.orders", UnsupportedFeature, "line 1, column 1: VACUUM is not a statement"),
         ("SELECT 1; CREATE VIEW v AS SELECT 1", UnsupportedFeature, "line 1, column 23: CREATE VIEW"),
     ],
 )
@@ -454,7 +454,7 @@ def test_many_rows_are_streamed_and_can_be_asked_for_again(lake, capsys):
 
 def test_what_stops_a_stream_is_said_in_our_words(lake):
     long = "SELECT CAST(CASE WHEN a.n = 2199 AND b.n = 2199 THEN 'x' ELSE '1' END AS INT) AS m, b.n FROM some AS a CROSS JOIN some AS b"
-    with pytest.raises(InvalidInput, match=r"line 1, column 1: .*text that is no INT"):
+    with pytest.raises(InvalidInput, match=r"line 1, column 1: .*text that is not a valid INT"):
         lake.sql(long, some=pa.table({"n": range(2200)})).to_arrow()
 
 

@@ -171,7 +171,7 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
         ("COPY INTO shop.orders FROM '/etc'", "/etc: this file or folder is out of reach"),
         ("MSCK REPAIR TABLE shop.orders", "a partition comes with its first row"),
         ("ALTER TABLE shop.orders ADD IF NOT EXISTS PARTITION (dt = 'z')", "a partition comes with its first row"),
-        ("CACHE TABLE shop.orders", "CACHE is no statement known here; nothing is cached"),
+        ("CACHE TABLE shop.orders", "CACHE is not a statement known here; nothing is cached"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
@@ -240,7 +240,7 @@ def test_tags_and_snapshots_expire_as_procedures_ask(lake, orders):
     assert column(lake.sql(f"{call}, max_deletes => 1)"), "expired_snapshots") == [1]
     with pytest.raises(UnsupportedFeature, match="option 'nope' is not supported"):
         lake.sql(f"{call}, options => 'nope=1')")
-    with pytest.raises(InvalidInput, match="max_deletes => 'all' is no whole number"):
+    with pytest.raises(InvalidInput, match="max_deletes => 'all' is not a whole number"):
         lake.sql(f"{call}, max_deletes => 'all')")
     with pytest.raises(UnsupportedFeature, match=r"option 'sink\.parallelism' is not supported"):
         lake.sql("CALL sys.expire_partitions('shop.orders', options => 'sink.parallelism=1')")

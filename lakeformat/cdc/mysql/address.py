@@ -18,7 +18,7 @@ _SCHEMES = ("mysql", "mariadb")
 _PORT = 3306
 # Without the address: its password cannot be told from the rest.
 _NONE = (
-    "the source is no address of MySQL; give mysql://user:password@host:port, "
+    "the source is not an address of MySQL; give mysql://user:password@host:port, "
     "with special characters of the password as %xx"
 )
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password")

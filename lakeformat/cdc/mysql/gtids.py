@@ -35,7 +35,7 @@ class Gtids:
                     first, _, last = one.partition("-")
                     gtids._add_range(source.lower(), int(first), int(last or first))
         except ValueError as error:
-            raise InvalidInput(f"{text!r} is no set of GTIDs: '0-1-57' or '3e11fa47-...:1-57'") from error
+            raise InvalidInput(f"{text!r} is not a set of GTIDs: '0-1-57' or '3e11fa47-...:1-57'") from error
         return gtids
 
     def add(self, gtid: str) -> None:

@@ -169,7 +169,7 @@ class LogReader:
         elif type == EventType.INCIDENT:
             raise SourceError(
                 f"the server recorded before {self.file}:{self.offset} that its log lacks changes; "
-                "take the tables anew (restart=True)"
+                "load the tables again (restart=True)"
             )
         return Event(type, time, server, body)
 

@@ -115,7 +115,7 @@ def column_of(
         case _:
             raise UnsupportedFeature(
                 f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, "
-                "and take the table anew (restart=True)"
+                "and load the table again (restart=True)"
             )
 
 

@@ -212,7 +212,7 @@ class MySql:
         if schema in never or (only and schema not in only):
             raise SourceError(
                 f"{name}: the server leaves the database {schema!r} out of its log (binlog_do_db, binlog_ignore_db); "
-                "change that in its configuration, restart it, and take the table anew (restart=True)"
+                "change that in its configuration, restart it, and load the table again (restart=True)"
             )
         kind = self._rows(
             "SELECT table_type, transactions FROM information_schema.tables LEFT JOIN information_schema.engines USING "
@@ -543,11 +543,11 @@ class MySql:
         if file not in logs:
             raise NotFound(
                 f"the log after {after.text} is purged: the server has {logs[0]} to {logs[-1]}. Keep it longer "
-                f"(binlog_expire_logs_seconds), and take the table anew (restart=True)"
+                f"(binlog_expire_logs_seconds), and load the table again (restart=True)"
             )
         if self.position() < after:
             raise NotFound(
-                f"the server's log ends before {after.text}: it was reset; take the table anew (restart=True)"
+                f"the server's log ends before {after.text}: it was reset; load the table again (restart=True)"
             )
 
     # --- the connection ---
@@ -716,12 +716,12 @@ class _Batch:
         if event.is_partial:
             raise SourceError(
                 f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in "
-                "the session that writes), and take the table anew (restart=True)"
+                "the session that writes), and load the table again (restart=True)"
             )
         if not event.is_whole:
             raise SourceError(
                 f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the "
-                "session that writes), and take the table anew (restart=True)"
+                "session that writes), and load the table again (restart=True)"
             )
         rows = self.rows.setdefault(name, EventRows())
         body = event.rows
@@ -757,7 +757,7 @@ class _Batch:
                 raise UnsupportedFeature(
                     f"{name}: column {column.name!r} has fractions of seconds in the form of mysql56_temporal_format = "
                     "OFF, which the log does not describe; SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... "
-                    "FORCE, and take the table anew (restart=True)"
+                    "FORCE, and load the table again (restart=True)"
                 )
 
     def has(self, count: int) -> bool:
@@ -967,7 +967,7 @@ class _Log:
         if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(gtid):
             raise NotFound(
                 f"the server's log after {self.position.text} has {gtid}, which comes before: it is another log, the "
-                "server was reset or restored; take the tables anew (restart=True)"
+                "server was reset or restored; load the tables again (restart=True)"
             )
 
     def _end_transaction(self, order: int) -> None:
@@ -993,7 +993,7 @@ class _Log:
         if not table.has_names:
             raise SourceError(
                 f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL "
-                "binlog_row_metadata = 'FULL', and take the table anew (restart=True)"
+                "binlog_row_metadata = 'FULL', and load the table again (restart=True)"
             )
         if self._is_xa:
             raise UnsupportedFeature(
@@ -1127,4 +1127,4 @@ def refusals() -> Iterator[None]:
                 "REPLICATION CLIENT ON *.* TO the user"
             ) from error
         kind = Disconnected if code in _LOST or isinstance(error, pymysql.InterfaceError) else SourceError
-        raise kind(f"the server refused, or cannot be reached: {error}; run it again when that is mended") from error
+        raise kind(f"the server refused, or cannot be reached: {error}; fix that and run it again") from error

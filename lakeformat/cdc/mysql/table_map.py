@@ -70,7 +70,7 @@ class TableMap:
             if type not in _METADATA_BYTES:
                 raise UnsupportedFeature(
                     f"{self.name}: the log has a column of the unknown type {type}; leave it out of the table, and "
-                    "take it anew (restart=True)"
+                    "load it again (restart=True)"
                 )
             size = _METADATA_BYTES[type]
             columns.append(_real_type(type, self._data[start : start + size]))

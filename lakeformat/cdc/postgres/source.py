@@ -276,7 +276,7 @@ class Postgres:
         elif self._slot_state() is None:
             raise NotFound(
                 f"slot {self._slot!r} does not exist: it was dropped, or the server is another, and changes since the "
-                "tables' positions are not kept; take the tables anew (restart=True)"
+                "tables' positions are not kept; load the tables again (restart=True)"
             )
         self._publish([table.name for table in tables])
         slot = self._slot_state()
@@ -435,12 +435,12 @@ class Postgres:
             raise SourceError(
                 f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = "
                 "'insert, update, delete, truncate', publish_via_partition_root = true), "
-                "and take the tables anew (restart=True)"
+                "and load the tables again (restart=True)"
             )
         if partial := [name for name in names if published.get(name)]:
             raise SourceError(
                 f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves "
-                "changes out; drop it from the publication, and take it anew (restart=True)"
+                "changes out; drop it from the publication, and load it again (restart=True)"
             )
         return bool(settings), published
 
@@ -473,7 +473,7 @@ class Postgres:
         if status == "lost" or confirmed is None:
             raise NotFound(
                 f"slot {self._read_slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise "
-                "that, and take the table anew (restart=True), as all tables of the slot"
+                "that, and load the table again (restart=True), as all tables of the slot"
             )
         return self.parse(confirmed)
 
@@ -604,24 +604,24 @@ class Postgres:
         if kept is None:
             raise NotFound(
                 f"slot {self._slot!r} is gone, and with it the changes after {after.text}; "
-                "take the tables anew (restart=True)"
+                "load the tables again (restart=True)"
             )
         if kept > after:
             raise NotFound(
                 f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are needed: "
                 "the table was rolled back, the slot was made anew for other tables, or something else read the slot; "
-                "take the table anew (restart=True)"
+                "load the table again (restart=True)"
             )
         if self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0]) < after:
             raise NotFound(
                 f"the server's log ends before {after.text}: it was restored, or is another server; "
-                "take the tables anew (restart=True)"
+                "load the tables again (restart=True)"
             )
         tables, current, memory_bytes = dict(tables), after, max(MEMORY_BYTES, limit * _ROW_BYTES)
         while current < until:
             if self._slot_state() is None:
                 raise NotFound(
-                    f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
+                    f"slot {self._slot!r} was dropped while it was read; load the tables again (restart=True)"
                 )
             with closing(self._peek(until, limit, memory_bytes)) as messages:
                 is_all = len(messages) - 1 < limit
@@ -761,7 +761,7 @@ class Postgres:
             raise SourceError(
                 f"{table.name}: changes in the log lack the key of the rows that they replace, for its replica "
                 f"identity was ({', '.join(sorted(relation.key))}) for a while; ALTER TABLE ... REPLICA IDENTITY FULL, "
-                "and take the table anew (restart=True)"
+                "and load the table again (restart=True)"
             )
         for name, oid, modifier in relation.columns:
             if f"{table.name}.{name}" in self._excluded:
@@ -979,7 +979,7 @@ def _require_parsed(dsn: str) -> None:
         psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:  # Its text may show a part of the password.
         raise InvalidInput(
-            "the source is no address of PostgreSQL, or has an option that libpq does not know; give "
+            "the source is not an address of PostgreSQL, or has an option that libpq does not know; give "
             "postgresql://user:password@host/database, with special characters of the password as %xx"
         ) from None
 
@@ -998,7 +998,7 @@ def refusals() -> Iterator[None]:
             error.sqlstate is None or error.sqlstate.startswith(_LOST)
         )
         kind = Disconnected if is_lost else SourceError
-        raise kind(f"PostgreSQL refused, or cannot be reached: {error}; run it again when that is mended") from error
+        raise kind(f"PostgreSQL refused, or cannot be reached: {error}; fix that and run it again") from error
 
 
 def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]]) -> sql.Composable:

@@ -126,7 +126,7 @@ def _scan(table: Table, version: str) -> Scan | None:
         return table.branch(version).scan()
     if version.isdecimal():
         return table.scan(snapshot_id=int(version))
-    raise NotFound(f"{table.name}: {version!r} is no snapshot, tag or branch of it")
+    raise NotFound(f"{table.name}: {version!r} is not a snapshot, tag or branch of it")
 
 
 def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:

@@ -326,7 +326,7 @@ def _node(schema: Any, scope: _Scope) -> Node:
             return Leaf(kind, arrow=_logical(kind, schema))
         case {"type": (str() | dict() | list()) as inner} if inner not in _COMPLEX:
             return _node(inner, scope)
-    raise UnsupportedFeature(f"{scope.path}: {_spell(schema)} is no Avro type")
+    raise UnsupportedFeature(f"{scope.path}: {_spell(schema)} is not an Avro type")
 
 
 def _name(schema: dict[str, Any], scope: _Scope) -> str:
@@ -341,7 +341,7 @@ def _define(node: Node, name: str, scope: _Scope) -> Node:
 
 def _member(field: Any, scope: _Scope) -> Member:
     if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
-        raise UnsupportedFeature(f"{scope.path}: {_spell(field)} is no field of an Avro record")
+        raise UnsupportedFeature(f"{scope.path}: {_spell(field)} is not a field of an Avro record")
     return Member(field["name"], _node(field["type"], scope.below(f".{field['name']}")))
 
 

@@ -36,7 +36,7 @@ def _encoded(array: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
         encoded = _objects(typed, value, names, rows)
     else:
         if pc.any(pc.and_(typed.is_valid(), value.is_valid())).as_py():
-            raise CorruptFile("a shredded variant holds both value and typed_value, and is no object")
+            raise CorruptFile("a shredded variant holds both value and typed_value, and is not an object")
         encoded = _arrays(typed, names, rows) if _is_list(typed.type) else _primitives(typed)
     return pc.coalesce(encoded, value)
 
@@ -65,7 +65,7 @@ def _objects(typed: pa.Array, rest: pa.Array, names: Names, rows: np.ndarray) ->
     left = np.flatnonzero(pc.and_(typed.is_valid(), rest.is_valid()).to_numpy(zero_copy_only=False))
     objects = variant_bytes.blobs(rest)
     if (variant_bytes.numbers(objects.data, objects.starts[left], 1) & 3 != OBJECT).any():
-        raise CorruptFile("a shredded variant holds both value and typed_value, and value is no object")
+        raise CorruptFile("a shredded variant holds both value and typed_value, and value is not an object")
     parts: Parts = variant_bytes.fields(objects.data, objects.starts[left])
     owners.append(left[parts.owners])
     ids.append(parts.ids)

@@ -39,7 +39,7 @@ def plain(array: pa.Array, name: str) -> pa.Array:
     is_shredded = "typed_value" in names and "metadata" in names
     if not is_shredded and not has_form(array.type):
         raise InvalidInput(
-            f"column {name}: {array.type} is no variant, which is a struct of the binaries metadata and value"
+            f"column {name}: {array.type} is not a variant, which is a struct of the binaries metadata and value"
         )
     parts = []
     for field in ARROW:

@@ -175,7 +175,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             if metadata.current_id(ahead) is None or metadata.current_id(base) not in {None, *led}:
                 raise Conflict(
                     f"{reader.root}: branch {base.branch!r} has snapshots that did not lead to {to!r} "
-                    f"({metadata.current_id(base)} is no ancestor of {metadata.current_id(ahead)}), "
+                    f"({metadata.current_id(base)} is not an ancestor of {metadata.current_id(ahead)}), "
                     "so it cannot go forward there"
                 )
         case SetStatistics(snapshot_id=snapshot_id):

@@ -106,7 +106,7 @@ def _followed(
 
 
 def _entries(text: str) -> list[dict[str, Any]]:
-    with parsing.naming(f"property {PROPERTY!r} is no name mapping", CorruptTable):
+    with parsing.naming(f"property {PROPERTY!r} is not a name mapping", CorruptTable):
         entries: list[dict[str, Any]] = json.loads(text)
         parsing.check_values(entries)
         parsing.check(entries, [_ENTRY])

@@ -121,7 +121,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case SetStatistics():
             return _set_statistics(reader, operation, base, stamp)
         case MergeBranch() | SetFileIndexes() | SetGlobalIndexes():
-            raise AssertionError(f"{operation}: Iceberg's branches are no folders, and its files have no indexes")
+            raise AssertionError(f"{operation}: Iceberg's branches are not folders, and its files have no indexes")
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:

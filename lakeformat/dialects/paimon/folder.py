@@ -212,4 +212,4 @@ def _value(text: str, type: Type, where: str) -> Any:
     try:
         return pa.scalar(text).cast(arrow).as_py()
     except pa.ArrowException as error:
-        raise InvalidInput(f"{where}: {text!r} is no {type}") from error
+        raise InvalidInput(f"{where}: {text!r} is not a valid {type}") from error

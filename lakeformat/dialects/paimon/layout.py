@@ -385,7 +385,7 @@ def file_indexes(schema: Schema) -> FileIndexes | None:
                 continue
             subject = f"table at schema {schema.id}: file-index.{kind}.columns names {name!r}"
             if name not in schema.names:
-                raise InvalidInput(f"{subject}, which is no column; there are {', '.join(schema.names)}")
+                raise InvalidInput(f"{subject}, which is not a column; there are {', '.join(schema.names)}")
             if not file_index.is_for(kind, schema.field(name).type):
                 raise InvalidInput(
                     f"{subject}, a {schema.field(name).type}, of which there are no such indexes; leave it out"

@@ -242,7 +242,7 @@ def _require_columns(schema: Schema, columns: tuple[str, ...], option: str, wher
     for name in columns:
         if name not in schema.names:
             raise InvalidInput(
-                f"{where}: {option} names {name!r}, which is no column; there are {', '.join(schema.names)}"
+                f"{where}: {option} names {name!r}, which is not a column; there are {', '.join(schema.names)}"
             )
 
 

@@ -176,7 +176,7 @@ class Mirroring(Part[State]):
         formats = scan.file_formats(entries)
         if pc.any(pc.fill_null(pc.not_equal(formats, "parquet"), True), min_count=0).as_py():
             raise UnsupportedFeature(
-                f"{self.reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could "
+                f"{self.reader.root}: metadata.iceberg.storage: some files are not Parquet files, which Iceberg could "
                 "not read; write them anew (compact(full=True))"
             )
         files = scan.Files(entries, self.state.schema)

@@ -179,7 +179,7 @@ def _shape(kind: Kind) -> str:
 def _misfit(value: pa.Scalar, field: Field) -> str:
     text = repr(value.as_py())
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return f"column {field.name}: {shown} is no {field.type}"
+    return f"column {field.name}: {shown} is not a valid {field.type}"
 
 
 def _instants(values: pa.Array, type: Scalar, name: str) -> pa.Array:

@@ -43,7 +43,7 @@ class File:
         data_end = size - _END
         index = self._read(max(data_end, 0), size)
         if len(index) < _END:
-            raise CorruptFile(f"{path}: {size} bytes are no blob file")
+            raise CorruptFile(f"{path}: {size} bytes are not a blob file")
         length, version = int.from_bytes(index[:4], "little"), index[4]
         if version != _VERSION:
             raise UnsupportedFeature(f"{path}: a blob file of version {version}; lakeformat reads version {_VERSION}")

@@ -93,7 +93,9 @@ def default(field: Field, length: int) -> pa.Array:
     try:
         values = nested_text.parse(field.default, field.type, field.name)
     except InvalidInput as error:
-        raise InvalidInput(f"column {field.name!r}: default {field.default!r} is no {field.type}: {error}") from error
+        raise InvalidInput(
+            f"column {field.name!r}: default {field.default!r} is not a valid {field.type}: {error}"
+        ) from error
     return casts.repeated(values[0], length)
 
 

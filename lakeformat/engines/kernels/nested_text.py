@@ -110,7 +110,7 @@ def _split(content: str, keeps_quotes: bool = True) -> list[str]:
 def _pair(part: str) -> tuple[str, str]:
     match = re.fullmatch(r"(.+?)\s*->\s*(.+)", part)
     if match is None:
-        raise InvalidInput(f"{part!r} is no key -> value")
+        raise InvalidInput(f"{part!r} is not a key -> value")
     return match[1].strip(), match[2].strip()
 
 

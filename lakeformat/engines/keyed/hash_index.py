@@ -85,7 +85,7 @@ class Assigner:
         for bucket, path in self._index.files.get(repr(partition), ()):
             data = self._store.read(path)
             if len(data) % 4:
-                raise CorruptFile(f"{path}: {len(data)} bytes are no list of hashes of 4 bytes each")
+                raise CorruptFile(f"{path}: {len(data)} bytes are not a list of hashes of 4 bytes each")
             bucket_hashes = np.concatenate(
                 [hashes.get(bucket, np.zeros(0, np.int32)), np.frombuffer(data, ">i4").astype(np.int32)]
             )

@@ -205,6 +205,6 @@ def _codes(kinds: pa.Array) -> np.ndarray:
     if codes.null_count:
         wrong = kinds.filter(codes.is_null())[0].as_py()
         raise InvalidInput(
-            f"column {ROW_KIND.name!r}: {wrong!r} is no kind of row; those are {', '.join(row_kinds().to_pylist())}"
+            f"column {ROW_KIND.name!r}: {wrong!r} is not a kind of row; those are {', '.join(row_kinds().to_pylist())}"
         )
     return codes.to_numpy(zero_copy_only=False).astype(np.int8)

@@ -34,7 +34,7 @@ def describe(spark: SparkSession, source: str) -> SessionTable:
     path = tuple(source.split("."))
     path = (_CATALOG, *path) if len(path) == 2 else path
     if len(path) != 3 or not all(path):
-        raise InvalidInput(f"{source!r} is no table of Spark's: write 'namespace.table'")
+        raise InvalidInput(f"{source!r} is not a table of Spark's: write 'namespace.table'")
     shown = ".".join(path)
     try:
         document = json.loads(spark.sql(f"DESCRIBE TABLE EXTENDED {_text(path)} AS JSON").collect()[0][0])
@@ -72,7 +72,7 @@ def files(spark: SparkSession, table: SessionTable, partition: Mapping[str, Any]
     for name, value in partition.items():
         if name not in table.partition_by:
             raise InvalidInput(
-                f"{table.name}: {name!r} is no partition column; those are {', '.join(table.partition_by) or 'none'}"
+                f"{table.name}: {name!r} is not a partition column; those are {', '.join(table.partition_by) or 'none'}"
             )
         column = F.col(quoted(name))
         frame = frame.where(column.eqNullSafe(F.lit(value).cast(frame.schema[name].dataType)))

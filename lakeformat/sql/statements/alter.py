@@ -187,7 +187,7 @@ def _drop_identifier_fields(context: Context, cursor: Cursor, table: Table, star
     going = {resolve((name,), table.schema.fields)[0][0] for name in _names(cursor)}
     if strange := sorted(going - set(key)):
         raise context.script.invalid(
-            start, f"{strange[0]!r} is no identifier field of {table.name}; those are: {', '.join(key) or 'none'}"
+            start, f"{strange[0]!r} is not an identifier field of {table.name}; those are: {', '.join(key) or 'none'}"
         )
     return table.alter().set_primary_key([name for name in key if name not in going])
 

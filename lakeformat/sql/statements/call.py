@@ -52,7 +52,7 @@ class Call:
         except (ValueError, OverflowError):  # Text, or a number that is not finite.
             number = None
         if number is None or (is_number and number != value):
-            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is no whole number")
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is not a whole number")
         return number
 
     def whole_or_none(self, name: str) -> int | None:
@@ -65,7 +65,7 @@ class Call:
         if isinstance(value, str):
             value = dict(pair.strip().split("=", 1) for pair in value.split(",") if "=" in pair)
         if not isinstance(value, Mapping):
-            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is no map")
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {value!r} is not a map")
         return {str(k): str(v) for k, v in value.items()}
 
     def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:

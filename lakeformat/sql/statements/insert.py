@@ -233,7 +233,9 @@ def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
         columns = [column for column in partition_columns if column.casefold() == name.casefold()]
         if not columns:
             there = ", ".join(partition_columns) or "none"
-            raise context.script.invalid(offset, f"{name!r} is no partition column of {table.name}; those are: {there}")
+            raise context.script.invalid(
+                offset, f"{name!r} is not a partition column of {table.name}; those are: {there}"
+            )
         if cursor.take("="):
             spec[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
 

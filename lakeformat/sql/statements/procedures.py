@@ -107,7 +107,7 @@ def _age(call: Call, name: str, value: Any) -> dt.timedelta | None:
     unit = {"min": "m", "sec": "s"}.get(unit, unit if unit == "ms" else unit[:1])
     if not number.strip().isdecimal() or unit not in units:
         raise call.context.script.invalid(
-            call.offset, f"{call.name}: {name} => {value!r} is no duration; write e.g. '7 d'"
+            call.offset, f"{call.name}: {name} => {value!r} is not a duration; write e.g. '7 d'"
         )
     return dt.timedelta(seconds=int(number) * units[unit])
 
@@ -132,7 +132,7 @@ def _partitions(call: Call, table: Table, text: str) -> list[dict[str, Any]]:
         for pair in spec.split(","):
             name, equals, value = (part.strip() for part in pair.partition("="))
             if not equals or name not in fields:
-                said = f"{call.name}: {pair!r} is no partition; write e.g. 'dt=2023-05-01'"
+                said = f"{call.name}: {pair!r} is not a partition; write e.g. 'dt=2023-05-01'"
                 raise call.context.script.invalid(call.offset, said)
             values[name] = coerce(value.strip("'\""), fields[name].type, name)
         specs.append(values)
@@ -183,7 +183,7 @@ def _rescale(call: Call) -> Result:
     if count is not None and str(count) != table.properties.get("bucket"):
         if count < 1:
             raise call.context.script.invalid(
-                call.offset, f"{call.name}: bucket_num => {count} is no number of buckets"
+                call.offset, f"{call.name}: bucket_num => {count} is not a number of buckets"
             )
         table.alter().set_properties({"bucket": str(count)}).commit()
     rows = table.scan(where=_specs(call, table, specs) if specs else None, snapshot_id=before.id)
@@ -229,7 +229,7 @@ def _matching(call: Call, name: str, default: str = ".*") -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise call.context.script.invalid(
-            call.offset, f"{call.name}: {name} => {pattern!r} is no regular expression"
+            call.offset, f"{call.name}: {name} => {pattern!r} is not a regular expression"
         ) from error
 
 
@@ -266,7 +266,7 @@ def _rewrite_data_files(call: Call) -> Result:
 def _count(call: Call, name: str, value: Any) -> int | None:
     count = None if value is None else call.whole(name, value)
     if count is not None and count < 1:
-        raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is no number of files")
+        raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is not a number of files")
     return count
 
 
@@ -289,7 +289,7 @@ def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = 
     if at_once is not None:
         most = call.whole("max_deletes", at_once)
         if most < 0:
-            raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is no number of snapshots")
+            raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is not a number of snapshots")
         keep_from = next((snapshot.id + most for snapshot in table.snapshots()), None)
     limit = None if older is None else _moment(older)
     expiry = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
@@ -468,7 +468,7 @@ def _json(call: Call, key: str, kind: type) -> Any:
         value = None
     if not isinstance(value, kind):
         what = "array" if kind is list else "object"
-        raise call.context.script.invalid(call.offset, f"{call.name}: {key} => {text!r} is no JSON {what}")
+        raise call.context.script.invalid(call.offset, f"{call.name}: {key} => {text!r} is not JSON {what}")
     return value
 
 
@@ -662,7 +662,7 @@ def _bytes(call: Call, text: str) -> int:
         r"(\d+)\s*(b|bytes|kb?|kibibytes|mb?|mebibytes|gb?|gibibytes|tb?|tebibytes)?", text.strip().lower()
     )
     if match is None:
-        raise call.context.script.invalid(call.offset, f"{call.name}: {text!r} is no size; write e.g. '256 mb'")
+        raise call.context.script.invalid(call.offset, f"{call.name}: {text!r} is not a size; write e.g. '256 mb'")
     return int(match[1]) << 10 * "bkmgt".index((match[2] or "b")[0])
 
 

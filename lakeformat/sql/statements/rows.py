@@ -164,7 +164,7 @@ def _rebuilt(
     """The text of a struct with some fields set and the others unchanged."""
     if not isinstance(type, Row):
         raise context.script.unsupported(
-            offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
+            offset, f"assignment to a part of {'.'.join(path)}, which is not a STRUCT; assign it whole"
         )
     pieces: list[str | Piece] = ["named_struct("]
     for index, field in enumerate(type.fields):
@@ -318,4 +318,4 @@ def _on_target(value: Expression) -> Expression:
             return Call(name, tuple(_on_target(value) for value in given))
         case Literal():
             return value
-    raise InvalidInput(f"{value!r} is no expression")
+    raise InvalidInput(f"{value!r} is not an expression")

@@ -45,7 +45,7 @@ def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: M
             raise scope.refuse(node, f"{name}(DISTINCT ...) in process; pass spark=")
     is_aggregate = key in AGGREGATES or key in special.AGGREGATES
     if effective.is_distinct and not is_aggregate:
-        raise scope.invalid(node, f"{name}(DISTINCT ...): {name} is no aggregate function")
+        raise scope.invalid(node, f"{name}(DISTINCT ...): {name} is not an aggregate function")
     if (effective.filter or effective.within) and not is_aggregate:
         raise scope.invalid(node, f"{name}: FILTER and WITHIN GROUP stand behind aggregate functions")
     if effective.within is not None and key not in ("percentile_cont", "listagg", "string_agg"):
@@ -57,7 +57,7 @@ def named(name: str, nodes: Sequence[Any], node: Any, scope: Scope, modifiers: M
             if key in ("nth_value", "ntile") and int(argument.sql()) < 1:
                 raise scope.invalid(argument, f"{name}: {argument.sql()} is not above 0")
     if effective.window and not is_aggregate and key not in WINDOWS:
-        raise scope.invalid(node, f"{name} is no window function")
+        raise scope.invalid(node, f"{name} is not a window function")
     if key in WINDOWS and not effective.window:
         raise scope.invalid(node, f"{name} needs a window: {name}(...) OVER (ORDER BY ...)")
     if key in special.SCALARS:
@@ -271,4 +271,4 @@ def _bound(spec: Any, end: str, scope: Scope) -> str:
         return f"{value.upper()} {side}".strip()
     if isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal():
         return f"{value.name} {side}"
-    raise scope.refuse(spec, "a window frame whose ends are no whole numbers in process; pass spark=")
+    raise scope.refuse(spec, "a window frame whose ends are not whole numbers in process; pass spark=")

@@ -105,7 +105,7 @@ def _template(value: str, source: SparkType, target: SparkType, is_safe: bool) -
 def _read(value: str, target: SparkType, is_safe: bool) -> str | None:
     """A value read from text."""
     spelt = in_duckdb(target)
-    wrong = "NULL" if is_safe else f"ERROR({text(f'text that is no {target}: ')} || {value})"
+    wrong = "NULL" if is_safe else f"ERROR({text(f'text that is not a valid {target}: ')} || {value})"
     if target == BINARY:
         return f"ENCODE({value})"
     if target == BOOLEAN:

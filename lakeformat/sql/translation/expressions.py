@@ -68,7 +68,7 @@ def _literal(node: Any, scope: Scope, sign: str = "") -> Typed:
             raise scope.invalid(node, f"{digits} has more than 38 digits")
         return Typed(f"CAST({digits} AS {in_duckdb(type)})", type)
     if not digits.lstrip("-").isdecimal():
-        raise scope.invalid(node, f"{node.this} is no number")
+        raise scope.invalid(node, f"{node.this} is not a number")
     number = int(digits)
     if -(2**31) <= number < 2**31:
         return Typed(f"CAST({digits} AS INTEGER)", INT, digits)

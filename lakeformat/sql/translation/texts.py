@@ -270,7 +270,7 @@ def _split(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     limit = -1 if len(nodes) == 2 else constant(nodes[2])
     if not isinstance(limit, int) or (limit > 0 and (not patterns.is_plain(pattern) or not pattern)):
         raise scope.refuse(
-            node, "split with this limit in process: a constant, with a delimiter that is no pattern; pass spark="
+            node, "split with this limit in process: a constant, with a delimiter that is not a pattern; pass spark="
         )
     if not pattern:
         raise scope.refuse(node, "split by an empty pattern in process; pass spark=")

@@ -121,7 +121,7 @@ def _from_unixtime(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 
 def _read_by(value: str, form: str, target: str, is_safe: bool, kind: str) -> str:
-    wrong = "NULL" if is_safe else f"ERROR({text(f'text that is no {kind} of this format: ')} || $x)"
+    wrong = "NULL" if is_safe else f"ERROR({text(f'text that is not a valid {kind} of this format: ')} || $x)"
     converted = f"CAST(TRY_STRPTIME($x, {text(target)}) AS {kind})"
     return fill(
         f"CASE WHEN $x IS NULL THEN NULL WHEN REGEXP_FULL_MATCH($x, {text(form)}) AND TRY_STRPTIME($x, {text(target)}) "
@@ -169,7 +169,7 @@ def _next_day(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     word = literal_text(nodes[1], "next_day", scope).strip().upper()
     days = [n for n, day in enumerate(_DAYS_OF_WEEK) if word in (day, day[:3], day[:2])]
     if not days:
-        raise scope.invalid(nodes[1], f"next_day: {shown(nodes[1])} is no day of the week")
+        raise scope.invalid(nodes[1], f"next_day: {shown(nodes[1])} is not a day of the week")
     sql = f"($x + CAST((({days[0]} - DAYOFWEEK($x) - 1) % 7 + 7) % 7 + 1 AS INTEGER))"
     return Typed(fill(sql, x=as_type(DATE, nodes[0], scope)), DATE)
 

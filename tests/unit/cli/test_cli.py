@@ -348,7 +348,7 @@ def test_a_config_file_names_warehouses_and_takes_secrets_from_the_environment_o
     config.write_text('[warehouses.s3]\nurl = "s3://b/wh"\n')
     assert "has 'url'; it may have allowed_locations, catalog" in cli("ls", warehouse="s3", code=2)
     config.write_text("[[[")
-    assert "is no TOML" in cli("ls", code=2)
+    assert "is not TOML" in cli("ls", code=2)
     config.write_text(f'[warehouses.other]\nuri = "{tmp_path / "other"}"\n')
     assert cli.json("copy", "shop.orders", "shop.copied", "--to", "other")["rows"] == 7
     assert cli("count", "shop.copied", warehouse="other").strip() == "7"
@@ -385,8 +385,8 @@ def test_master_keys_come_from_the_environment_and_show_nowhere(cli, tmp_path, m
         (["head", "shop.orders", "-n", "x"], "not a valid integer|valid integer"),
         (["bogus"], "No such command 'bogus'"),
         (["count"], "Missing argument"),
-        (["expire", "shop.orders", "--older-than", "5x"], "'5x' is no time"),
-        (["tag", "shop.orders", "v", "--retain", "soon"], "is no age"),
+        (["expire", "shop.orders", "--older-than", "5x"], "'5x' is not a time"),
+        (["tag", "shop.orders", "v", "--retain", "soon"], "is not an age"),
         (["rollback", "shop.orders"], "takes one of"),
         (["--option", "region", "ls"], "write KEY=VALUE"),
         (["sweep", "shop.orders", "--older-than", "99999999999d"], "longer than times reach back"),
@@ -535,7 +535,7 @@ def test_the_prompt_takes_statements_over_lines_and_keeps_them_where_it_can(tabl
         ["five"],
         ["5"],
     ]
-    assert "SELEC is no statement" in written
+    assert "SELEC is not a statement" in written
     (kept,) = [*tmp_path.rglob("lakeformat_history"), None][:1]
     assert (kept is not None) == (home == "home")
     assert kept is None or "2 AS two;" in kept.read_text()

@@ -807,8 +807,8 @@ def test_a_wrong_checksum_is_refused():
         (["int", record("r", [])], "one record is needed"),
         (record("r", [("a", ["null", "r"])]), "r.a: Avro type r contains itself"),
         (record("r", [("a", "date")]), "'date' is not defined"),
-        (record("r", [("a", {"type": "fixed", "name": "f", "size": -1})]), "is no Avro type"),
-        (record("r", [("a", {"type": "array"})]), "is no Avro type"),
+        (record("r", [("a", {"type": "fixed", "name": "f", "size": -1})]), "is not an Avro type"),
+        (record("r", [("a", {"type": "array"})]), "is not an Avro type"),
     ],
 )
 def test_schemas_that_are_not_read_are_named(schema, reason):

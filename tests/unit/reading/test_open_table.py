@@ -127,8 +127,8 @@ def test_what_is_no_table_is_refused_by_name(tmp_path):
         (tmp_path / "nothing", NotFound, "nothing: there is no Paimon or Iceberg table"),
         (bad, CorruptTable, "not an object"),
         (tmp_path / "metadata" / "v9.metadata.json", NoSuchFile, r"v9\.metadata\.json"),
-        (None, InvalidInput, "None is no table"),
-        ("", InvalidInput, "is no table"),
+        (None, InvalidInput, "None is not a table"),
+        ("", InvalidInput, "is not a table"),
     ):
         with pytest.raises(error, match=says):
             lakeformat.open_table(path)

@@ -89,7 +89,9 @@ def parse(
         parsing.check_values(document, rest if rest[:1] == b"{" else None)  # Otherwise it is usually compressed.
         format_version = document.get("format-version")
         if not isinstance(format_version, int):
-            raise CorruptTable(f"format-version is {format_version!r}, no whole number: this is no Iceberg metadata")
+            raise CorruptTable(
+                f"format-version is {format_version!r}, no whole number: this is not an Iceberg metadata"
+            )
         if format_version not in (1, 2, 3):
             raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)

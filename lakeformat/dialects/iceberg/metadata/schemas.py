@@ -239,7 +239,7 @@ def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Fie
     for part in partition_by:
         if part.source not in by_name:
             raise InvalidInput(
-                f"{where}: partition_by names {part.source!r}, which is no column; there are {', '.join(by_name)}"
+                f"{where}: partition_by names {part.source!r}, which is not a column; there are {', '.join(by_name)}"
             )
         source = by_name[part.source].type
         if not isinstance(source, Scalar):
@@ -307,7 +307,7 @@ def check_key(schema: Schema, where: str) -> None:
     for index, name in enumerate(schema.primary_key):
         if name not in schema.names:
             raise InvalidInput(
-                f"{where}: primary_key names {name!r}, which is no column; there are {', '.join(schema.names)}"
+                f"{where}: primary_key names {name!r}, which is not a column; there are {', '.join(schema.names)}"
             )
         if name in schema.primary_key[:index]:
             raise InvalidInput(f"{where}: primary_key names {name!r} twice")

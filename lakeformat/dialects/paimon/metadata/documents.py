@@ -41,4 +41,6 @@ def emit(document: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(document, indent=2, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{error.object[error.start - 20 : error.end]!r} is no text that a file can hold") from error
+        raise InvalidInput(
+            f"{error.object[error.start - 20 : error.end]!r} is not text that a file can hold"
+        ) from error

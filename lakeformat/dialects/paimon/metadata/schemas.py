@@ -100,7 +100,7 @@ def parse_schema(data: bytes, where: str) -> Schema:
         keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
         for role, columns in keys.items():
             if strange := [c for c in columns if c not in {f.name for f in fields}]:
-                raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is no column")
+                raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is not a column")
         if not all(isinstance(v, str) for v in properties.values()):
             raise CorruptFile(f"{where}: options that are not text: {properties}")
         return Schema(
@@ -165,7 +165,7 @@ def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
         for column in columns:
             if column not in names:
                 raise InvalidInput(
-                    f"{where}: {role} names {column!r}, which is no column; there are {', '.join(names)}"
+                    f"{where}: {role} names {column!r}, which is not a column; there are {', '.join(names)}"
                 )
             kind = next(f.type for f in fields if f.name == column)
             if not isinstance(kind, Scalar) or not is_plain(kind) or (role == "partition_by" and kind.kind in _BYTES):
@@ -236,7 +236,7 @@ def _check_blobs(schema: Schema, names: Sequence[str], where: str) -> None:
     for name in names:
         if name not in schema.names:
             raise InvalidInput(
-                f"{where}: blob-field names {name!r}, which is no column; there are {', '.join(schema.names)}"
+                f"{where}: blob-field names {name!r}, which is not a column; there are {', '.join(schema.names)}"
             )
         kind = schema.field(name).type
         if kind != scalar(Kind.BYTES):
@@ -258,7 +258,8 @@ def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
         )
     if name not in schema.names:
         raise InvalidInput(
-            f"{where}: record-level.time-field names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            f"{where}: record-level.time-field names {name!r}, which is not a column; there are "
+            f"{', '.join(schema.names)}"
         )
     time_field = schema.field(name)
     match time_field.type:
@@ -301,7 +302,7 @@ def _check_bucket_key(schema: Schema, keys: tuple[str, ...], where: str) -> None
     for key in keys:
         if key not in schema.names:
             raise InvalidInput(
-                f"{where}: bucket-key names {key!r}, which is no column; there are {', '.join(schema.names)}"
+                f"{where}: bucket-key names {key!r}, which is not a column; there are {', '.join(schema.names)}"
             )
         if key in schema.partitioning.names:
             raise InvalidInput(

@@ -211,7 +211,7 @@ def test_a_pin_before_the_first_snapshot():
 
 
 def test_a_branch_goes_forward_to_what_its_own_snapshots_led_to(table: Table):
-    with pytest.raises(Conflict, match="is no ancestor"):
+    with pytest.raises(Conflict, match="is not an ancestor"):
         check(table, FastForward(request=replace(REQUEST, branch="ahead"), to="main"))
     table.append(rows(5))
     with pytest.raises(Conflict, match="did not lead to 'ahead'"):

@@ -183,7 +183,7 @@ def test_what_does_not_make_a_changelog_is_named(table, tmp_path):
     with pytest.raises(UnsupportedFeature, match="upsert the changelog"):
         lake.create_table("d.paimon", SCHEMA, format="paimon").delta_writer("cdc", key=["id"])
     writer = table.delta_writer("cdc")
-    with pytest.raises(InvalidInput, match="'\\+X' is no kind of row"):
+    with pytest.raises(InvalidInput, match="'\\+X' is not a kind of row"):
         writer.write(log(row(1, kind="+X")))
     with pytest.raises(InvalidInput, match="column id is NOT NULL"):
         writer.write(log(row(None)))

@@ -337,7 +337,7 @@ def test_descriptors_that_name_nothing_write_nothing(tmp_path, value, says):
 
 def test_what_is_no_blob_column_is_refused_by_name(tmp_path):
     for options, error, says in (
-        ({"blob-field": "pic"}, InvalidInput, "names 'pic', which is no column"),
+        ({"blob-field": "pic"}, InvalidInput, "names 'pic', which is not a column"),
         ({"blob-field": "name"}, InvalidInput, "'name', of type string"),
         ({"data-evolution.enabled": "false"}, InvalidInput, r"blob-field=picture,sound needs .*data-evolution\.enabled=true"),
         ({"blob-descriptor-field": "sound"}, UnsupportedFeature, "blob-descriptor-field=sound"),
@@ -463,7 +463,7 @@ GOOD = emitted(b"hello", None, b"world")
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "0 bytes are no blob file"),
+        (b"", "0 bytes are not a blob file"),
         (GOOD[:-1] + b"\x02", "version 2"),
         (GOOD[:6] + b"?" + GOOD[7:], "value at byte 0 is damaged"),
         (b"?" + GOOD[1:], "value at byte 0 is damaged"),

@@ -231,7 +231,7 @@ def test_only_the_buckets_asked_for(tmp_path, key):
             t.compact(buckets=wrong)
     with pytest.raises(InvalidInput, match="an order of its own"):
         t.compact(buckets=[1], sort_by=["id"])
-    with pytest.raises(InvalidInput, match="'2-b' is no number and no range"):
+    with pytest.raises(InvalidInput, match="'2-b' is neither a number nor a range"):
         Lake(tmp_path).sql("CALL sys.compact(table => 'd.t', buckets => '0,2-b')")
     for format in ("paimon", "iceberg"):
         other = Lake(tmp_path).create_table(f"d.{format}", schema, format=format)

@@ -134,7 +134,7 @@ def test_a_file_may_lack_columns_and_must_be_of_the_format(tmp_path):
     (root / "p=1" / "q=1" / "other").unlink()
     (root / "p=x" / "q=1").mkdir(parents=True)
     (root / "p=x" / "q=1" / "some").write_text("")
-    with pytest.raises(LakeError, match="'x' is no int"):
+    with pytest.raises(LakeError, match="'x' is not a valid int"):
         table.scan().to_arrow()
     (root / "p=x" / "q=1" / "some").unlink()
     put(root, "1/2/some", "parquet")
