@@ -329,7 +329,7 @@ class Lake:
         if location is not None and not self.places(format):
             raise UnsupportedFeature(
                 f"{name}: location={location!r}: only tables of a SQL catalog take a location; "
-                "others lie in the warehouse"
+                "others are in the warehouse"
             )
         catalog = self._keeper(format)
         if catalog is not None and not catalog.names_are_folders:
@@ -466,7 +466,7 @@ class Lake:
             inside = [table for table in inside if _NAME.fullmatch(table.rpartition(".")[2])]
             paimon_tables = [table for table in inside if self._format(self._table_store(table)) == "paimon"]
             if ("." in name and not paimon_tables) or namespace not in folders:
-                raise NotFound(f"{name}: no Paimon table lies in {self._store.root}/{namespace}{_DATABASE}")
+                raise NotFound(f"{name}: no Paimon table is in {self._store.root}/{namespace}{_DATABASE}")
             known = catalog.tables(namespace)
             lacking += [table for table in paimon_tables if table not in known and table not in lacking]
         for namespace in sorted({name.rpartition(".")[0] or name for name in names or folders}):
@@ -533,7 +533,7 @@ class Lake:
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
         if self._catalog.format == "paimon":
             if self._format(self._open(metadata_location)) != "paimon":
-                raise NotFound(f"{name}: no Paimon table lies in {metadata_location}; give its folder")
+                raise NotFound(f"{name}: no Paimon table is in {metadata_location}; give its folder")
             self._catalog.create_namespace(name.rpartition(".")[0])
             folder = self._open(metadata_location).root
             self._catalog.register(name, folder if self._catalog.names_are_folders else metadata_location)
@@ -634,8 +634,8 @@ class Lake:
         inside = (paths.relative(described.location, table.uri), paths.relative(table.uri, described.location))
         if any(path is not None for path in inside):
             raise InvalidInput(
-                f"{name}: its folder {table.uri} and that of {described.name}, {described.location}, lie in one "
-                "another; give another location"
+                f"{name}: of its folder {table.uri} and that of {described.name}, {described.location}, one "
+                "contains the other; give another location"
             )
         return self._created_over(spark, table, adoptable, files)
 
@@ -750,7 +750,7 @@ class Lake:
             if source_sum != copy_sum:
                 raise LakeError(
                     f"{name}: not copied: {described.name} has {source_sum[0]:,} rows, the copy {copy_sum[0]:,}, or "
-                    "their checksums differ: others wrote to it meanwhile? Try again"
+                    "their checksums differ: it may have been written to at the same time; try again"
                 )
         except BaseException:
             with suppress(LakeError):
@@ -931,7 +931,7 @@ class Lake:
         table = self.table(name)
         if isinstance(table._store, Catalogued) or self._catalog is not None:
             raise UnsupportedFeature(
-                f"{name}: tables of a warehouse with a catalog are not converted where they lie: copy it (lakeformat "
+                f"{name}: tables of a warehouse with a catalog are not converted in place: copy it (lakeformat "
                 f"copy {name} ... --format {to})"
             )
         store, former = table._store, next(other for name, other in self._formats.items() if name != to)
@@ -1218,7 +1218,7 @@ def _current(lake: Lake, name: str) -> Reading:
 def _require_alone(name: str, others: Sequence[str]) -> None:
     if others:
         raise InvalidInput(
-            f"{name} shares its place with {', '.join(others)}: its files are not removed; "
+            f"{name} shares its location with {', '.join(others)}: its files are not removed; "
             "a name of a catalog's table goes without purge"
         )
 

@@ -158,14 +158,14 @@ class WriteSession:
         layout = view.layout(from_files=True)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
-                f"{self.store.root}: tasks that know nothing of each other cannot write keys of which the table "
-                "remembers where they are (bucket=-1): write the stream by "
+                f"{self.store.root}: separate tasks cannot assign keys to dynamic buckets (bucket=-1): write the "
+                "stream by "
                 f"foreachBatch(table.stream({self.user!r}).write_batch), or make a table with a fixed number of buckets"
             )
         if layout.keyed is None and view.schema.primary_key and not appends:
             raise UnsupportedFeature(
-                f"{self.store.root}: tasks that know nothing of each other cannot decide which of two rows with the "
-                f"same key ({', '.join(view.schema.primary_key)}) stays: write the stream by "
+                f"{self.store.root}: separate tasks cannot decide which of two rows with the same key "
+                f"({', '.join(view.schema.primary_key)}) is kept: write the stream by "
                 f"foreachBatch(table.stream({self.user!r}).write_batch)"
             )
         files = tuple(ArrowEngine(threads=1).write(self._reach(view), data, layout))

@@ -50,7 +50,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str, allow
     format = _format(options, "a SQL catalog")
     if unknown := sorted(options.keys() - set(_SQL_OPTIONS[format])):
         raise InvalidInput(
-            f"catalog_options: {unknown[0]!r} is not an option of a SQL catalog of {format}; known are "
+            f"catalog_options: {unknown[0]!r} is not an option of a SQL catalog of {format}; supported: "
             f"{', '.join(_SQL_OPTIONS[format])}, {_TABLE_DEFAULT}*"
         )
     if address == "sql":
@@ -94,7 +94,7 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
         if key not in rest.OPTIONS and not key.startswith("header."):
             known = ", ".join(sorted(rest.OPTIONS))
             raise InvalidInput(
-                f"catalog_options: {key!r} is not an option of a REST catalog; known are {known}, "
+                f"catalog_options: {key!r} is not an option of a REST catalog; supported: {known}, "
                 f"header.*, {_TABLE_DEFAULT}*"
             )
         if not isinstance(value, str):

@@ -276,7 +276,7 @@ def _acquire(uri: str, lock_id: str) -> bool:
             if expired is None:
                 raise UnsupportedFeature(
                     f"{shown(uri)}: lock.enabled=true in a database of {connection.dialect.name}; "
-                    f"known are {', '.join(_EXPIRED)}"
+                    f"supported: {', '.join(_EXPIRED)}"
                 )
             connection.execute(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == lock_id, sa.text(expired)))
         with connected(uri, _WITH_LOCKS) as connection:

@@ -197,7 +197,7 @@ class RestCatalog:
                 continue
             if not response.is_good and response.status not in (404, 409):
                 raise self.refused(response, name)
-        raise StoreError(f"{self.uri}: {name}: others change the table faster than it follows; ask for it again")
+        raise StoreError(f"{self.uri}: {name}: other writers change the table faster than it is loaded; try again")
 
     @property
     def keeps_views(self) -> bool:

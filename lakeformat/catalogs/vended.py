@@ -62,7 +62,7 @@ def of_paimon(token: Mapping[str, str], expires_ms: int, location: str) -> Vende
         return Vended()
     if scheme not in ("s3", "s3a"):
         raise UnsupportedFeature(
-            f"{location}: the catalog hands out a token for {scheme}: files; known are those for s3:"
+            f"{location}: the catalog hands out a token for {scheme}: files; supported: those for s3:"
         )
     answered: dict[str, str] = {}
     for key, value in token.items():

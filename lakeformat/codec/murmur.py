@@ -118,7 +118,7 @@ def buckets(columns: Sequence[pa.Array], types: Sequence[Type], count: int, func
             return mod_bucket(columns, types, count)
         case "hive":
             return hive_bucket(columns, types, count)
-    raise InvalidInput(f"bucket-function.type={function!r}; known are {', '.join(FUNCTIONS)}")
+    raise InvalidInput(f"bucket-function.type={function!r}; supported: {', '.join(FUNCTIONS)}")
 
 
 def mod_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -> np.ndarray:

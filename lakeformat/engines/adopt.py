@@ -124,13 +124,14 @@ class _File:
             if not column.nullable and nulls != 0 and self._file.row_count:
                 counted = "nulls, or its footer does not count them" if nulls is None else f"{nulls} nulls"
                 raise self._wrong(
-                    f"column {stored.name!r} holds {counted}, and the table wants a value in each row; append its rows"
+                    f"column {stored.name!r} holds {counted}, and the table requires a value in each row; append its "
+                    "rows"
                 )
         in_file = {field.id for field in self._fields}
         here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
         for field in self._task.layout.fields:
             if not field.nullable and field.id not in in_file and field.name not in here:
-                raise self._wrong(f"there is no column {field.name!r}, which the table wants a value of in each row")
+                raise self._wrong(f"there is no column {field.name!r}, which the table requires a value of in each row")
             if self._task.has_schema and field.id not in in_file and (field.initial is not None or field.name in here):
                 raise self._wrong(f"there is no column {field.name!r}, of which its rows have values")
 
@@ -148,7 +149,7 @@ class _File:
                 for field in table_parts:
                     may_lack = field.nullable and not self._task.has_schema
                     if not may_lack and field.id not in {part.id for part in parts}:
-                        raise self._wrong(f"there is no {name}.{field.name}, which the table wants a value of")
+                        raise self._wrong(f"there is no {name}.{field.name}, which the table requires a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
                 for child, part in zip(children(file_field.type), children(table_field.type), strict=True):
                     self._part(child, part, f"{name}.{part.name}")
@@ -191,7 +192,7 @@ class _File:
     def _part(self, file_field: Field, table_field: Field, name: str) -> None:
         self._fits(file_field, table_field, name)
         if file_field.nullable and not table_field.nullable:
-            raise self._wrong(f"{name} may be null, and the table wants a value; append its rows")
+            raise self._wrong(f"{name} may be null, and the table requires a value; append its rows")
 
     def _partition(self, stats: Mapping[int, ColumnStats]) -> tuple[Any, ...]:
         layout = self._task.layout
@@ -224,7 +225,7 @@ class _File:
                     )
                 )
             if not source.nullable and values.null_count:
-                raise self._wrong(f"its partition has null in {source.name!r}, which the table wants a value of")
+                raise self._wrong(f"its partition has null in {source.name!r}, which the table requires a value of")
             partition_values.append(self._one(values, source, by))
         return tuple(partition_values)
 

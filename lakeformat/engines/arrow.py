@@ -233,8 +233,8 @@ def _rows(
     for name in {by.source for by in partition_by} & names.keys():
         if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
             raise InvalidInput(
-                f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others "
-                "do: give it in all rows, as None where that is meant"
+                f"column {name!r} is a partition column, and row {lacking} lacks it while other rows have it: give it "
+                "in all rows, None for a null"
             )
     columns = []
     for name in names:

@@ -76,7 +76,7 @@ def _columns(store: Reader, paths: Sequence[str]) -> pa.Schema:
     try:
         return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
     except pa.ArrowException as error:
-        raise InvalidInput(f"{store.root}: the files' columns do not go together: {error}") from error
+        raise InvalidInput(f"{store.root}: the files' columns are not compatible: {error}") from error
 
 
 def _type(values: Sequence[str | None]) -> pa.DataType:

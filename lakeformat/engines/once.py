@@ -59,11 +59,11 @@ def _parts(data: Iterable[Any], is_required: bool = False) -> Iterator[Any]:
         yield part
     if is_empty and is_required:
         raise InvalidInput(
-            f"this {name} gives no batch, and the rows that it replaces would be gone: it was read before, "
+            f"this {name} has no batches, and the rows that it replaces would be lost: it was read before, "
             f"or has no rows; {_WAY_OUT}"
         )
     if is_empty:
-        log.warning("this %s gives no batch: it was read before, or has no rows; nothing is written", name)
+        log.warning("this %s has no batches: it was read before, or has no rows; nothing is written", name)
 
 
 def _is_begun(data: Any) -> bool:

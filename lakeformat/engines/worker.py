@@ -882,7 +882,7 @@ def require(batch: pa.RecordBatch, task: WriteTask) -> None:
         examples = outside.select(named).slice(0, 1000).to_pylist()
         shown = list(dict.fromkeys(str(row) for row in examples))[:5]
         raise OutsideScope(
-            f"{outside.num_rows} rows lie outside what is overwritten, e.g. {', '.join(shown)}; nothing was committed. "
+            f"{outside.num_rows} rows are outside what is overwritten, e.g. {', '.join(shown)}; nothing was committed. "
             f"Leave these rows out, or declare their partitions too"
         )
 
@@ -918,7 +918,7 @@ def partition_value(scalar: pa.Scalar) -> Any:
         value = scalar.as_py()
     except OverflowError as error:
         raise InvalidInput(
-            f"a partition of {scalar.type} {scalar.value} (days since 1970): it must lie in the years 1 to 9999"
+            f"a partition of {scalar.type} {scalar.value} (days since 1970): it must be in the years 1 to 9999"
         ) from error
     if pa.types.is_decimal(scalar.type) and value is not None and len(value.as_tuple().digits) > scalar.type.precision:
         raise InvalidInput(

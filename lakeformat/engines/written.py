@@ -53,7 +53,7 @@ class Files:
     def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int) -> None:
         if task.encoding.file_format not in FORMATS:
             raise UnsupportedFeature(
-                f"file format {task.encoding.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
+                f"file format {task.encoding.file_format!r} cannot be written; supported: {', '.join(FORMATS)}"
             )
         whole = task.fields if task.encoding.file_format == "parquet" else ()
         for column in walk(task.fields):

@@ -177,7 +177,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         arrow_type = _common_moment(left, right)
         if arrow_type is not None:
             return arrow_type
-    raise InvalidInput(f"{left} and {right} do not go together; cast one of them")
+    raise InvalidInput(f"{left} and {right} are not compatible; cast one of them")
 
 
 def cast(values: Values, target: pa.DataType) -> Values:
@@ -242,7 +242,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             values = [_evaluate(argument, table) for argument in arguments]
             return _guarded(expression, lambda: _KERNELS[name](*values))
         case Call(name):
-            raise InvalidInput(f"{name} cannot be evaluated; known are {', '.join(sorted(FUNCTIONS))}")
+            raise InvalidInput(f"{name} cannot be evaluated; supported: {', '.join(sorted(FUNCTIONS))}")
     raise InvalidInput(f"not an expression: {expression!r}")
 
 

@@ -524,7 +524,7 @@ class _Reading:
             return f"decimal({', '.join(map(str, numbers))})" if numbers else "decimal(10, 0)"
         if name not in _TYPES:
             raise InvalidInput(
-                f"{self._text!r}: CAST to {target.sql(dialect='spark')} is not known; known are "
+                f"{self._text!r}: CAST to {target.sql(dialect='spark')} is not known; supported: "
                 "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), string, binary, date, "
                 "timestamp, timestamp_ntz, timestamp_ltz"
             )

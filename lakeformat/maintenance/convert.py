@@ -235,8 +235,9 @@ def _require_adoptable(store: Store, view: AnyView) -> None:
         )
     if view.schema.primary_key:
         raise UnsupportedFeature(
-            f"{store.root}: rows of a Paimon table with a key lie by key, so that all would be written anew: copy it "
-            "into one (lakeformat copy), or alter().set_primary_key([]) first, for a table without a key"
+            f"{store.root}: a Paimon table with a primary key orders its rows by key, so all of them would be "
+            "rewritten: copy it into one (lakeformat copy), or alter().set_primary_key([]) first, for a table "
+            "without a key"
         )
 
 

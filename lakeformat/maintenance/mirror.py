@@ -130,7 +130,7 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         except (Conflict, CommitLost, CommitUnknown) as error:
             log.info("%s: %s", store.root, error)
     raise Conflict(
-        f"{store.root}: others commit faster than its metadata of the other format follows; ask for it again"
+        f"{store.root}: other writers commit faster than the metadata of the other format is written; try again"
     )
 
 

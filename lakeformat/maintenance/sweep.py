@@ -84,8 +84,9 @@ def sweep(
     orphans = [orphan for orphan in listed if orphan.path.startswith(inside)]
     if orphans and isinstance(store, Catalogued) and (others := store.entry.sharers(store)):
         raise InvalidInput(
-            f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing "
-            "is removed. Give each table a place of its own, or drop the other names (without purge)"
+            f"{store.root} is the location of {', '.join(others)} too, whose files look like orphans from here: "
+            "nothing "
+            "is removed. Give each table its own location, or drop the other names (without purge)"
         )
     log.info(
         "%s: %d orphans, %d bytes%s",

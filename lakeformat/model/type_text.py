@@ -189,7 +189,7 @@ class _Reader:
             self._symbol(":")
             part, nullable, comment = self.column()
             if any(field.name == name for field in fields):
-                raise self._refusal(f"field {name!r} stands twice in one struct")
+                raise self._refusal(f"field {name!r} appears twice in one struct")
             fields.append(Field(NO_ID, name, part, nullable, comment))
         if not fields:
             raise self._refusal("a struct needs at least one field")

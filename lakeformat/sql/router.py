@@ -115,7 +115,7 @@ def _statement(context: Context, cursor: Cursor) -> Result:
             raise context.script.unsupported(cursor.offset, f"{word} is not a statement known here; {_WAYS[word]}")
         known = ", ".join(sorted({*_FAMILIES, "SELECT", "WITH", "VALUES"}))
         raise context.script.unsupported(
-            cursor.offset, f"{word or 'this'} is not a statement known here; known are {known}"
+            cursor.offset, f"{word or 'this'} is not a statement known here; supported: {known}"
         )
     return family(context, cursor)
 

@@ -27,7 +27,7 @@ class Allowed:
         if not _within(real(location), self.folders):
             by = "" if named_by == location else f"{named_by} names "
             raise OutOfReach(
-                f"{by}{location}, which lies in none of the allowed locations ({', '.join(self.folders)}); if you "
+                f"{by}{location}, which is in none of the allowed locations ({', '.join(self.folders)}); if you "
                 "trust it, add its folder to allowed_locations (--allowed-location at the command line)"
             )
 

@@ -91,7 +91,7 @@ def open_store(
             raise InvalidInput(f"{uri} is a file; a warehouse or a table is a folder")
         return LocalFiles(folder, _truth("fsync", settings.get("fsync", "true")), allowed)
     if scheme not in OBJECT_SCHEMES:
-        raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
+        raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; supported: file, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
     if ":" in base.partition("://")[2].rpartition("@")[0]:
         raise InvalidInput(
@@ -213,7 +213,7 @@ class LocalFiles:
                 if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV):
                     raise UnsupportedFeature(
                         f"{name}: this file system has no hard links ({error.strerror}), so a file cannot be created "
-                        "only if nobody else has; tables that are written to must lie on one that has them"
+                        "only if nobody else has; tables that are written must be on a file system that has them"
                     ) from error
                 raise
             finally:
@@ -287,7 +287,7 @@ class LocalFiles:
         if paths.is_absolute(path):
             relative = self._relative(path)
             if relative is None:
-                raise InvalidInput(f"{path} does not lie in {self.root}: nothing is listed or changed outside the root")
+                raise InvalidInput(f"{path} is not in {self.root}: nothing is listed or changed outside the root")
             path = relative
         name = paths.inside(self.root, path)
         file = f"{self.folder}/{name}" if name else self.folder
@@ -503,7 +503,7 @@ class ObjectFiles:
         if paths.is_absolute(path):
             relative = self._relative(path)
             if relative is None:
-                raise InvalidInput(f"{path} does not lie in {self.root}: nothing is listed or changed outside the root")
+                raise InvalidInput(f"{path} is not in {self.root}: nothing is listed or changed outside the root")
             path = relative
         name = paths.inside(self.root, path)
         return f"{self.prefix}/{name}" if self.prefix and name else self.prefix or name
@@ -801,7 +801,7 @@ def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
         key = f"{folder}/.create-probe-{uuid.uuid4()}".lstrip("/")
         try:
             if not _put_if_absent(store, key, b"1"):
-                raise StoreError(f"{base}/{key}: a name nobody can know is said to be there already")
+                raise StoreError(f"{base}/{key}: storage says that a new, random name exists already")
             if _put_if_absent(store, key, b"2"):
                 raise UnsupportedFeature(
                     f"{base}: the service at {_endpoint(options)} ignores `If-None-Match: *` and overwrites, so "

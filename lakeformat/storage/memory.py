@@ -127,7 +127,7 @@ class MemoryFiles:
         if path == self._root or path.startswith(f"{self._root}/"):
             path = path[len(self._root) + 1 :]
         if paths.is_absolute(path):
-            raise InvalidInput(f"{path} does not lie in {self._root}; files in memory know no other root")
+            raise InvalidInput(f"{path} is not in {self._root}; files in memory know no other root")
         return paths.inside(self._root, path)
 
     def _file(self, path: str) -> str:

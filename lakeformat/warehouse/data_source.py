@@ -322,8 +322,8 @@ class Replacing:
         layout = overwrite.layout(view)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
-                f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table "
-                "remembers where they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
+                f"{self.table.uri}: separate tasks cannot assign keys to dynamic buckets (bucket=-1): use "
+                "table.overwrite_partitions(frame) or table.overwrite(frame)"
             )
         files = tuple(ArrowEngine(threads=1).write(self.table._runner.reach(view), batches, layout))
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)

@@ -204,7 +204,7 @@ def test_an_overwrite_is_refused_where_rows_elsewhere_cannot_go(lake, frame, eng
     t = make(lake, engine)
     t.upsert(rows((1, "a", 1, "x"), (2, "b", 2, "y")))
     files = t.inspect.files().num_rows
-    with pytest.raises(OutsideScope, match="1 rows have keys that live in partitions which are not overwritten"):
+    with pytest.raises(OutsideScope, match="1 rows have keys that exist in partitions that are not overwritten"):
         t.overwrite(frame(rows((1, "c", 1, "y"))), partition={"dt": "y"})
     assert t.inspect.files().num_rows == files
     t.overwrite(frame(rows((2, "c", 5, "y"))), partition={"dt": "y"})

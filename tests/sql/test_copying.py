@@ -350,7 +350,7 @@ def test_no_export_writes_into_the_warehouse(sql, lake, tmp_path, data):
     [
         ("COPY INTO t FROM 'DATA'", "expected FILE_FORMAT"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (SKIP_HEADER = 1)", "FILE_FORMAT needs TYPE"),
-        ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = XML)", "known are CSV, JSON and PARQUET"),
+        ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = XML)", "supported are CSV, JSON and PARQUET"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 2)", "SKIP_HEADER='2': it is 0 or 1"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV, HEADER = TRUE)", "HEADER: no option for reading CSV files"),
         ("COPY INTO t FROM 'DATA' FILE_FORMAT = (TYPE = CSV, FIELD_DELIMITER = '||')", "more than one byte"),

@@ -115,7 +115,7 @@ def test_a_snapshot_table_lies_where_it_is_told_but_not_at_its_source(lake, spar
     lake.sql(f"CALL system.snapshot('spark_catalog.{source}', 'd.snap', '{tmp_path}/apart')", spark=spark)
     assert (lake.table("d.snap").uri, ids(lake.table("d.snap"))) == (f"file://{tmp_path}/apart", [1, 2, 3, 9])
     for location in (f"{tmp_path}/data of src", f"{tmp_path}/data of src/below", str(tmp_path)):
-        with pytest.raises(InvalidInput, match="lie in one another"):
+        with pytest.raises(InvalidInput, match="contains the other"):
             lake.snapshot_spark_table(spark, source, "d.other", location=location)
     with pytest.raises(AlreadyExists):
         lake.snapshot_spark_table(spark, source, "d.snap")

@@ -179,7 +179,7 @@ def read_head(data: bytes) -> Head:
     schema = parsed if null_at is None else next(branch for branch in parsed if branch != "null")
     head = Head(schema, metadata, record, null_at, sync, offset)
     if head.codec not in CODECS:
-        raise UnsupportedFeature(f"Avro codec {head.codec!r}; known are {', '.join(CODECS)}")
+        raise UnsupportedFeature(f"Avro codec {head.codec!r}; supported: {', '.join(CODECS)}")
     return head
 
 
@@ -293,7 +293,7 @@ def _framed(
     sync: bytes | None,
 ) -> bytes:
     if codec not in CODECS:
-        raise InvalidInput(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
+        raise InvalidInput(f"Avro codec {codec!r}; supported: {', '.join(CODECS)}")
     if sync is not None and len(sync) != 16:
         raise InvalidInput(f"an Avro sync marker has 16 bytes, not {len(sync)}")
     reserved = [name for name in metadata if name.startswith("avro.")]

@@ -141,13 +141,13 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             raise Conflict(f"{reader.root}: others brought this metadata up to version {base.version} meanwhile")
         case Restore(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
-                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} no longer exists")
         case SetTag(name=name, snapshot_id=snapshot_id):
             metadata.check_name(base, "tag", name)
             if name in metadata.tags(base):
                 raise AlreadyExists(f"{reader.root}: there is a tag {name!r}; delete it first")
             if snapshot_id not in metadata.snapshots(base):
-                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} no longer exists")
         case DropTag(name=name):
             if name not in metadata.tags(base):
                 raise NotFound(f"{reader.root}: no tag {name!r} any more")
@@ -156,10 +156,10 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             if name == metadata.MAIN or name in metadata.branches(base):
                 raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
             if snapshot_id not in metadata.snapshots(base):
-                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} no longer exists")
         case DropBranch(name=name):
             if name == metadata.MAIN:
-                raise InvalidInput(f"{reader.root}: {name!r} is the table itself and stays")
+                raise InvalidInput(f"{reader.root}: {name!r} is the table itself and cannot be deleted")
             metadata.on(reader, base, name)
         case FastForward(to=int(snapshot_id)):
             if not Staging(reader, base).leads_to(snapshot_id):
@@ -180,7 +180,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
                 )
         case SetStatistics(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
-                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} no longer exists")
         case DropSnapshots(snapshots=snapshots):
             refs = base.document.get("refs") or {}
             named = {ref["snapshot-id"] for ref in refs.values()} & set(snapshots)

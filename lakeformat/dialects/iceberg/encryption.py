@@ -65,7 +65,7 @@ class MasterKeys:
             except gcm_stream.WrongTag:
                 raise MissingKey(
                     f"{where}: the master key given as {id!r} does not open it: it is another key, or the table's "
-                    "metadata is damaged; of a KMS that wraps keys in a way of its own give a function"
+                    "metadata is damaged; for a KMS that wraps keys by its own method, give a function"
                 ) from None
         try:
             data = self.given(wrapped, id)

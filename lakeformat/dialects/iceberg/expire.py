@@ -159,7 +159,7 @@ class Expiring(Part[State]):
     def _require_collectable(self) -> None:
         if not _may_collect(self.state):
             raise UnsupportedFeature(
-                f"{self.reader.root}: gc.enabled=false: others use this table's files, so none may go"
+                f"{self.reader.root}: gc.enabled=false: other tables may use its files, so none is deleted"
             )
 
     def _require_free(self, snapshot_ids: frozenset[int]) -> None:

@@ -78,7 +78,7 @@ class Directory:
             ]
         except OverflowError as error:
             partition = dict(zip(self.names, values, strict=True))
-            raise InvalidInput(f"partition {partition}: its time must lie in the years 1 to 9999") from error
+            raise InvalidInput(f"partition {partition}: its time must be in the years 1 to 9999") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     schema, properties = base.schema, base.schema.properties
     if lost := [field.name for field in schema.partitioning.fields if field.source not in schema.names]:
         raise UnsupportedFeature(
-            f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column "
-            f"that is no more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) "
-            "makes it one that is"
+            f"table {base.document['location']}: the source of partition field {lost[0]!r} is a nested field or a "
+            f"dropped column: such a table can be read, not written; alter().drop_partition_field({lost[0]!r}) "
+            "makes it writable"
         )
     file_format = options.data_format(properties)
     compression, level = options.compression(properties, file_format)

@@ -1073,7 +1073,7 @@ def _codec(schema: Schema) -> str:
     codec = options.read(schema.properties).manifest_codec
     avro_codecs = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
     if codec not in avro_codecs:
-        raise UnsupportedFeature(f"write.manifest.compression-codec={codec!r}; known are {', '.join(avro_codecs)}")
+        raise UnsupportedFeature(f"write.manifest.compression-codec={codec!r}; supported: {', '.join(avro_codecs)}")
     return avro_codecs[codec]
 
 

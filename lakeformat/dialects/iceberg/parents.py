@@ -51,7 +51,7 @@ def check(document: Mapping[str, Any], current: int | None, checked: Ids | None)
         ancestor: int | None = id
         while ancestor is not None and ancestor in new and ancestor not in ended:
             if ancestor in chain:
-                raise CorruptFile(f"snapshot {ancestor} comes from itself")
+                raise CorruptFile(f"snapshot {ancestor} is its own ancestor")
             chain[ancestor] = None
             ancestor = new[ancestor].get("parent-snapshot-id")
         ended.update(chain)  # A union with a keys view would copy the set.

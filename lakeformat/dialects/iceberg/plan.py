@@ -324,7 +324,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     metadata.require_writable(base, reader.root)
     target = metadata.snapshots(base).get(operation.snapshot_id)
     if target is None:
-        raise NotFound(f"{reader.root}: snapshot {operation.snapshot_id} is not there any more")
+        raise NotFound(f"{reader.root}: snapshot {operation.snapshot_id} no longer exists")
     metas = manifest.counted(reader, base, manifest.metas_of(reader, target))
     summary = {k: v for k, v in (target.get("summary") or {}).items() if k in _TOTALS}
     summary |= {RESTORED_FROM: str(operation.snapshot_id), "changed-partition-count": "0"}
@@ -652,7 +652,7 @@ def _snapshot(
         marks["lakeformat.watermark"] = str(request.watermark)
     clash = sorted(filter(metadata.is_own, request.properties))
     if clash:
-        raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
+        raise InvalidInput(f"properties: {clash[0]!r} is reserved in snapshot summaries")
     parent = metadata.snapshot_of(base, parent_id) or {}
     properties = carried(request.properties, request.session, parent.get("summary") or {})
     entry: dict[str, Any] = {

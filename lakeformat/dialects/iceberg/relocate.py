@@ -49,7 +49,7 @@ class Relocation:
         inside = relative(self.source, path)
         if inside is None:
             raise InvalidInput(
-                f"{path} does not lie below source_prefix={self.source!r}; give the prefix of all of the table's files"
+                f"{path} is not below source_prefix={self.source!r}; give the prefix of all of the table's files"
             )
         return f"{self.target}/{inside}" if inside else self.target
 

@@ -351,7 +351,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         path, format, content, offset, size, ids, rows = row
         if vector:
             if offset is None or size is None:
-                raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
+                raise CorruptTable(f"{path}: a deletion vector whose offset the table does not record")
             files.append(
                 DeleteFile(
                     path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin", key=opens
@@ -518,7 +518,7 @@ def _compared(base: State, id: int, path: str) -> Field:
     fields = _path_to(base, id)
     if fields is None:
         raise UnsupportedFeature(
-            f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not "
+            f"{path}: equality deletes by the field of id {id}, which is in a list or a map, or in no schema: not "
             "supported; let the engine that wrote them rewrite the data files"
         )
     column = replace(fields[-1], nullable=True, comment=None)

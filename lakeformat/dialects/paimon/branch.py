@@ -87,7 +87,7 @@ class Branches(Part[State]):
         rest can be repeated. Data and manifests that only the branch reached are left to the sweep. Raises
         `NotFound`."""
         if name == MAIN:
-            raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself and stays")
+            raise InvalidInput(f"{self.reader.root}: {MAIN!r} is the table itself and cannot be deleted")
         if options.read(self.state.schema).scan_fallback_branch == name:
             raise InvalidInput(
                 f"{self.reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; "
@@ -192,7 +192,7 @@ class Branches(Part[State]):
         if self.state.document is not None and not shared:
             raise Conflict(
                 f"{where}: its snapshot {self.state.version} did not lead to {to!r}. Write the branch's rows into the "
-                "table instead, or begin the branch anew"
+                "table instead, or create the branch again"
             )
         copies: dict[str, bytes] = {}
         for path, data in schemas.items():

@@ -61,7 +61,7 @@ class Compaction(Part[State]):
         columns only; `buckets`: of a table with fixed buckets."""
         if min_files is not None:
             raise UnsupportedFeature(
-                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property "
+                f"{self.reader.root}: min_files={min_files}: a Paimon table sets it by its option "
                 "compaction.min.file-num"
             )
         metadata.require_rewritable(self.state.schema, self.reader.root)

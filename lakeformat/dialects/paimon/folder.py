@@ -87,7 +87,7 @@ class FolderView(PaimonView):
         file_format = self._file_format
         if file_format not in _FORMATS:
             raise UnsupportedFeature(
-                f"{self.reader.root}: a format table of {file_format} files; known are {', '.join(_FORMATS)}"
+                f"{self.reader.root}: a format table of {file_format} files; supported: {', '.join(_FORMATS)}"
             )
         elsewhere = self.schema.properties.get(_PATH_OPTION)
         if elsewhere is not None and _plain(elsewhere) != _plain(self.reader.root):

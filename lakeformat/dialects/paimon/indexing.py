@@ -207,7 +207,7 @@ class Indexes(Part[State]):
         if not global_index.is_known(field.type):
             raise UnsupportedFeature(
                 f"{self.reader.root}: a global index of column {column!r} ({field.type}): "
-                "known are whole numbers, dates and texts"
+                "supported: whole numbers, dates and texts"
             )
         return field
 

@@ -80,7 +80,7 @@ def _merge_engine(table_options: TableOptions, where: str) -> MergeEngine:
     try:
         return MergeEngine(name)
     except ValueError:
-        raise UnsupportedFeature(f"{where}: merge engine {name!r}; known are {', '.join(MergeEngine)}") from None
+        raise UnsupportedFeature(f"{where}: merge engine {name!r}; supported: {', '.join(MergeEngine)}") from None
 
 
 def _flag(schema: Schema, key: str) -> bool:
@@ -223,7 +223,7 @@ def _require_function(function: str, field: Field, where: str) -> None:
         near = difflib.get_close_matches(function, _FUNCTIONS, 1)
         raise InvalidInput(
             f"{where}: column {field.name!r}: unknown aggregate function {function!r}; "
-            f"{f'did you mean {near[0]!r}' if near else 'known are ' + ', '.join(_FUNCTIONS)}"
+            f"{f'did you mean {near[0]!r}' if near else 'supported: ' + ', '.join(_FUNCTIONS)}"
         )
     types, fits = _FUNCTIONS[function]
     if not fits(field.type):

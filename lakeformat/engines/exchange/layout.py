@@ -49,7 +49,7 @@ def layout(format: str, options: Mapping[str, Any], exports: bool = False) -> Fi
     name = str(format).upper()
     defaults = (EXPORTED if exports else LOADED).get(name)
     if defaults is None:
-        raise UnsupportedFeature(f"files of the format {format!r}: known are CSV, JSON and PARQUET")
+        raise UnsupportedFeature(f"files of the format {format!r}: supported are CSV, JSON and PARQUET")
     values = dict(defaults)
     for option, value in options.items():
         key = option.upper()
@@ -91,6 +91,6 @@ def _checked(format: str, option: str, value: Any) -> Any:
             codec = str(value).upper()
             codecs = (*_OF_PARQUET, "AUTO") if format == "PARQUET" else (*_CODECS, "AUTO")
             if codec not in codecs:
-                raise UnsupportedFeature(f"COMPRESSION={value!r} of {format} files: known are {', '.join(codecs)}")
+                raise UnsupportedFeature(f"COMPRESSION={value!r} of {format} files; supported: {', '.join(codecs)}")
             return "NONE" if codec == "AUTO" and format != "PARQUET" else codec
     return str(value)

@@ -257,7 +257,7 @@ def _pattern(spark_pattern: str) -> str:
             pattern += _FORMATS[part]
         else:
             raise UnsupportedFeature(
-                f"pattern {spark_pattern!r}: {part!r} is not known; known are {', '.join(_FORMATS)}, "
+                f"pattern {spark_pattern!r}: {part!r} is not known; supported: {', '.join(_FORMATS)}, "
                 "and text in single quotes"
             )
     return pattern

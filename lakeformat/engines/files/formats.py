@@ -39,7 +39,7 @@ def opened(
     if format in TEXTS and text_options is not None:
         return TEXTS[format](pa.PythonFile(store.open(path), "r"), path, dict(text_options))
     if format not in FORMATS:
-        raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(FORMATS)}")
+        raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; supported: {', '.join(FORMATS)}")
     if key is not None and format != "parquet":
         return FORMATS[format].File(pa.PythonFile(plain(store, path, key), "r"), path)
     source: Any = store.open(path)

@@ -43,7 +43,7 @@ def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[Part
         if index >= 0:
             _check_type(schema.field(index).type, field, field.name)
         elif not field.nullable and field.default is None:
-            raise InvalidInput(f"column {field.name!r} is NOT NULL and has no default, and the data does not hold it")
+            raise InvalidInput(f"column {field.name!r} is NOT NULL and has no default, and the data lacks it")
     if schema.names:
         require_placed(schema.names, fields, partition_by, "the data")
 
@@ -58,8 +58,8 @@ def require_placed(
         name, is_read = by.source, by.transform.kind is not TransformKind.VOID
         if is_read and name not in names and name not in defaults and any(field.name == name for field in fields):
             raise InvalidInput(
-                f"column {name!r} says in which partition a row belongs, has no default, and {source} does not give "
-                "it: all these rows would go to the partition of null; give the column, with nulls where that is meant"
+                f"column {name!r} is a partition column without a default, and {source} lacks it: all these rows "
+                "would go to the partition of null; give the column, with nulls if that is intended"
             )
 
 
@@ -132,7 +132,7 @@ def _check_parts(arrow_type: pa.DataType, parts: tuple[Field, ...], name: str) -
         if part.name in names:
             _check_type(arrow_type.field(part.name).type, part, f"{name}.{part.name}")
         elif not part.nullable and part.default is None:
-            raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
+            raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data lacks it")
 
 
 def _fits(arrow_type: pa.DataType, type: Scalar) -> bool:

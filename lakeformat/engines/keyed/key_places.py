@@ -67,7 +67,7 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
         if places.removes_late:
             why = "rows that take them away would only count once they are compacted (deletion vectors)"
         raise OutsideScope(
-            f"{int(moves.sum())} rows have keys that live in partitions which are not overwritten, e.g. {where}, and "
+            f"{int(moves.sum())} rows have keys that exist in partitions that are not overwritten, e.g. {where}, and "
             f"{why}. Nothing was committed: leave these rows out, or overwrite those partitions too"
         )
     if removes:

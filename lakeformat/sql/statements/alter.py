@@ -34,7 +34,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
     if databases.are_next(cursor):
         return databases.alter(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"ALTER {cursor.word()}; known are ALTER TABLE, ALTER VIEW and ALTER DATABASE")
+        cursor.refuse(f"ALTER {cursor.word()}; supported: ALTER TABLE, ALTER VIEW and ALTER DATABASE")
     if_exists = cursor.take("IF EXISTS")
     offset = cursor.offset
     path = cursor.path()
@@ -47,7 +47,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
     start, word = cursor.offset, cursor.word()
     form = _FORMS.get(word)
     if form is None:
-        cursor.refuse(f"ALTER TABLE ... {word}; known are {', '.join(sorted(_FORMS))}")
+        cursor.refuse(f"ALTER TABLE ... {word}; supported: {', '.join(sorted(_FORMS))}")
     cursor.at += 1
     assert form is not None
     outcome = form(context, cursor, table, start)
@@ -96,7 +96,7 @@ def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         return alteration.set_properties(properties) if properties else alteration
     if cursor.take("IDENTIFIER FIELDS"):
         return table.alter().set_primary_key(_names(cursor))
-    cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known are SET TBLPROPERTIES and SET IDENTIFIER FIELDS", start)
+    cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; supported: SET TBLPROPERTIES and SET IDENTIFIER FIELDS", start)
     return None
 
 
@@ -233,7 +233,7 @@ def _rename(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         cursor.close()
         rename_tag(table, old, new)
         return nothing()
-    cursor.refuse(f"RENAME {cursor.word()}; known are RENAME TO, RENAME COLUMN and RENAME TAG", start)
+    cursor.refuse(f"RENAME {cursor.word()}; supported: RENAME TO, RENAME COLUMN and RENAME TAG", start)
     return None
 
 
@@ -337,7 +337,7 @@ def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
             return _reference(context, cursor, table, kind, replace=True, may_create=False)
-    cursor.refuse(f"ALTER TABLE ... REPLACE {cursor.word()}; known are PARTITION FIELD, BRANCH and TAG", start)
+    cursor.refuse(f"ALTER TABLE ... REPLACE {cursor.word()}; supported: PARTITION FIELD, BRANCH and TAG", start)
     return None
 
 
@@ -379,7 +379,7 @@ def _create(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
             return _reference(context, cursor, table, kind, replace)
-    cursor.refuse(f"ALTER TABLE ... CREATE {cursor.word()}; known are BRANCH and TAG", start)
+    cursor.refuse(f"ALTER TABLE ... CREATE {cursor.word()}; supported: BRANCH and TAG", start)
     return None
 
 
@@ -413,7 +413,7 @@ def _reference(
     if kind == "TAG" and (keep_snapshots or keep_younger_than):
         cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
     if replace and not may_create and name not in names_of_kind:
-        raise NotFound(f"{where} has no {kind.lower()} {name!r}; say CREATE OR REPLACE")
+        raise NotFound(f"{where} has no {kind.lower()} {name!r}; use CREATE OR REPLACE")
     if kind == "TAG":
         _make_tag(table, name, snapshot_id, retain, name in names_of_kind)
     else:

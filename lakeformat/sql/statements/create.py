@@ -61,7 +61,7 @@ def create(context: Context, cursor: Cursor) -> Result:
     cursor.take("EXTERNAL")
     if not cursor.take("TABLE"):
         cursor.refuse(
-            f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW, CREATE FUNCTION and CREATE DATABASE", start
+            f"CREATE {cursor.word()}; supported: CREATE TABLE, CREATE VIEW, CREATE FUNCTION and CREATE DATABASE", start
         )
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
     declared = _declared(context, cursor)
@@ -115,7 +115,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
     if cursor.peek("FUNCTION") or cursor.peek("TEMPORARY FUNCTION") or cursor.peek("TEMP FUNCTION"):
         return stored_functions.drop(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW, DROP FUNCTION and DROP DATABASE")
+        cursor.refuse(f"DROP {cursor.word()}; supported: DROP TABLE, DROP VIEW, DROP FUNCTION and DROP DATABASE")
     if_exists = cursor.take("IF EXISTS")
     offset = cursor.offset
     path = cursor.path()

@@ -65,7 +65,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
         _expect_properties(cursor)
         going = cursor.listed(lambda: declare.key(cursor))
     else:
-        cursor.refuse(f"ALTER DATABASE ... {word}; known are SET and UNSET DBPROPERTIES, and SET LOCATION", start)
+        cursor.refuse(f"ALTER DATABASE ... {word}; supported: SET and UNSET DBPROPERTIES, and SET LOCATION", start)
     cursor.close()
     if not context.lake.keeps_properties:
         cursor.refuse(f"ALTER DATABASE: {_NOT_KEPT}", start)
@@ -92,7 +92,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
     if (tables or views or functions) and not cascade:
         raise InvalidInput(
             f"SQL at {context.script.position(offset)}: database {name!r} holds "
-            f"{', '.join([*tables, *views, *functions][:5])}; say CASCADE to drop them too"
+            f"{', '.join([*tables, *views, *functions][:5])}; add CASCADE to drop them too"
         )
     for function in functions:
         context.lake.functions.drop(function)

@@ -44,7 +44,7 @@ def explain(context: Context, cursor: Cursor) -> Result:
         return _rows(context, cursor, word)
     if word in ("SELECT", "WITH", "VALUES", "FROM", "("):
         return _query(context, cursor.rest())
-    said = f"EXPLAIN {word}; known are EXPLAIN of queries, INSERT, DELETE and UPDATE"
+    said = f"EXPLAIN {word}; supported: EXPLAIN of queries, INSERT, DELETE and UPDATE"
     raise context.script.unsupported(cursor.offset, said)
 
 

@@ -40,7 +40,7 @@ def call(context: Context, cursor: Cursor) -> Result:
     procedures = _DIALECTS[path[-2]]
     procedure = procedures.get(path[-1])
     if procedure is None:
-        cursor.refuse(f"CALL {'.'.join(path[-2:])}; known are {', '.join(sorted(procedures))}", offset)
+        cursor.refuse(f"CALL {'.'.join(path[-2:])}; supported: {', '.join(sorted(procedures))}", offset)
     assert procedure is not None
     arguments: dict[str, Any] = {}
     spellings = {parameter.replace("_", ""): parameter for parameter in procedure.parameters}
@@ -153,7 +153,7 @@ def _compact(call: Call) -> Result:
     elif strategy != "none":
         raise call.context.script.unsupported(
             call.offset,
-            f"{call.name}(order_strategy => {strategy!r}): known are order, zorder and hilbert, with order_by",
+            f"{call.name}(order_strategy => {strategy!r}): supported are order, zorder and hilbert, with order_by",
         )
     full = str(call.take("compact_strategy") or "").lower() == "full"
     buckets = call.take("buckets")
@@ -243,7 +243,7 @@ def _rewrite_data_files(call: Call) -> Result:
         sort_by = _outer_split(str(order)) if order else True
     elif strategy != "binpack":
         raise call.context.script.unsupported(
-            call.offset, f"{call.name}(strategy => {strategy!r}): known are binpack and sort"
+            call.offset, f"{call.name}(strategy => {strategy!r}): supported are binpack and sort"
         )
     full = str(options.pop("rewrite-all", "false")).lower() == "true"
     least = options.pop("min-input-files", None)

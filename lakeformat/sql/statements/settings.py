@@ -82,7 +82,8 @@ def set_(context: Context, cursor: Cursor) -> Result:
             return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
             offset,
-            f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<option of Paimon tables, "
+            f"SET {key}: the supported keys are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}, and {_PAIMON}<option of "
+            "Paimon tables, "
             f"or {' | '.join(_VERSIONS)}>; with spark= also Spark's own",
         )
     if value.lower() not in _KNOWN[key]:

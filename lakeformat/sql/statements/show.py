@@ -64,7 +64,7 @@ def show(context: Context, cursor: Cursor) -> Result:
         return stored_functions.show(context, cursor)
     shown = _SHOWN.get(word)
     if shown is None:
-        cursor.refuse(f"SHOW {word}; known are SHOW {', '.join(sorted(_SHOWN))}")
+        cursor.refuse(f"SHOW {word}; supported: SHOW {', '.join(sorted(_SHOWN))}")
     cursor.at += 1
     assert shown is not None
     return shown(context, cursor)

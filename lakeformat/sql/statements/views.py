@@ -50,7 +50,7 @@ def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
         if if_exists == "ignore":
             return nothing()
         raise AlreadyExists(
-            f"SQL at {context.script.position(offset)}: there is a view {name} already; say CREATE OR REPLACE VIEW"
+            f"SQL at {context.script.position(offset)}: there is a view {name} already; use CREATE OR REPLACE VIEW"
         )
     if context.lake.exists(name):
         raise AlreadyExists(f"SQL at {context.script.position(offset)}: there is a table {name} already")
@@ -106,7 +106,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
         described = _described(context, view.name, offset, cursor.rest(), [])
         context.lake.views.create(described, "replace")
     else:
-        cursor.refuse(f"ALTER VIEW ... {cursor.word()}; known are SET and UNSET TBLPROPERTIES, RENAME TO and AS")
+        cursor.refuse(f"ALTER VIEW ... {cursor.word()}; supported: SET and UNSET TBLPROPERTIES, RENAME TO and AS")
     cursor.close()
     return nothing()
 

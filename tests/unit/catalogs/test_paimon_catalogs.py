@@ -291,7 +291,7 @@ def test_repair_registers_the_tables_of_folders(lake, tmp_path):
     (tmp_path / "warehouse/a.db/empty").mkdir()
     assert lake.tables("a") == ["a.ice"]
     for name in ("a.none", "a.ice", "c", "a.t,c"):
-        with pytest.raises(NotFound, match="no Paimon table lies in"):
+        with pytest.raises(NotFound, match="no Paimon table is in"):
             lake.sql(f"CALL sys.repair('{name}')")
     assert lake.tables("a") == ["a.ice"]
     assert lake.sql("CALL sys.repair('a.t')").to_arrow().to_pylist() == [{"table": "a.t"}]

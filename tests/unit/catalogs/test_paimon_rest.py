@@ -146,7 +146,7 @@ def test_a_folder_becomes_a_table_of_the_server(server, tmp_path):
         with pytest.raises(error, match=says):
             lake.register_table("n.t", folder)
         known.pop("databases/n/tables/t")
-    with pytest.raises(NotFound, match="no Paimon table lies in"):
+    with pytest.raises(NotFound, match="no Paimon table is in"):
         lake.register_table("n.t", str(tmp_path))
     answers.append((200, {}))
     assert lake.register_table("n.t", folder).scan().count() == 2

@@ -135,8 +135,8 @@ def surrogate(document):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (itself, "comes from itself"),
-        (each_other, "comes from itself"),
+        (itself, "is its own ancestor"),
+        (each_other, "is its own ancestor"),
         (no_number, r"it\['snapshots'\].*'timestamp-ms'"),
         (beyond, "beyond 64 bits"),
         (surrogate, "surrogates not allowed"),

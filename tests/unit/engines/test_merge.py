@@ -349,7 +349,7 @@ def test_of_equal_sequence_numbers_the_later_file_wins():
 
 def test_an_engine_nobody_knows_is_refused_by_name(tmp_path):
     schema, properties = pa.schema({"id": pa.int64()}), {"merge-engine": "last-row"}
-    with pytest.raises(UnsupportedFeature, match="'last-row'; known are deduplicate"):
+    with pytest.raises(UnsupportedFeature, match="'last-row'; supported: deduplicate"):
         Lake(str(tmp_path)).create_table("d.t", schema, format="paimon", primary_key=["id"], properties=properties)
 
 

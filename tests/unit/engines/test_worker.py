@@ -751,7 +751,7 @@ def test_columns_are_matched_by_name_and_values_fitted_where_nothing_is_lost(sto
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"name": ["a"]}, "column 'id' is NOT NULL and has no default, and the data does not hold it"),
+        ({"name": ["a"]}, "column 'id' is NOT NULL and has no default, and the data lacks it"),
         ({"id": [1], "nmae": ["a"]}, "column 'nmae' is not in the table, which has id, name, price"),
         ({"id": ["1"]}, "column id: string does not fit int"),
         ({"id": [1], "name": [5]}, r"column name: int64 does not fit varchar\(3\)"),
@@ -761,7 +761,7 @@ def test_columns_are_matched_by_name_and_values_fitted_where_nothing_is_lost(sto
         ({"id": [1], "name": ["abcd"]}, r"column name: 1 values are longer than varchar\(3\)"),
         ({"id": [1], "price": [Decimal("123.45")]}, r"column price: a value does not fit decimal\(4, 2\)"),
         ({"id": [1], "price": [Decimal("1.234")]}, r"column price: a value does not fit decimal\(4, 2\)"),
-        ({"id": [1], "spot": [{"y": 1}]}, "column spot: part 'x' is NOT NULL, and the data does not hold it"),
+        ({"id": [1], "spot": [{"y": 1}]}, "column spot: part 'x' is NOT NULL, and the data lacks it"),
         ({"id": [1], "spot": [{"x": 1, "z": 1}]}, "column spot: part 'z' is not in the table"),
         ({"id": [1, 2], "spot": [{"x": None}, None]}, "column spot.x is NOT NULL, and the data has 1 null in it"),
         ({"id": [1], "tags": [[1, None]]}, r"column tags\[\] is NOT NULL, and the data has 1 null in it"),

@@ -605,7 +605,7 @@ def test_spark_sql_means_what_spark_means_by_it(text, expected):
         ("b + b", "overflow"),
         ("cast(i as tinyint) = 1 and nothing = 2", "nothing"),
         ("cast(s as int)", "abc|a%b"),
-        ("o > i", "do not go together"),
+        ("o > i", "are not compatible"),
         ("i and o", "not a condition"),
         ("cast(f as string)", "decimal"),
         ("r = 1", "not go together"),

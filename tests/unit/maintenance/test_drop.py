@@ -160,9 +160,9 @@ def test_two_tables_at_one_place_are_neither_purged_nor_swept(tmp_path):
     at_root(lake, tmp_path, "a.second", tmp_path / "w")
     before = files(tmp_path / "w")
     for name, other in (("a.first", "a.second"), ("a.second", "a.first")):
-        with pytest.raises(InvalidInput, match=rf"{name} shares its place with {other}"):
+        with pytest.raises(InvalidInput, match=rf"{name} shares its location with {other}"):
             lake.drop_table(name, purge=True)
-        with pytest.raises(InvalidInput, match=rf"is the place of {other} too"):
+        with pytest.raises(InvalidInput, match=rf"is the location of {other} too"):
             lake.table(name).remove_orphan_files(older_than=AT_ONCE)
     assert files(tmp_path / "w") == before
     lake.drop_table("a.second")
@@ -295,10 +295,10 @@ def test_a_rest_servers_table_goes_with_what_is_its_own():
         table.append(pa.table({"id": [3]}))
         server.names.append("alias")
         before = [f.path for f in table._store.list("")]
-        with pytest.raises(InvalidInput, match=r"shares its place with a\.alias"):
+        with pytest.raises(InvalidInput, match=r"shares its location with a\.alias"):
             lake.drop_table("a.t", purge=True)
         table._store.write(f"data/{LOST}.parquet", b"x")
-        with pytest.raises(InvalidInput, match=r"is the place of a\.alias too"):
+        with pytest.raises(InvalidInput, match=r"is the location of a\.alias too"):
             table.remove_orphan_files(older_than=AT_ONCE)
         assert [f.path for f in table._store.list("") if LOST not in f.path] == before
         server.names.remove("alias")

@@ -110,7 +110,7 @@ def test_a_later_run_copies_what_came_since(tmp_path):
 def test_what_cannot_be_copied_is_named(tmp_path):
     lake = Lake(str(tmp_path / "w"))
     table = busy(lake, "2")
-    with pytest.raises(InvalidInput, match="does not lie below source_prefix"):
+    with pytest.raises(InvalidInput, match="is not below source_prefix"):
         table.rewrite_table_path(f"{table.uri}/data", "file:///there")
     with pytest.raises(NotFound, match="no metadata file 'v99"):
         table.rewrite_table_path(table.uri, "file:///there", end_version="v99.metadata.json")

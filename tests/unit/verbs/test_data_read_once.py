@@ -62,11 +62,11 @@ def test_data_that_was_read_elsewhere_takes_no_rows_away(table, kind, verb, capl
     before = table.scan().to_arrow()
     with caplog.at_level(logging.WARNING):
         if verb in REPLACING:
-            with pytest.raises(InvalidInput, match="gives no batch"):
+            with pytest.raises(InvalidInput, match="has no batches"):
                 WRITES[verb](table, spent_elsewhere(ONCE[kind]()))
         else:
             WRITES[verb](table, spent_elsewhere(ONCE[kind]()))
-            assert "gives no batch" in caplog.text
+            assert "has no batches" in caplog.text
     assert table.scan().to_arrow() == before
 
 

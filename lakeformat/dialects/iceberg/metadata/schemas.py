@@ -107,7 +107,7 @@ def sort_order(document: Mapping[str, Any], order_id: int, schema_fields: tuple[
     """A sort order of the document, with columns called as in `schema_fields`."""
     recorded = next((entry for entry in document.get("sort-orders") or () if entry["order-id"] == order_id), None)
     if recorded is None:
-        raise CorruptFile(f"sort order {order_id} is named, and there is none")
+        raise CorruptFile(f"sort order {order_id} does not exist")
     paths = dict(_paths(schema_fields))
     fields = []
     for sort_field in recorded["fields"]:
@@ -163,14 +163,16 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
     version = format_version(base) if version is None else version
     if version not in WRITTEN_VERSIONS:
         raise UnsupportedFeature(
-            f"{where}: Iceberg format version {version} is read, not written; "
-            f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) makes it one that is"
+            f"{where}: Iceberg format version {version} can be read, not written; "
+            f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) upgrades the table"
         )
     if is_encrypted(base):
         raise UnsupportedFeature(f"{where}: encrypted (encryption.key-id): it is read, not written")
     for key, most in _MOST.items():
         if not -1 <= base.document.get(key, 0) <= most:
-            raise CorruptTable(f"{where}: {key} is {base.document[key]}: no number is left for what would be written")
+            raise CorruptTable(
+                f"{where}: {key} is {base.document[key]}: the counter is exhausted, so nothing more can be written"
+            )
     options.require_writable(base.schema.properties, where)
 
 

@@ -395,7 +395,7 @@ def test_types_of_a_folder_may_be_said(tmp_path):
         (lambda p: (p / "part-0").write_text("x"), UnsupportedFeature, "without a suffix"),
         (lambda p: (p / "x.parquet").write_text("x"), InvalidInput, "partitioned alike"),
         (lambda p: (p / "day=2024-01-01/n=7/x.parquet").write_text("x"), InvalidInput, "no Parquet file"),
-        (lambda p: pq.write_table(pa.table({"id": ["x"]}), p / "day=2024-01-01/n=7/x.parquet"), InvalidInput, "do not go together"),
+        (lambda p: pq.write_table(pa.table({"id": ["x"]}), p / "day=2024-01-01/n=7/x.parquet"), InvalidInput, "are not compatible"),
         (lambda p: (p / "day=2024-01-01").rename(p / "day=2024-13-01"), InvalidInput, "2024-13-01"),
     ],
     ids=["orc", "avro", "unknown", "other depth", "damaged", "other types", "no date"],

@@ -453,7 +453,7 @@ def test_a_rollback_names_the_same_manifests():
     assert [m["manifest_path"] for m in metas(table)] == [
         m["manifest_path"] for m in manifest.metas_of(table._store, before).to_pylist()
     ]
-    with pytest.raises(NotFound, match="snapshot 5 is not there any more"):
+    with pytest.raises(NotFound, match="snapshot 5 no longer exists"):
         planned(table, Restore(request=Request(id="x"), snapshot_id=5))
 
 
