@@ -234,7 +234,7 @@ def test_partitions_of_a_spark_table_are_added_by_a_filter(lake, spark, source):
         lake.sql(f"{call}'p', 'far'))")
     assert rows(lake.sql(f"{call}'p', 'nobody'))", spark=spark)) == [(0, 0)]
     flat = lake.create_table("d.flat", spark.table(source).schema, format="iceberg")
-    with pytest.raises(InvalidInput, match="no column whose own values are partitions"):
+    with pytest.raises(InvalidInput, match="not a column whose own values are partitions"):
         flat.add_spark_table(spark, source)
     assert (flat.current_snapshot(), ids(table)) == (None, [2, 3, 9])
 

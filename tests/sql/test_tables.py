@@ -152,7 +152,7 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
         ("USE CATALOG c", "a Lake is one warehouse"),
         ("USE nope", "no database 'nope'"),
         ("SET spark.sql.shuffle.partitions=1", "supported"),
-        ("ALTER TABLE shop.orders DROP IDENTIFIER FIELDS id", "no identifier field"),
+        ("ALTER TABLE shop.orders DROP IDENTIFIER FIELDS id", "not an identifier field"),
         ("ALTER TABLE shop.orders ALTER COLUMN id SET NOT NULL", "may hold nulls"),
         ("ALTER TABLE shop.orders ADD PARTITION (dt = 'x')", "comes with its first row"),
         ("ALTER TABLE shop.orders FROB", "FROB"),

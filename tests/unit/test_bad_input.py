@@ -89,7 +89,7 @@ def test_table_names_that_cannot_be(lake, tmp_path, name):
         lambda: lake.drop_table(name, if_exists=True),
         lambda: lake.rename_table(name, "d.u"),
     ):
-        with pytest.raises(InvalidInput, match="no table name"):
+        with pytest.raises(InvalidInput, match="not a table name"):
             ask()
     assert not (tmp_path / "w").exists()
 

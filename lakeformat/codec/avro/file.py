@@ -457,7 +457,7 @@ def _inflate(codec: str, packed: memoryview, into: np.ndarray, number: int) -> i
     except (cramjam.DecompressionError, zlib.error, lzma.LZMAError, OSError, ValueError, EOFError) as error:
         if "failed to write whole buffer" in str(error):
             return None
-        raise CorruptFile(f"block {number} of {len(packed)} bytes is not a valid {codec}: {error}") from error
+        raise CorruptFile(f"block {number} of {len(packed)} bytes is not valid {codec} data: {error}") from error
     if len(plain) > len(into):
         return None
     into[: len(plain)] = np.frombuffer(plain, np.uint8)

@@ -43,7 +43,7 @@ def steps(path: str) -> tuple[str | int, ...]:
         parsed.append(int(step["index"]) if name is None else name)
         offset = step.end()
     if not path.startswith("$") or offset < len(path):
-        raise InvalidInput(f"{path!r} is not a path into a variant; one is like $.name, $['a name'] or $.list[0]")
+        raise InvalidInput(f"{path!r} is not a path into a variant; write one such as $.name, $['a name'] or $.list[0]")
     return tuple(parsed)
 
 

@@ -256,7 +256,7 @@ def test_a_branch_is_renamed_and_buckets_are_compacted(tmp_path, cli):
     assert cli.json("compact", "shop.sales", "--full", "--buckets", "1", "--dry-run")["files"] == 2
     cli("compact", "shop.sales", "--full", "--buckets", "1")
     assert len(table.inspect.files()) == 3
-    assert "no number and no range" in cli("compact", "shop.sales", "--buckets", "x", code=2)
+    assert "neither a number nor a range" in cli("compact", "shop.sales", "--buckets", "x", code=2)
 
 
 def test_doctor_finds_what_is_wrong_and_says_so_by_its_exit_code(table, cli):
@@ -673,7 +673,7 @@ def test_diff_compares_branches_and_knows_renames(table, cli):
     table.alter().rename_column("item", "thing").commit()
     table.append(pa.table({"id": [1], "thing": ["x"], "dt": ["d1"]}))
     assert cli.json("diff", "shop.orders")["schema"] == ["~ column item is now thing"]
-    assert "no snapshot, tag or branch" in cli("diff", "shop.orders", "nope..current", code=2)
+    assert "not a snapshot, tag or branch" in cli("diff", "shop.orders", "nope..current", code=2)
 
 
 def test_a_dry_run_names_the_files_that_go_with_a_branch(table, cli):

@@ -167,7 +167,7 @@ def test_each_type_with_a_hash_gets_a_filter_and_others_are_refused(tmp_path):
     assert files(table, "s = 'b'") == files(table, "t = 2") == 0
     for kind, columns, more, message in (
         ("bloom-filter", "no", {}, "a boolean"),
-        ("bloom-filter", "nowhere", {}, "no column"),
+        ("bloom-filter", "nowhere", {}, "not a column"),
         ("bloom-filter", "t", {"items": "few"}, "items"),
         ("bloom-filter", "t", {"fpp": "1"}, "fpp"),
         ("bitmap", "m", {}, "of which there are no such indexes"),

@@ -257,7 +257,7 @@ def test_parts_that_cannot_be_are_refused_before_anything_is_written(tmp_path):
     [
         (pa.array([1], pa.int32()), b"\x0c\x01", "both value and typed_value"),
         (pa.array([{"a": {"value": b"\x00"}}], pa.struct([("a", pa.struct([("value", pa.binary())]))])), None, "metadata"),
-        (pa.array([{"b": {"value": None}}], pa.struct([("b", pa.struct([("value", pa.binary())]))])), b"\x0c\x01", "no object"),
+        (pa.array([{"b": {"value": None}}], pa.struct([("b", pa.struct([("value", pa.binary())]))])), b"\x0c\x01", "not an object"),
         (pa.array([{"b": {"value": None}}], pa.struct([("b", pa.struct([("value", pa.binary())]))])), b"\x02\x05", "ends before"),
         (pa.array([1], pa.duration("s")), None, "duration"),
     ],
@@ -292,9 +292,9 @@ def test_parts_of_variants_in_conditions(make, tmp_path):
     assert ids("variant_get(v, '$[2]', 'bigint') = 3") == [6, 13, 20, 27, 34]
     for condition, says in (
         ("variant_get(v, '$.d', 'string') = ''", "objects or arrays"),
-        ("variant_get(v, '$.a', 'int') = 1", "no number"),
+        ("variant_get(v, '$.a', 'int') = 1", "not a whole number"),
         ("variant_get(id, '$.a', 'int') = 1", "needs a variant"),
-        ("variant_get(v, 'a', 'int') = 1", "is no path"),
+        ("variant_get(v, 'a', 'int') = 1", "is not a path"),
         ("variant_get(v, '$.a') = 1", "variant_get.column"),
         ("variant_get(v, '$.a', 'array<int>') = 1", "is not known"),
     ):
@@ -324,7 +324,7 @@ def test_parts_of_variants_in_sql(make, tmp_path):
     )
     assert t.scan(where="id > 100").to_arrow()["id"].to_pylist() == [135]
     for argument, says in (
-        ("v, '$.d', 'string'", "objects or arrays"), ("v, '$.a', 'int'", "no number"), ("v, 'a', 'int'", "is no path"),
+        ("v, '$.d', 'string'", "objects or arrays"), ("v, '$.a', 'int'", "not a whole number"), ("v, 'a', 'int'", "is not a path"),
         ("v, '$.a'", "variant_get"), ("id, '$.a', 'int'", "variant_get"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=says):

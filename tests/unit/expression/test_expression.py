@@ -608,7 +608,7 @@ def test_spark_sql_means_what_spark_means_by_it(text, expected):
         ("o > i", "are not compatible"),
         ("i and o", "not a condition"),
         ("cast(f as string)", "decimal"),
-        ("r = 1", "not go together"),
+        ("r = 1", "not compatible"),
         ("r.y = 1", "there are x"),
         ("cast(9.995 as decimal(3, 2))", "precision"),
         ("cast(d as int)", "cannot be cast"),

@@ -72,7 +72,7 @@ def test_specs_keep_their_fields_ids_and_come_back(lake):
     ("change", "error", "says"),
     [
         (lambda a: a.add_partition_field("dt"), InvalidInput, "twice"),
-        (lambda a: a.add_partition_field("nope"), InvalidInput, "no column"),
+        (lambda a: a.add_partition_field("nope"), InvalidInput, "not a column"),
         (lambda a: a.add_partition_field("days(dt)"), InvalidInput, "day"),
         (lambda a: a.add_partition_field("days(ts)", name="id"), InvalidInput, "name of a column"),
         (lambda a: a.add_partition_field("weeks(ts)"), InvalidInput, "no transform"),

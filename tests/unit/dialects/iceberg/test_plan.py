@@ -423,7 +423,7 @@ def test_a_snapshot_follows_the_clock_and_the_numbers_of_the_table():
     assert newest["parent-snapshot-id"] == parsed["snapshots"][0]["snapshot-id"]
     assert newest["summary"]["lakeformat.watermark"] == "5"
     assert 0 < newest["snapshot-id"] < 1 << 63
-    with pytest.raises(InvalidInput, match="keeps for itself"):
+    with pytest.raises(InvalidInput, match="is reserved in snapshot summaries"):
         base.plan(
             replace(Append(request=replace(request, properties={"lakeformat.verb": "x"}), added=())), Stamp(1, "x")
         )

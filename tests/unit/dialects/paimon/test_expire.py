@@ -1381,7 +1381,7 @@ def test_partitions_are_marked_as_done_as_java_does(tmp_path):
     for wrong, said in (
         ([], "no partition is named"),
         ([{"dt": "2024-01-02"}], "leaves out h"),
-        ([{"k": 1}], "no partition column"),
+        ([{"k": 1}], "not a partition column"),
     ):
         with pytest.raises(InvalidInput, match=said):
             table.mark_partitions_done(wrong)
