@@ -18,7 +18,7 @@ from lakeformat import LakeError
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
 from lakeformat.model.evolution import number
-from lakeformat.model.work import OneFolder, ReadTask, WriteTask
+from lakeformat.model.work import Encoding, FilesTask, OneFolder, WriteTask
 from lakeformat.storage.files import LocalFiles
 
 ROWS = 300
@@ -67,10 +67,10 @@ def whole(folder, kind):
         po.write_table(table, sink, compression="zlib", dictionary_key_size_threshold=0.9)
         return sink.getvalue().to_pybytes(), fields
     compression = "none" if how == "plain" else "zstd"
-    task = WriteTask(
-        fields=fields, directory=OneFolder(""), locate=lambda folder, name: name, file_format=format,
-        compression=compression if format != "avro" else {"none": "null"}.get(compression, "deflate"), target_size_bytes=1 << 30,
-    )  # fmt: skip
+    if format == "avro":
+        compression = "null" if how == "plain" else "deflate"
+    encoding = Encoding(format, compression)
+    task = WriteTask(fields=fields, directory=OneFolder(""), encoding=encoding, target_size_bytes=1 << 30)
     (file,) = worker.write(LocalFiles(folder), table.to_batches(), task)
     return LocalFiles(folder).read(file.path), fields
 
@@ -116,7 +116,7 @@ def main(folder, kind, seeds):
         with open(f"{folder}/{name}", "wb") as file:
             file.write(damaged(data, random.Random(f"{kind} {seed}")))
         before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
-        task = ReadTask((name,), (ROWS,), (len(data),), kind.partition(" ")[0], fields, file_fields=fields)
+        task = FilesTask((name,), (ROWS,), (len(data),), kind.partition(" ")[0], fields, file_fields=fields)
         try:
             table = pa.Table.from_batches(worker.read(store, task))
             table.validate()
