@@ -315,7 +315,7 @@ def test_columns_added_later_and_columns_left_out(lake, request, engine):
     t.upsert(rows((1, "a", 1, "x")))
     t.alter().add_column("more", "int").commit()
     some = pa.table({"more": pa.array([7, 8], pa.int32()), "id": [1, 2]})
-    with pytest.raises(InvalidInput, match="column 'dt' says in which partition"):
+    with pytest.raises(InvalidInput, match="column 'dt' is a partition column"):
         t.upsert(some)
     some = some.append_column("dt", pa.nulls(2, pa.string()))  # A key that is there stays in its partition.
     t.upsert(some if engine == "arrow" else request.getfixturevalue("spark").createDataFrame(some))

@@ -490,7 +490,7 @@ def test_values_that_do_not_fit_are_refused_by_name_and_leave_nothing(run, store
         run.engine.write(store, run.frame(table), layout(partition_by=identity("day").fields))
     with pytest.raises(InvalidInput, match=r"column code: .* longer than char\(3\)"):
         run.engine.write(store, run.frame(pa.table({"id": [1], "code": ["abcd"]})), layout())
-    with pytest.raises(OutsideScope, match="rows lie outside"):
+    with pytest.raises(OutsideScope, match="rows are outside"):
         run.engine.write(store, run.frame(sample(40)), layout(required=eq("day", dt.date(2020, 1, 1))))
     assert store.list("") == []
 

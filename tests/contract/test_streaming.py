@@ -207,7 +207,7 @@ def test_a_stream_upserts_where_there_is_a_primary_key(tmp_path, kind):
     session.write_batch(rows((4, "c", "y")).append_column("rowkind", pa.array(["-D"])), 3)
     assert held(table) == {row: 1 for row in expected if row[0] != 4}
     if kind == "iceberg keyed":
-        with pytest.raises(UnsupportedFeature, match=r"same key \(id, dt\) stays: write the stream by foreachBatch"):
+        with pytest.raises(UnsupportedFeature, match=r"same key \(id, dt\) is kept: write the stream by foreachBatch"):
             Sink(partial(table.stream, "job")).require_writable(fields_from_arrow(SCHEMA))
         assert table.append(rows((2, "again", "x"))).rows_added == 1  # Which adds rows, whatever their keys.
         assert held(table)[2, "old", "x"] == 1

@@ -74,7 +74,7 @@ FIRST = {
     "an Arrow array": ({"rows": pa.array([1])}, "an asset returned Int64Array"),
     "a mapping": ({"rows": {"id": [1]}}, "an asset returned dict"),
     "values of several types": ({"rows": pd.DataFrame({"a": [1, "x"]})}, "the data does not make Arrow columns"),
-    "a layout of no column": ({"rows": ROWS, "layout": ["nope"]}, "'nope', which is no column; there are id, day"),
+    "a layout of no column": ({"rows": ROWS, "layout": ["nope"]}, "'nope', which is not a column; there are id, day"),
     "a misspelt transform": ({"rows": ROWS, "layout": ["dayz(day)"]}, "no transform 'dayz'"),
     "a table in no database": ({"rows": ROWS, "table": "a.b.c"}, "write 'namespace.table'"),
     "two columns of one name": ({"rows": pa.table([ROWS["id"]] * 2, ["a", "a"])}, "two columns are called 'a'"),
@@ -189,7 +189,7 @@ PLACES = {
     "a file": ({"warehouse": __file__}, "is a file; a warehouse or a table is a folder"),
     "nothing": ({"warehouse": ""}, "'' names no folder"),
     "a misspelt option": ({"warehouse": "/tmp/x", "storage_options": {"regoin": "x"}}, "unknown option 'regoin'"),
-    "no catalog": ({"warehouse": "/tmp/x", "catalog": "nope"}, "catalog='nope' is no address of a database"),
+    "no catalog": ({"warehouse": "/tmp/x", "catalog": "nope"}, "catalog='nope' is not an address of a database"),
 }
 
 

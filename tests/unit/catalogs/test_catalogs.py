@@ -329,7 +329,7 @@ def test_a_database_without_types_and_one_with_views(tmp_path):
         ({"catalog": 5}, "catalog=5"),
         ({"catalog": "sql", "catalog_options": {"token": "x"}}, "'token'"),
         ({"catalog_options": {"name": "x"}}, "'name' needs a catalog"),
-        ({"catalog_options": {"case-sensitive": "false", "table-default.k": "v"}}, "'case-sensitive' means nothing"),
+        ({"catalog_options": {"case-sensitive": "false", "table-default.k": "v"}}, "'case-sensitive' needs a catalog"),
         ({"catalog_options": {"table-default.": "v"}}, "write table-default.<property>"),
         ({"catalog": "sql", "catalog_options": {"table-default.k": 1}}, "'table-default.k' is 1"),
     ],

@@ -783,7 +783,7 @@ def test_data_that_does_not_fit_is_refused_by_column_and_leaves_nothing(store, c
 def test_rows_outside_what_is_required_are_named_and_nothing_is_written(store):
     fields = (field(0, "dt", Kind.DATE), field(1, "v", Kind.INT))
     table = pa.table({"dt": [dt.date(2020, 1, 1), dt.date(2020, 1, 2), None], "v": [1, 2, 3]})
-    with pytest.raises(OutsideScope, match=r"2 rows lie outside.*2020, 1, 2"):
+    with pytest.raises(OutsideScope, match=r"2 rows are outside.*2020, 1, 2"):
         write(store, table, fields, partition_by=identity("dt").fields, required=eq("dt", dt.date(2020, 1, 1)))
     assert store.list("") == []
 

@@ -308,7 +308,7 @@ def test_metadata_beside_the_warehouse_goes_with_the_conversion(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"primary_key": ["id"]}, "with a key"),
+        ({"primary_key": ["id"]}, "with a primary key"),
         ({"properties": {"gc.enabled": "false"}}, "gc.enabled=false"),
         ({"history": True}, "history=True"),
         ({"branch": True}, "branch 'b'"),

@@ -166,7 +166,7 @@ def test_summaries_list_each_partition_where_there_are_few(lake):
     assert t.snapshots()[-1].properties == {}
     t.overwrite(rows((6, "a")), partition={"dt": "a"})
     assert "replace-partitions" not in document(t)["snapshots"][-1]["summary"]
-    with pytest.raises(InvalidInput, match="'replace-partitions' is a name"):
+    with pytest.raises(InvalidInput, match="'replace-partitions' is reserved"):
         t.append(rows((7, "a")), properties={"replace-partitions": "true"})
 
 
