@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
 
-from lakeformat.codec import layouts, varint
+from lakeformat.codec import layouts, orc_runs, varint
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.files.parquet import present
@@ -34,6 +34,8 @@ _LONG, _BINARY, _LENGTH, _UNIT = (
     b"iceberg.timestamp-unit",
 )
 _MAP = 11  # `Type.Kind`.
+_LENGTHS = 2  # `Stream.Kind`.
+_VERSION_2 = (2, 3)  # `ColumnEncoding.Kind`: direct and dictionary.
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECOND, _MILLISECOND = 1_000_000_000, 1_000_000  # In nanoseconds.
@@ -75,6 +77,7 @@ class File:
         self._refuse_null_keys(columns)
         position = 0
         for stripe in range(self._file.nstripes):
+            self._require_lengths(stripe, columns)
             batch = self._file.read_stripe(stripe, columns=columns).select(names)
             utc_offset = partial(self._utc_offset, stripe)
             batch = pa.RecordBatch.from_arrays(
@@ -104,6 +107,49 @@ class File:
                 f"{self._path}: column {name} has a map with a null as key, which Arrow cannot hold; leave the column "
                 "out, or have the writing engine remove these keys"
             )
+
+    @cached_property
+    def _parts(self) -> tuple[list[dict[int, Any]], dict[str, set[int]], int]:
+        """(the stripes; the numbers of each column and of the types below it; the codec)."""
+        footer, codec = _footer(self._source)
+        messages = list(_messages(footer))
+        types = [list(_messages(message)) for number, message in messages if number == 4]
+        below = [[part for tag, value in type if tag == 2 for part in _numbers(value)] for type in types]
+        columns = {}
+        for name, number in zip((value.decode() for tag, value in types[0] if tag == 3), below[0], strict=True):
+            inside, ahead = set(), [number]
+            while ahead:
+                type = ahead.pop()
+                if type in inside:
+                    raise CorruptFile(f"{self._path}: type {type} in its footer lies in itself")
+                inside.add(type)
+                ahead += below[type]
+            columns[name] = inside
+        return [dict(_messages(message)) for number, message in messages if number == 3], columns, codec
+
+    def _require_lengths(self, index: int, names: list[str] | None) -> None:
+        """Raise `CorruptFile` for a stripe with lengths that are none: Arrow's reader takes them for addresses."""
+        stripes, columns, codec = self._parts
+        if codec and codec not in _DECOMPRESS:
+            return
+        chosen = set().union(*(columns.get(name, ()) for name in (columns if names is None else names)))
+        offset, index_bytes, data_bytes, footer_bytes = (stripes[index].get(part, 0) for part in (1, 2, 3, 4))
+        self._source.seek(offset + index_bytes + data_bytes)
+        footer = list(_messages(_inflated(self._source.read(footer_bytes), codec)))
+        encodings = [dict(_messages(message)).get(1, 0) for number, message in footer if number == 2]
+        spans = {}
+        for stream in (dict(_messages(message)) for number, message in footer if number == 1):
+            column, size = stream.get(2, 0), stream.get(3, 0)
+            if stream.get(1, 0) == _LENGTHS and column in chosen:
+                spans[column] = offset, offset + size
+            offset += size
+        if hasattr(self._source, "prefetch"):
+            self._source.prefetch(list(spans.values()))
+        for column, (start, end) in spans.items():
+            self._source.seek(start)
+            data = _inflated(self._source.read(end - start), codec)
+            if not orc_runs.may_be_lengths(data, encodings[column] in _VERSION_2):
+                raise CorruptFile(f"{self._path}: type {column} has lengths at byte {start} that are damaged")
 
     def _refuse_far_timestamps(self) -> None:
         """Arrow reads ORC timestamps as nanoseconds, and before version 24 does not say when they overflow."""

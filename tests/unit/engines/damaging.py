@@ -47,8 +47,7 @@ def rows():
     )  # fmt: skip
 
 
-# Not uncompressed ORC: a damaged length of a text, of which ORC keeps no checksum, can still end the process.
-KINDS = ["parquet", "parquet plain", "parquet foreign", "orc", "orc foreign", "avro", "avro plain"]
+KINDS = ["parquet", "parquet plain", "parquet foreign", "orc", "orc plain", "orc foreign", "avro", "avro plain"]
 
 
 def whole(folder, kind):
