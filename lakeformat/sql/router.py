@@ -138,6 +138,11 @@ _WAYS = {
         "load files with COPY INTO db.t FROM '/folder' FILE_FORMAT = (TYPE = CSV), or make Parquet files a table's "
         "with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')"
     ),
+    "OPTIMIZE": "small files become large ones with CALL system.rewrite_data_files('db.t') (Paimon: CALL sys.compact)",
+    "VACUUM": "old snapshots and their files go with CALL system.expire_snapshots('db.t'), files that no snapshot has "
+    "with CALL system.remove_orphan_files('db.t')",
+    "RESTORE": "go back with CALL system.rollback_to_snapshot('db.t', ID), rollback_to_timestamp (Paimon: CALL "
+    "sys.rollback)",
     "MSCK": "the manifests list the files of partitions: a partition comes with its first row",
     "CACHE": "nothing is cached; with spark=, cache the frame that sql(...) returns",
     "UNCACHE": "nothing is cached; with spark=, uncache the frame that sql(...) returned",

@@ -508,3 +508,65 @@ def test_null_is_the_columns_default_in_paimon_tables_alone(lake):
     lake.sql("CREATE TABLE shop.r (k INT, v STRING NOT NULL DEFAULT 'x') USING paimon")
     with pytest.raises(InvalidInput, match="v"):
         lake.sql("INSERT INTO shop.r VALUES (1, NULL)")
+
+
+STORED = {  # (the column's type, the value's text): what Spark stores.
+    ("STRING", "12"): "12",
+    ("STRING", "DATE '2024-05-05'"): "2024-05-05",
+    ("STRING", "true"): "true",
+    ("STRING", "CAST(1.50 AS DECIMAL(5,2))"): "1.50",
+    ("DECIMAL(5,2)", "9.995"): Decimal("10.00"),
+    ("DECIMAL(5,2)", "-1.005"): Decimal("-1.01"),
+    ("DECIMAL(5,2)", "CAST(999.994 AS DECIMAL(38,3))"): Decimal("999.99"),
+    ("DATE", "TIMESTAMP '2024-05-05 23:00:00'"): dt.date(2024, 5, 5),
+    ("TIMESTAMP", "DATE '2024-05-05'"): dt.datetime(2024, 5, 5, tzinfo=dt.UTC),
+    ("TIMESTAMP", "TIMESTAMP '2024-05-05 01:00:00'"): dt.datetime(2024, 5, 5, 1, tzinfo=dt.UTC),
+    ("TIMESTAMP_NTZ", "TIMESTAMP '2024-05-05 01:00:00'"): dt.datetime(2024, 5, 5, 1),
+    ("TIMESTAMP_NTZ", "DATE '2024-05-05'"): dt.datetime(2024, 5, 5),
+    ("TIMESTAMP", "CAST('2024-05-05' AS TIMESTAMP)"): dt.datetime(2024, 5, 5, tzinfo=dt.UTC),
+}
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+@pytest.mark.parametrize(("type", "text"), STORED, ids=[" ".join(key) for key in STORED])
+def test_values_are_stored_as_sparks_store_assignment_does_by_every_verb(lake, format, type, text):
+    lake.sql(f"CREATE TABLE shop.s (id INT, v {type}) USING {format}")
+    lake.sql(f"INSERT INTO shop.s VALUES (1, {text})")
+    lake.sql("INSERT INTO shop.s VALUES (2, NULL), (3, NULL)")
+    lake.sql(f"UPDATE shop.s SET v = {text} WHERE id = 2")
+    lake.sql(
+        f"MERGE INTO shop.s t USING (SELECT 3 AS id, {text} AS x UNION ALL SELECT 4, {text}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET t.v = s.x WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.x)"
+    )
+    assert lake.table("shop.s").scan(["v"]).to_arrow()["v"].to_pylist() == [STORED[type, text]] * 4
+
+
+@pytest.mark.parametrize("text", ["'x'", "map('a', 1)", "array(1)"])
+def test_what_sparks_store_assignment_refuses_is_refused(lake, text):
+    lake.sql("CREATE TABLE shop.s (id INT, v DATE)")
+    with pytest.raises((InvalidInput, UnsupportedFeature)):
+        lake.sql(f"INSERT INTO shop.s VALUES (1, {text})")
+    lake.sql("INSERT INTO shop.s VALUES (1, NULL)")
+    with pytest.raises((InvalidInput, UnsupportedFeature)):
+        lake.sql(f"UPDATE shop.s SET v = {text}")
+    assert len(lake.table("shop.s").snapshots()) == 1
+
+
+def test_a_column_list_without_the_partition_column_means_null(lake):
+    for format in ("paimon", "iceberg"):
+        lake.sql(f"CREATE TABLE shop.{format} (id INT, dt STRING) USING {format} PARTITIONED BY (dt)")
+        lake.sql(f"INSERT INTO shop.{format} (id) VALUES (1)")
+        assert lake.table(f"shop.{format}").scan().to_arrow().to_pylist() == [{"id": 1, "dt": None}]
+
+
+def test_replace_needs_a_table_and_other_engines_statements_have_a_way(lake, orders):
+    with pytest.raises(NotFound, match=r"no table shop\.nope to replace"):
+        lake.sql("REPLACE TABLE shop.nope (id INT)")
+    for text, way in {
+        "OPTIMIZE shop.orders": "rewrite_data_files",
+        "VACUUM shop.orders": "expire_snapshots",
+        "RESTORE TABLE shop.orders TO VERSION AS OF 1": "rollback_to_snapshot",
+        "DESCRIBE HISTORY shop.orders": "db.t.snapshots",
+    }.items():
+        with pytest.raises(UnsupportedFeature, match=way):
+            lake.sql(text)

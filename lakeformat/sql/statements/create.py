@@ -46,7 +46,7 @@ class Asked:
 
 def create(context: Context, cursor: Cursor) -> Result:
     start = cursor.offset
-    is_replace = cursor.take("REPLACE")
+    is_replace = must_exist = cursor.take("REPLACE")
     if not is_replace:
         cursor.expect("CREATE")
         is_replace = cursor.take("OR REPLACE")
@@ -72,6 +72,11 @@ def create(context: Context, cursor: Cursor) -> Result:
             "catalog puts it; a SQL catalog of such tables takes a LOCATION",
         )
     existing = context.lake.table(declared.name) if context.lake.exists(declared.name) else None
+    if existing is None and must_exist:
+        raise NotFound(
+            f"SQL at {context.script.position(declared.offset)}: there is no table {declared.name} to replace; CREATE "
+            "OR REPLACE TABLE makes one"
+        )
     if existing is not None and not is_replace:
         if if_exists == "ignore":
             return nothing()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import sql_text
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.dataclass import dataclass
@@ -35,6 +35,7 @@ from lakeformat.model.predicate import (
     resolve,
     wants_values,
 )
+from lakeformat.model.schema import Field, Type
 from lakeformat.sql import inline, parameters, query, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
@@ -75,8 +76,8 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     cursor.expect("INTO")
     on = rows.target(context, cursor, ("USING",))
     cursor.expect("USING")
-    source = cursor.until("ON")
-    reading = Reading(context, on, source, _alias(source))
+    using = cursor.until("ON")
+    reading = Reading(context, on, using, _alias(using))
     cursor.expect("ON")
     matched_by = cursor.until("WHEN")
     matching = _matching(reading, matched_by)
@@ -96,6 +97,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
     if fills:
         clauses = [replace(one, values=one.values and insert.filled(fills, one.values)) for one in clauses]
+    clauses = _conformed(clauses, on.table.schema.fields, data.schema)
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:
@@ -175,6 +177,30 @@ def _untyped(data: Any) -> frozenset[str]:
         for name, values in columns
         if pa.types.is_int32(values.type) and values.null_count == len(values)
     )
+
+
+def _conformed(clauses: Sequence[Asked], target: tuple[Field, ...], schema: Any) -> list[Asked]:
+    """The clauses with the casts of Spark's store assignment in their values."""
+    fields = {field.name: field for field in target}
+    source = insert.fields(schema)
+
+    def type_of_column(path: tuple[str, ...]) -> Type | None:
+        try:
+            return resolve(path[1:], target if path[0] == TARGET else source)[1]
+        except (InvalidInput, NotFound):  # The verb says so, with the clause.
+            return None
+
+    def conformed(name: str, value: str | Expression) -> str | Expression:
+        if isinstance(value, str) or name not in fields:
+            return value
+        return insert.conformed(value, fields[name], type_of_column)
+
+    return [
+        replace(
+            clause, values=clause.values and {name: conformed(name, value) for name, value in clause.values.items()}
+        )
+        for clause in clauses
+    ]
 
 
 def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:

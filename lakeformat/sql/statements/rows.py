@@ -184,7 +184,10 @@ def assigned(context: Context, piece: Piece, on: Target, column: str) -> Express
     """A column's new value; None if our evaluator does not support it."""
     if piece.text.strip().upper() == "DEFAULT":
         return insert.default(on.table.schema.field(column))
-    return evaluable(context, piece, on)
+    value, fields = evaluable(context, piece, on), on.table.schema.fields
+    if value is None:
+        return None
+    return insert.conformed(value, on.table.schema.field(column), lambda path: resolve(path, fields)[1])
 
 
 def evaluable(context: Context, piece: Piece, on: Target) -> Expression | None:

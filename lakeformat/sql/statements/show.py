@@ -34,6 +34,8 @@ def describe(context: Context, cursor: Cursor) -> Result:
     if cursor.take("QUERY") or cursor.word() in ("SELECT", "WITH", "VALUES"):
         fields = insert.fields(query.schema(context, cursor.rest()))
         return listing(_DESCRIBED, [(field.name, shown_type(field), field.comment) for field in fields])
+    if cursor.peek("HISTORY") and cursor.word(1) not in ("", "."):
+        cursor.refuse("DESCRIBE HISTORY; the snapshots of a table are SELECT * FROM db.t.snapshots")
     cursor.take("TABLE")
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
     relation = _table_or_view(context, cursor)
