@@ -39,17 +39,25 @@ test-later: $(STAMP) java $(VENV)/spark.jsa ## Run the tests on other days, in o
 	LAKEFORMAT_TEST_DAY=+400d TZ=America/St_Johns $(PYTEST) $(TESTS)
 	LAKEFORMAT_TEST_DAY=leap-day LC_ALL=C $(PYTEST) $(TESTS)
 
-test-lowest: $(STAMP) java ## Run the tests on the lowest versions that pyproject.toml allows, on Python 3.11; TESTS names some
-	$(call on_versions,3.11,lowest-direct,.lowest)
+test-lowest: .lowest/.installed java ## Run the tests on the lowest versions that pyproject.toml allows, on Python 3.11; TESTS names some
+	.lowest/bin/$(TESTED)
 
-test-newest: $(STAMP) java ## Run the tests on the newest versions that pyproject.toml allows, on Python 3.13; TESTS names some
-	$(call on_versions,3.13,highest,.newest)
+test-newest: .newest/.installed java ## Run the tests on the newest versions that pyproject.toml allows, on Python 3.13; TESTS names some
+	.newest/bin/$(TESTED)
+
+TESTED = python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(TESTS)
+
+.lowest/.installed: $(STAMP)
+	$(call installed,3.11,lowest-direct,.lowest)
+
+.newest/.installed: $(STAMP)
+	$(call installed,3.13,highest,.newest)
 
 # $(1): the Python, unless there is none here. $(2): the resolution. $(3): the environment.
-define on_versions
+define installed
 	test -e $(3) || $(BIN)/uv venv --quiet --python "$$($(BIN)/python tests/package/interpreters.py $(1))" $(3)
 	$(BIN)/uv pip install --quiet --upgrade --resolution $(2) --python $(3) --editable '.[dev]'
-	$(3)/bin/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(TESTS)
+	@touch $@
 endef
 
 check: $(STAMP) ## Lint, types, and the import rule
