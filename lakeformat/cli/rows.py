@@ -10,16 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.types as pat
 from rich.cells import cell_len
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lakeformat import InvalidInput
+from lakeformat import InvalidInput, lazy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.console import Console
+else:
+    pa = lazy.library("pyarrow")
 
 _MANY_COLUMNS = 8  # A single row with more, or rows that are wider than the terminal, are shown as records.
 _BATCH_ROWS = 10_000  # The rows whose widths set the widths of columns.
@@ -175,8 +176,15 @@ def _is_flat(kind: pa.DataType) -> bool:
     return any(
         check(kind)
         for check in (
-            *(pat.is_boolean, pat.is_integer, pat.is_floating, pat.is_decimal, pat.is_string, pat.is_large_string),
-            *(pat.is_date, pat.is_timestamp, pat.is_time),
+            *(
+                pa.types.is_boolean,
+                pa.types.is_integer,
+                pa.types.is_floating,
+                pa.types.is_decimal,
+                pa.types.is_string,
+                pa.types.is_large_string,
+            ),
+            *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
         )
     )
 
