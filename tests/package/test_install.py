@@ -43,7 +43,7 @@ EXTRAS = {  # What becomes importable, and what must not.
     "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
 PAGES = {  # What of README and docs runs in the environment that they ask for.
-    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md"],
+    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md", "docs/trust.md"],
     "sql": ["docs/catalogs.md", "docs/coming-from.md"],
     "duckdb": ["docs/one-table.md"],
     "spark,duckdb,sql": ["docs/sql.md", "docs/spark.md"],
