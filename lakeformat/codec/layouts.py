@@ -118,6 +118,13 @@ def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
     return sum((_value_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
 
 
+def map_entries(type: Any, keys: pa.Array, values: pa.Array) -> pa.StructArray:
+    """The entries of a map of this type. Raises `InvalidInput` for null keys."""
+    if keys.null_count:  # Asked for in any case: Arrow 25 aborts at keys whose nulls nobody has counted.
+        raise InvalidInput(f"{type}: {keys.null_count} keys are null; a map has no null key")
+    return pa.StructArray.from_arrays([keys, values], fields=[type.key_field, type.item_field])
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 # Ids of types with a single layout, which is plain.
@@ -232,8 +239,7 @@ def _plain_list(array: Any, hidden: np.ndarray | None) -> pa.Array:
     if len(inner) > MOST:
         raise InvalidInput(f"{array.type}: {len(inner)} elements; an array takes {MOST}, and so does a single list")
     if pa.types.is_map(type):  # The names of its entries may be others.
-        entries = [type.key_field, type.item_field]
-        inner = pa.StructArray.from_arrays([inner.field(0), inner.field(1)], fields=entries)
+        inner = map_entries(type, inner.field(0), inner.field(1))
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return pa.Array.from_buffers(type, len(array), [_validity(array), pa.py_buffer(offsets)], children=[inner])

