@@ -70,7 +70,7 @@ def lazy_frame(scan: Any) -> Any:
 
     empty = pl.from_arrow(scan.schema.empty_table())
     assert isinstance(empty, pl.DataFrame)
-    return register_io_source(source, schema=empty.schema, validate_schema=True)
+    return register_io_source(source, schema=empty.schema, validate_schema=False)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
