@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import uuid
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -1021,7 +1022,8 @@ class Lake:
 
         Raises `InvalidInput` and `UnsupportedFeature` with line and column.
         """
-        return statements.run(self, self._session, text, spark, params, id, properties, frames, folders)
+        results = statements.run(self, self._session, text, spark, params, id, properties, frames, folders)
+        return deque(results, maxlen=1).pop()
 
     def sql_script(
         self,
@@ -1032,7 +1034,7 @@ class Lake:
         **frames: Any,
     ) -> Iterator[statements.Result]:
         """As `sql`, with the result of every statement: each runs when its result is requested."""
-        return statements.run_each(self, self._session, text, spark, params, None, None, frames, folders)
+        return statements.run(self, self._session, text, spark, params, None, None, frames, folders)
 
     def rename_table(self, old: str, new: str) -> Table:
         """Rename a table, also into another namespace; returns it under its new name.

@@ -9,11 +9,9 @@ from lakeformat import lazy
 
 if TYPE_CHECKING:
     from lakeformat.sql.result import Result
-    from lakeformat.sql.router import run, run_each, tables
+    from lakeformat.sql.router import run, tables
     from lakeformat.sql.session import Session
 
-__all__ = ["Result", "Session", "run", "run_each", "tables"]
+__all__ = ["Result", "Session", "run", "tables"]
 
-__getattr__ = lazy.names(
-    __name__, {"Result": "result", "Session": "session", "run": "router", "run_each": "router", "tables": "router"}
-)
+__getattr__ = lazy.names(__name__, {"Result": "result", "Session": "session", "run": "router", "tables": "router"})

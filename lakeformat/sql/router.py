@@ -39,23 +39,6 @@ def run(
     properties: Mapping[str, str] | None = None,
     frames: Mapping[str, Any] | None = None,
     folders: Sequence[str] = (),
-) -> Result:
-    """Run the statements of a text in order; returns the result of the last one."""
-    for result in run_each(lake, session, sql, spark, params, id, properties, frames, folders):
-        last = result
-    return last
-
-
-def run_each(
-    lake: Warehouse,
-    session: Session,
-    sql: str,
-    spark: Any = None,
-    params: Any = None,
-    id: str | None = None,
-    properties: Mapping[str, str] | None = None,
-    frames: Mapping[str, Any] | None = None,
-    folders: Sequence[str] = (),
 ) -> Iterator[Result]:
     """The results of the statements of a text, of which there is at least one. Each statement runs when its result is
     requested."""
