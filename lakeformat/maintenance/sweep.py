@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 
 from lakeformat.commit import newest
@@ -22,10 +22,14 @@ from lakeformat.verbs.change import Change
 def missing(store: Reader, view: AnyView) -> list[str]:
     """The data and delete files that `view` refers to and storage does not have, sorted. Files outside the table's
     folder are checked one by one."""
-    named = {path for task in view.scan() for path in _paths(task)}
-    there = {file.path for file in store.list("")}
+    return missing_of(store, view.scan(), {file.path for file in store.list("")})
+
+
+def missing_of(store: Reader, tasks: Iterable[ReadTask], stored: Container[str]) -> list[str]:
+    """As `missing`, of the files that these tasks read; `stored`: the paths of the files in the table's folder."""
+    named = {path for task in tasks for path in _paths(task)}
     inside = f"{store.root}/"
-    lost = [path for path in named if path.removeprefix(inside) not in there]
+    lost = [path for path in named if path.removeprefix(inside) not in stored]
     return sorted(path for path in lost if not store.exists(path))
 
 

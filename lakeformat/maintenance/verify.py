@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines.files import formats
@@ -33,10 +33,11 @@ def verify(store: Reader, view: AnyView, deep: bool) -> list[Damage]:
 
     Raises `CorruptTable` and `CorruptFile` for metadata that cannot be read.
     """
-    parts = [part for task in view.scan() for part in sweep.with_parts(task) if isinstance(part, FilesTask)]
-    lost = sweep.missing(store, view)
+    tasks, stored = view.scan(), {file.path: file.size_bytes for file in store.list("")}
+    parts = [part for task in tasks for part in sweep.with_parts(task) if isinstance(part, FilesTask)]
+    lost = sweep.missing_of(store, tasks, stored)
     damage = [Damage("missing", path, f"{path}: the table lists it, and it is not there") for path in lost]
-    damage += _sizes(store, parts)
+    damage += _sizes(store.root, stored, parts)
     damage += [Damage("counts", None, text) for text in view.inspect("discrepancies")["text"].to_pylist()]
     if deep:
         damaged = {finding.path for finding in damage}
@@ -48,10 +49,9 @@ def verify(store: Reader, view: AnyView, deep: bool) -> list[Damage]:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _sizes(store: Reader, parts: list[FilesTask]) -> Iterator[Damage]:
-    """Files in the table's folder that have another size than the metadata says."""
-    stored = {file.path: file.size_bytes for file in store.list("")}
-    inside = f"{store.root}/"
+def _sizes(root: str, stored: Mapping[str, int], parts: list[FilesTask]) -> Iterator[Damage]:
+    """Files in the table's folder that have another size than the metadata says. `stored`: path -> bytes."""
+    inside = f"{root}/"
     recorded = {path: size for part in parts for path, size in zip(part.paths, part.sizes_bytes, strict=True)}
     for path, size in recorded.items():
         actual = stored.get(path.removeprefix(inside), size)

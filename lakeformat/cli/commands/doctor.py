@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
+from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +72,7 @@ def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[s
     except LakeError as error:
         add("unreadable", str(error), "restore the file that the message names")
         return findings
+    way_back = cache(lambda: _way_back(table))  # Looked for once, and only for what needs it.
     try:
         damage = table.verify(deep)
         lost = [finding for finding in damage if finding.kind == "missing"]
@@ -77,13 +80,13 @@ def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[s
             add(
                 "broken",
                 f"{len(lost)} files are named and not there, e.g. {lost[0].path}",
-                f"restore them, or {_way_back(table)}",
+                f"restore them, or {way_back()}",
             )
         for finding in damage:
             if finding.kind == "counts":
                 add("wrong count", finding.text, _CURE_OF_COUNTS[table.format].format(table=table.name))
             elif finding.kind != "missing":
-                add("broken", finding.text, f"restore the file, or {_way_back(table)}")
+                add("broken", finding.text, f"restore the file, or {way_back()}")
         partitions = table.inspect.partitions()
         small, sizes, rows, deleted = (
             partitions[name].fill_null(0).to_pylist()  # Other engines' files may have no row count.
@@ -116,23 +119,24 @@ def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[s
         if orphans:
             add("orphan files", f"{len(orphans)}, {size(sum(f.size_bytes for f in orphans))}", f"sweep {table.name}")
     except LakeError as error:
-        add("unreadable", str(error), f"restore the file that the message names, or {_way_back(table)}")
+        add("unreadable", str(error), f"restore the file that the message names, or {way_back()}")
     return findings
 
 
 def _way_back(table: Table) -> str:
     """The command that goes back to the newest snapshot whose files are all there."""
     try:
+        stored = {file.path: file.size_bytes for file in table.stored_files()}
         for snapshot in reversed(table.snapshots()[:-1]):
-            if _is_whole(table, snapshot.id):
+            if _is_whole(table, snapshot.id, stored):
                 return f"go back to the newest whole snapshot: rollback {table.name} --snapshot {snapshot.id}"
     except LakeError:  # Not even the list of snapshots can be read.
         pass
     return "copy the rows that can be read to a new table: no other snapshot is whole"
 
 
-def _is_whole(table: Table, snapshot_id: int) -> bool:
-    stored = {file.path: file.size_bytes for file in table.stored_files()}
+def _is_whole(table: Table, snapshot_id: int, stored: Mapping[str, int]) -> bool:
+    """Whether the files of a snapshot are among those of the table's folder (path -> bytes), with their sizes."""
     try:
         listed = table.inspect.at(snapshot_id).files()
     except LakeError:
