@@ -8,7 +8,7 @@ the source; others over the pairs of matching rows, which then replace the sourc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -97,7 +97,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
     if fills:
         clauses = [replace(one, values=one.values and insert.filled(fills, one.values)) for one in clauses]
-    clauses = _conformed(clauses, on.table.schema.fields, data.schema)
+    clauses = _conformed(clauses, on.table.schema.fields, lambda: data.schema)
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:
@@ -179,10 +179,12 @@ def _untyped(data: Any) -> frozenset[str]:
     )
 
 
-def _conformed(clauses: Sequence[Asked], target: tuple[Field, ...], schema: Any) -> list[Asked]:
+def _conformed(clauses: Sequence[Asked], target: tuple[Field, ...], schema: Callable[[], Any]) -> list[Asked]:
     """The clauses with the casts of Spark's store assignment in their values."""
+    if not any(clause.values for clause in clauses):
+        return list(clauses)  # Without a look at the source's schema, for which Spark analyses its query.
     fields = {field.name: field for field in target}
-    source = insert.fields(schema)
+    source = insert.fields(schema())
 
     def type_of_column(path: tuple[str, ...]) -> Type | None:
         try:
