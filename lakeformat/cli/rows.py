@@ -37,7 +37,9 @@ def print_rows(console: Console, reader: pa.RecordBatchReader, limit: int | None
     first = next(batches, [])
     width = console.width if console.is_terminal else None
     as_records |= len(first) == 1 and len(names) > _MANY_COLUMNS
-    as_records |= width is not None and len(names) > _MANY_COLUMNS and sum(_widths(names, first)) > width
+    as_records |= (
+        width is not None and len(names) > _MANY_COLUMNS and sum(_widths(names, first)) + 2 * len(names) > width
+    )
     if as_records:
         _print_records(names, chain([first], batches))
     elif width is not None:
@@ -173,19 +175,17 @@ def _print_records(names: Sequence[str], batches: Iterable[list[tuple[Any, ...]]
 
 def _is_flat(kind: pa.DataType) -> bool:
     """Whether pyarrow's CSV has the type."""
-    return any(
-        check(kind)
-        for check in (
-            *(
-                pa.types.is_boolean,
-                pa.types.is_integer,
-                pa.types.is_floating,
-                pa.types.is_decimal,
-                pa.types.is_string,
-                pa.types.is_large_string,
-            ),
-            *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
-        )
+    types = pa.types
+    return (
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_time(kind)
     )
 
 
@@ -195,7 +195,7 @@ def _values(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[int]:
     return [
-        max(cell_len(_one_line(name)), *(cell_len(text(row[index])) for row in rows), 0) + 2
+        max(cell_len(_one_line(name)), *(cell_len(text(row[index])) for row in rows), 0)
         for index, name in enumerate(names)
     ]
 
@@ -206,7 +206,7 @@ def _is_right(columns: int, rows: Sequence[Sequence[Any]]) -> list[bool]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    spaces = [" " * (width - 2 - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    spaces = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
     padded = (s + c if is_right else c + s for c, s, is_right in zip(cells, spaces, right, strict=True))
     return "  ".join(padded).rstrip() + "\n"
 
