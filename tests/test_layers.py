@@ -54,7 +54,6 @@ LONG = {
     "lakeformat/engines/worker.py": "the one reader",
     "lakeformat/expression/evaluation.py": "one kernel per function",
     "lakeformat/sql/statements/procedures.py": "one function per procedure",
-    "lakeformat/storage/files.py": "two stores and the streams of both",
 }
 # What the products import beside public names.
 NOT_PUBLIC = {
@@ -83,7 +82,7 @@ KEPT = {
     "lakeformat/sql/in_process.py _database": "a DuckDB connection",
     "lakeformat/sql/in_process.py _opened": "the last DuckDB connections",
     "lakeformat/storage/cache.py _of_worker": "the cache of the Lake whose task a Spark worker ran last, of that Lake's size",
-    "lakeformat/storage/files.py _HAS_CONDITIONAL_PUT": "stores whose conditional put was tried",
+    "lakeformat/storage/objects.py _HAS_CONDITIONAL_PUT": "stores whose conditional put was tried",
 }
 # The structure of the package: these may shrink, and not grow.
 COUNTS = {

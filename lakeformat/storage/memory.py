@@ -10,8 +10,9 @@ from typing import BinaryIO, cast
 from lakeformat import clock
 from lakeformat.errors import InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.storage import paths
-from lakeformat.storage.files import NewFile, several
+from lakeformat.storage.several import several
 from lakeformat.storage.store import Listed, R, T
+from lakeformat.storage.streams import NewFile
 
 
 class MemoryFiles:

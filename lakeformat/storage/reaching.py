@@ -10,7 +10,8 @@ from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.files import LocalFiles, ObjectFiles
+from lakeformat.storage.local import LocalFiles
+from lakeformat.storage.objects import ObjectFiles
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import ForwardingStore, Store
 

@@ -11,9 +11,9 @@ from lakeformat import clock
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.storage.catalogued import CatalogEntry
-from lakeformat.storage.files import NewFile
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import ForwardingReader, Listed, Reader, Store
+from lakeformat.storage.streams import NewFile
 
 
 @dataclass(slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol, TypeVar
 
 from lakeformat.model.dataclass import dataclass
+from lakeformat.storage.allowed import Allowed
+from lakeformat.storage.credentials import Lease
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,6 +111,20 @@ class Store(Reader, Protocol):
     def move_folder(self, old: str, new: str) -> None:
         """Rename a folder atomically; `new` must not exist. Raises `UnsupportedFeature` if storage cannot do that."""
         ...
+
+
+class Opener(Protocol):
+    """Opens the Store of a folder, as `open_store`."""
+
+    def __call__(
+        self,
+        uri: str,
+        options: Mapping[str, str] | None,
+        lease: Lease | None,
+        allowed: Allowed | None,
+        named_by: str | None,
+        /,
+    ) -> Store: ...
 
 
 class ForwardingReader:

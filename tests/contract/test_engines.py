@@ -26,7 +26,8 @@ from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import BucketRule, Encoding, FilesTask, Naming, RewriteTask, WriteTask
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.files import LocalFiles, open_store
+from lakeformat.storage.files import open_store
+from lakeformat.storage.local import LocalFiles
 from tests.draw import IS_LONG, some
 
 FORMATS = ("parquet", "orc", "avro")
@@ -827,7 +828,7 @@ def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_na
     others = f"data-{formats.fresh_name()}-0.parquet"
     for path in (name, others):
         open_store(str(tmp_path)).write(path, b"x")
-    jobs._delete(Stuck(str(tmp_path)), job)
+    jobs._delete(Stuck(str(tmp_path), open_store), job)
     assert f"those with {job} in their names, cannot be deleted now: the disk is gone" in caplog.text
     jobs._delete(open_store(str(tmp_path)), job)
     assert [file.path for file in open_store(str(tmp_path)).list("")] == [others]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lakeformat.errors import StoreError
-from lakeformat.storage.files import NewFile
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile
 
 
 class Turns:

@@ -40,8 +40,10 @@ BOUNDS = {overwrite: (54, 3), merge: (67, 7), delete: (61, 2), scan: (42, 0), ex
 
 
 def step(frame):
-    """The module of a frame; the metadata of a format, a folder with a file a noun, is one."""
-    return re.sub(r"(\.metadata)\.\w+$", r"\1", frame.f_globals.get("__name__", ""))
+    """The module of a frame. Two count as one each: the metadata of a format, a folder with a file a noun, and the
+    local store with its streams, threads and errors."""
+    module = re.sub(r"(\.metadata)\.\w+$", r"\1", frame.f_globals.get("__name__", ""))
+    return re.sub(r"storage\.(failures|several|streams)$", "storage.local", module)
 
 
 class Walk:

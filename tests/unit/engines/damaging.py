@@ -19,7 +19,7 @@ from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import worker
 from lakeformat.model.evolution import number
 from lakeformat.model.work import Encoding, FilesTask, OneFolder, WriteTask
-from lakeformat.storage.files import LocalFiles
+from lakeformat.storage.files import open_store
 
 ROWS = 300
 
@@ -70,8 +70,8 @@ def whole(folder, kind):
         compression = "null" if how == "plain" else "deflate"
     encoding = Encoding(format, compression)
     task = WriteTask(fields=fields, directory=OneFolder(""), encoding=encoding, target_size_bytes=1 << 30)
-    (file,) = worker.write(LocalFiles(folder), table.to_batches(), task)
-    return LocalFiles(folder).read(file.path), fields
+    (file,) = worker.write(open_store(folder), table.to_batches(), task)
+    return open_store(folder).read(file.path), fields
 
 
 def damaged(data, chance):
@@ -108,7 +108,7 @@ def damaged(data, chance):
 
 def main(folder, kind, seeds):
     data, fields = whole(folder, kind)
-    store = LocalFiles(folder)
+    store = open_store(folder)
     name = "damaged"
     for seed in seeds:
         print(kind, seed, end=": ", flush=True)

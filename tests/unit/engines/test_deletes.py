@@ -36,7 +36,8 @@ from lakeformat.model.work import (
     WriteTask,
 )
 from lakeformat.storage.cache import Cache, cache_of, cached, with_cache
-from lakeformat.storage.files import LocalFiles
+from lakeformat.storage.files import open_store
+from lakeformat.storage.local import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ class Watched(LocalFiles):
 def shared_deletes(tmp_path):
     """A store, two tasks of two files each, and the delete file that both need."""
     OPENED.clear()
-    store = Watched(str(tmp_path), fsync=False)
+    store = Watched(str(tmp_path), open_store, fsync=False)
     files = [data_file(store, [k, k + 10]) for k in range(4)]
     batch = pa.record_batch({FILE.name: [f.path for f in files], POSITION.name: pa.array([0] * 4, pa.int64())})
     targets = tuple(Target(f.path, (), 0, "data") for f in files)

@@ -49,8 +49,9 @@ from lakeformat.model.work import (
     StatsMode,
     WriteTask,
 )
-from lakeformat.storage.files import LocalFiles, NewFile
+from lakeformat.storage.files import open_store
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile
 
 FORMATS = ("parquet", "orc", "avro")
 
@@ -1002,7 +1003,7 @@ def wide_rows(count, size):
 def test_wide_rows_are_read_some_megabytes_at_a_time(store, tmp_path, is_local):
     """Of a local file a few batches are in memory; of a store that is read ahead, 64 MB of row groups more."""
     count = 40 if is_local else 100
-    store = LocalFiles(str(tmp_path), fsync=False) if is_local else store
+    store = open_store(str(tmp_path), {"fsync": "false"}) if is_local else store
     task = WriteTask(fields=WIDE, directory=folder, encoding=Encoding(compression="none"))
     files = worker.write(store, wide_rows(count, 1 << 20), task)
     assert [file.row_count for file in files] == [count]

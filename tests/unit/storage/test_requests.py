@@ -19,8 +19,9 @@ from lakeformat.dialects.paimon import manifest as paimon
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.cache import Cache
-from lakeformat.storage.files import IN_FLIGHT, TAIL_BYTES, NewFile, Ranges
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.objects import IN_FLIGHT, TAIL_BYTES
+from lakeformat.storage.streams import NewFile, Ranges
 from lakeformat.table import Table, create
 from lakeformat.warehouse.roots import FORMATS
 

@@ -13,8 +13,9 @@ from lakeformat import Lake
 from lakeformat.errors import CommitUnknown, InvalidInput, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
 from lakeformat.storage import listing
-from lakeformat.storage.files import ObjectFiles, open_store
+from lakeformat.storage.files import open_store
 from lakeformat.storage.head import CreateHead
+from lakeformat.storage.objects import ObjectFiles
 from tests.unit.s3_server import S3Server, Wsgi
 
 

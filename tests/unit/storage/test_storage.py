@@ -21,9 +21,11 @@ import pytest
 from lakeformat import Lake
 from lakeformat.errors import InvalidInput, NoSuchFile, StoreError, StoreRefused
 from lakeformat.storage.cache import Cache
-from lakeformat.storage.files import LocalFiles, Ranges, open_store
+from lakeformat.storage.files import open_store
+from lakeformat.storage.local import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
+from lakeformat.storage.streams import Ranges
 from tests.unit.racers import create_all
 from tests.unit.s3_server import S3Server
 
@@ -630,7 +632,7 @@ def test_a_file_and_its_folders_are_synced_before_the_call_returns(tmp_path: Pat
     """A power cut after the call loses neither the rows, nor the name, nor a folder that was made for it."""
     (tmp_path / "t").mkdir()
     with Synced() as synced:
-        write(LocalFiles(str(tmp_path / "t")))
+        write(open_store(str(tmp_path / "t")))
     top, new, deep = (os.stat(tmp_path / name).st_ino for name in ("t", "t/new", "t/new/deep"))
     file = os.stat(tmp_path / "t/new/deep/f").st_ino
     named = synced.order.index(names)
@@ -638,12 +640,12 @@ def test_a_file_and_its_folders_are_synced_before_the_call_returns(tmp_path: Pat
     assert file in synced.order[:named], "the content, before it has its name"
     assert deep in synced.order[named:], "the name"
     with Synced() as synced:
-        write(LocalFiles(str(tmp_path / "u"), fsync=False))
+        write(open_store(str(tmp_path / "u"), {"fsync": "false"}))
     assert synced.order == [names], "unless that is turned off"
 
 
 def test_files_written_together_share_the_sync_of_their_folder_and_hints_are_not_synced(tmp_path: Path):
-    store = LocalFiles(str(tmp_path))
+    store = open_store(str(tmp_path))
     store.write("m/first", b"x")
     with Synced() as synced:
         store.write_many({f"m/{i}": b"x" for i in range(3)})
@@ -674,7 +676,7 @@ class Repeated(Calls):
 
 
 def test_a_link_whose_answer_was_lost_has_not_lost_the_race(tmp_path: Path):
-    store = LocalFiles(str(tmp_path), fsync=False)
+    store = open_store(str(tmp_path), {"fsync": "false"})
     with Repeated("link"):
         assert store.create("f", b"ours")
     assert store.read("f") == b"ours"
