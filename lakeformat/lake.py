@@ -928,6 +928,22 @@ class Lake:
 
         Raises `UnsupportedFeature` for what the other format cannot represent; nothing has changed then.
         """
+        table = self._convertible(name, to)
+        self._convert(table, table._store, to, history, spark)
+        return self.table(name)
+
+    def rehearse_convert(self, name: str, to: str, history: bool = False) -> tuple[Table, Rehearsal]:
+        """The table as `convert` would leave it, and a record of the files that it would write and delete.
+
+        Rows are compared as in `convert`. Nothing is changed: data files that would be rewritten are in memory whole.
+        Raises what `convert` raises.
+        """
+        table = self._convertible(name, to)
+        _, record = table.dry_run()
+        self._convert(table, record, to, history, None)
+        return Table(table.name, record, self._formats[to]), record
+
+    def _convertible(self, name: str, to: str) -> Table:
         _require_format(to)
         table = self.table(name)
         if isinstance(table._store, Catalogued) or self._catalog is not None:
@@ -935,12 +951,14 @@ class Lake:
                 f"{name}: tables of a warehouse with a catalog are not converted in place: copy it (lakeformat "
                 f"copy {name} ... --format {to})"
             )
-        store, former = table._store, next(other for name, other in self._formats.items() if name != to)
+        return table
+
+    def _convert(self, table: Table, store: Store, to: str, history: bool, spark: Any) -> None:
         if table.format == to:
+            former = next(other for name, other in self._formats.items() if name != to)
             convert.finish(store, former, table._format, spark)
         else:
             convert.convert(store, table._format, self._formats[to], history, spark)
-        return self.table(name)
 
     def register(self, spark: Any, name: str = "lakeformat") -> None:
         """Register this warehouse with a Spark session as the data source `name`. See docs/spark.md.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -33,35 +33,66 @@ def snapshot(session: Session, new_snapshot: Snapshot | None, nothing: str) -> N
 def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
     """Print the deleted files, or those to delete, with sizes where known.
     Files that another engine already removed are left out."""
-    root = f"{table.uri}/"
-    sizes = {} if done else _sizes(table)
-    locations = [location for location in locations if done or location in sizes or not location.startswith(root)]
-    files: list[dict[str, Any]] = [
-        {"path": location[len(root) :] if location.startswith(root) else location, "size_bytes": sizes.get(location)}
-        for location in locations
-    ]
+    files = _removed_files(table, locations, done)
     data = {"dry_run": not done, "snapshots": snapshots, "files": files}
+    verb = "removed" if done else "would remove"
 
     def drawn() -> Group:
-        verb = "removed" if done else "would remove"
-        total = sum(file["size_bytes"] or 0 for file in files)
-        summary = f"{verb} {counted(len(snapshots), 'snapshot')}, {counted(len(files), 'file')}" + (
-            f", {size(total)}" if total else ""
-        )
-        parts: list[Any] = [Text(summary, style="bold")]
-        if not done and files:
-            rows = [(f["path"], None if f["size_bytes"] is None else Size(f["size_bytes"])) for f in files[:_SHOWN]]
-            parts.append(grid(("file", "size"), rows))
-        if not done and len(files) > _SHOWN:
-            parts.append(Text(f"and {len(files) - _SHOWN} more (--json lists all)", style="dim"))
-        return Group(*parts)
+        summary = f"{verb} {counted(len(snapshots), 'snapshot')}, {_summary(files)}"
+        return Group(Text(summary, style="bold"), *([] if done else _drawn("file", files)))
 
     session.answer(data, drawn)
+
+
+def rewritten(
+    session: Session, table: Table, written: Mapping[str, bytes], locations: list[str], data: Mapping[str, Any]
+) -> None:
+    """Print the files that a dry run would write, and those it would delete."""
+    root = f"{table.uri}/"
+    new = [
+        {"path": location.removeprefix(root), "size_bytes": len(content)}
+        for location, content in sorted(written.items())
+    ]
+    files = _removed_files(table, locations, False)
+
+    def drawn() -> Group:
+        return Group(
+            Text(f"would write {_summary(new)}", style="bold"),
+            *_drawn("new file", new),
+            Text(f"would remove {_summary(files)}", style="bold"),
+            *_drawn("removed file", files),
+        )
+
+    session.answer({**data, "dry_run": True, "written": new, "removed": files}, drawn)
 
 
 def removed(table: Table, before: Collection[str]) -> list[str]:
     """The locations of the files of a table's folder, as it was before, that are no longer there."""
     return sorted(f"{table.uri}/{path}" for path in set(before) - {file.path for file in table.stored_files()})
+
+
+def _removed_files(table: Table, locations: list[str], done: bool) -> list[dict[str, Any]]:
+    root = f"{table.uri}/"
+    sizes = {} if done else _sizes(table)
+    locations = [location for location in locations if done or location in sizes or not location.startswith(root)]
+    return [{"path": location.removeprefix(root), "size_bytes": sizes.get(location)} for location in locations]
+
+
+def _summary(files: list[dict[str, Any]]) -> str:
+    total = sum(file["size_bytes"] or 0 for file in files)
+    return counted(len(files), "file") + (f", {size(total)}" if total else "")
+
+
+def _drawn(title: str, files: list[dict[str, Any]]) -> list[Any]:
+    """A table of the first files; no table if there are none."""
+    if not files:
+        return []
+    rows = [(f["path"], None if f["size_bytes"] is None else Size(f["size_bytes"])) for f in files[:_SHOWN]]
+    more = len(files) - _SHOWN
+    return [
+        grid((title, "size"), rows),
+        *([Text(f"and {more} more (--json lists all)", style="dim")] if more > 0 else []),
+    ]
 
 
 def _sizes(table: Table) -> dict[str, int]:

@@ -90,8 +90,9 @@ class Rehearsal(ForwardingReader):
         return cast(BinaryIO, stream)
 
     def delete(self, paths: Iterable[str]) -> None:
-        for location in map(self.location, paths):
-            if self.written.pop(location, None) is None:
+        for path in paths:
+            location = self.location(path)
+            if self.written.pop(location, None) is None or self.store.exists(path):  # Not a new file.
                 self.deleted[location] = None
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:

@@ -229,6 +229,19 @@ def test_a_dry_run_shows_what_would_be_and_changes_nothing(table, cli, command):
     cli(*DRY[command][:2], *DRY[command][2:]) if command == "sweep" else None
 
 
+def test_a_conversion_is_shown_before_it_is_made(table, cli):
+    before, to = state(table), {"iceberg": "paimon", "paimon": "iceberg"}[table.format]
+    command = ["convert", "shop.orders", "--to", to]
+    planned = cli.json(*command, "--dry-run")
+    assert "would write" in cli(*command, "--dry-run")
+    assert state(table) == before
+    paths = {part: {file["path"].partition("/")[0] for file in planned[part]} for part in ("written", "removed")}
+    folders = {"iceberg": "metadata", "paimon": "snapshot"}
+    assert folders[to] in paths["written"]
+    assert folders[table.format] in paths["removed"]
+    assert cli.json(*command)["format"] == to
+
+
 def test_branches_are_made_listed_published_and_let_go(tmp_path, cli):
     table = Lake(tmp_path / "wh").create_table("shop.orders", SCHEMA, format="iceberg")
     table.append(rows([1], "a"))

@@ -1,6 +1,8 @@
 """A table of one format becomes one of the other where it lies, whatever happens on the way."""
 
+import collections
 import datetime
+import os
 import uuid
 from contextlib import suppress
 
@@ -271,6 +273,29 @@ def test_a_column_with_an_initial_default_is_written():
     convert.convert(table._store, Iceberg(), Paimon(), history=False)
     assert seen(opened(table._store)) == rows
     assert opened(table._store).scan(where="more = 5").count() == 6
+
+
+@pytest.mark.parametrize("to", ["paimon", "iceberg"])
+@pytest.mark.parametrize("fill", [nothing, plain, with_deletes, evolved])
+def test_a_rehearsed_conversion_names_the_files_of_the_real_one_and_changes_none(tmp_path, fill, to):
+    lake = Lake(tmp_path)
+    properties = VECTORS | OFF if to == "iceberg" else {}
+    format = {"iceberg": "paimon", "paimon": "iceberg"}[to]
+    fill(lake.create_table("db.t", data(1).schema, format=format, partition_by=["dt"], properties=properties))
+    table = lake.table("db.t")
+    rows, before = seen(table), {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    twin, record = lake.rehearse_convert("db.t", to)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert (twin.format, seen(twin)) == (to, rows)
+    lake.convert("db.t", to)
+    after = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert set(record.deleted) == {f"file://{path}" for path in before.keys() - after}
+    assert kinds(record.written) == kinds(f"file://{path}" for path in after - before.keys())
+
+
+def kinds(locations):
+    """How many files there are of each folder and ending; names are new each time."""
+    return collections.Counter((os.path.dirname(path), os.path.splitext(path)[1]) for path in locations)
 
 
 def test_a_converted_table_keeps_its_folder(tmp_path):
